@@ -1,0 +1,310 @@
+"""Every message survives the wire; no bytes, however wrong, get past the decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tfmini import dtypes
+from tfmini.rpc import messages as m
+from tfmini.rpc.codec import INLINE_LIMIT, decode, encode
+from tfmini.rpc.records import (
+    REGISTRY,
+    FieldKind,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Structure,
+    VersionMismatchError,
+    message,
+)
+from tfmini.shapes import TensorShape
+
+pytestmark = pytest.mark.timeout(60)
+
+NUMERIC = [
+    np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64, np.complex128, np.bool_,
+    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+]  # fmt: skip
+SHAPES = [(), (0,), (1,), (3, 0, 2), (7,), (5, 3), (40, 50), (3, 1000)]
+
+
+def through(sent: Any, request_id: int = 5) -> Any:
+    """What arrives, by way of read-only bytes, as transports deliver them."""
+    parts = [bytes(part) for part in encode(sent, request_id)]
+    received, received_id = decode(parts)
+    assert received_id == request_id
+    return received
+
+
+def tensors(*values: Any) -> m.SendTensors:
+    return m.SendTensors(1, 2, 3, 0, tuple(values))
+
+
+@pytest.mark.parametrize("dtype", NUMERIC)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_numbers_round_trip(dtype: Any, shape: tuple[int, ...]) -> None:
+    value = (np.arange(int(np.prod(shape))) % 2).reshape(shape).astype(dtype)
+    (received,) = through(tensors(value)).values
+    assert received.dtype == value.dtype
+    assert received.shape == shape
+    assert not received.flags.writeable
+    np.testing.assert_array_equal(received, value)
+
+
+@pytest.mark.parametrize("dtype", ["qint8", "quint8", "qint16", "quint16", "qint32"])
+def test_quantized_types_round_trip(dtype: str) -> None:
+    value = np.zeros((3,), dtypes.as_dtype(dtype).numpy)
+    (received,) = through(tensors(value)).values
+    assert received.dtype == value.dtype
+
+
+@given(st.lists(st.binary(max_size=20), max_size=12), st.booleans())
+def test_strings_round_trip(items: list[bytes], as_matrix: bool) -> None:
+    value = np.empty(len(items), object)
+    value[:] = items
+    if as_matrix:
+        value = value.reshape(1, len(items))
+    (received,) = through(tensors(value)).values
+    assert received.shape == value.shape
+    assert received.reshape(-1).tolist() == items
+    assert not received.flags.writeable
+
+
+@given(
+    hnp.arrays(st.sampled_from([np.float32, np.int64, np.uint8]), hnp.array_shapes(min_dims=0, min_side=0))
+)
+def test_arrays_round_trip(value: Any) -> None:
+    (received,) = through(tensors(value)).values
+    np.testing.assert_array_equal(received, value)
+
+
+def test_layouts_and_byte_orders_are_normalised() -> None:
+    base = np.arange(60_000, dtype=np.float32).reshape(200, 300)
+    values = (
+        base.T,
+        base[::2],
+        np.asfortranarray(base),
+        base.astype(">f4"),
+        np.float32(3),
+        np.array(["é", "b"]),
+    )
+    received = through(tensors(*values)).values
+    for sent, got in zip(values[:4], received):
+        np.testing.assert_array_equal(sent, got)
+        assert got.dtype == np.float32
+    assert received[4].shape == ()
+    assert received[5].tolist() == ["é".encode(), b"b"]
+
+
+def test_large_contiguous_arrays_are_not_copied() -> None:
+    value = np.zeros(100_000, ml_dtypes.bfloat16)
+    parts = encode(tensors(value))
+    assert np.shares_memory(np.frombuffer(parts[1], np.uint8), value)
+    received = decode(parts)[0].values[0]
+    assert np.shares_memory(received, value)
+
+
+def test_small_arrays_travel_inside_the_header() -> None:
+    assert len(encode(tensors(np.zeros(INLINE_LIMIT, np.uint8)))) == 1
+    assert len(encode(tensors(np.zeros(INLINE_LIMIT + 1, np.uint8)))) == 2
+
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.binary(max_size=8),
+    st.sampled_from([dtypes.float32, dtypes.string, dtypes.float32._as_ref, dtypes.resource]),
+    st.just(TensorShape(None)),
+    st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=4).map(TensorShape),
+)
+nests = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, list):
+        return type(b) is list and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return type(b) is dict and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, TensorShape):
+        return type(b) is TensorShape and a.raw == b.raw
+    return type(a) is type(b) and a == b
+
+
+@given(nests)
+def test_structures_round_trip(nest: Any) -> None:
+    assert same(nest, through(m.ListDevicesReply(nest)).devices)
+
+
+def test_arrays_in_structures() -> None:
+    large = np.arange(10_000).reshape(100, 100)
+    graph = {"c": [large, np.float32(2), np.array([b"s"], object)], "t": (1, 2), "empty": np.zeros((0, 3))}
+    got = through(m.CreateSession(graph, b"", "")).graph
+    np.testing.assert_array_equal(got["c"][0], large)
+    assert got["c"][1].shape == ()
+    assert got["c"][2].tolist() == [b"s"]
+    assert got["t"] == [1, 2]
+    assert got["empty"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("cls", list(REGISTRY.values()), ids=lambda cls: cls.__name__)
+def test_every_kind_round_trips(cls: Any) -> None:
+    samples = {int: 2**55, str: "text", bytes: b"\0bytes", bool: True, float: 0.5}
+    kinds = {FieldKind.STRINGS: ("a", "b"), FieldKind.TENSORS: (), FieldKind.STRUCTURE: {"k": [1, None]}}
+    sent = cls(*[samples[f.scalar] if f.scalar else kinds[f.kind] for f in cls.row.fields])
+    assert through(sent) == sent
+
+
+# ---------------------------------------------------------------------------------------------
+# Blame
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda: m.CleanupGraph("1"), "CleanupGraph.step_id must be int, got str"),
+        (lambda: m.CleanupGraph(True), "must be int, got bool"),
+        (lambda: m.CleanupGraph(np.int64(1)), "must be int, got int64"),
+        (lambda: m.CleanupAll(["a"]), "CleanupAll.containers must be tuple, got list"),
+        (lambda: m.CleanupAll((b"a",)), "CleanupAll.containers must hold str elements, got bytes"),
+        (lambda: tensors([1.0]), "SendTensors.values must hold ndarray elements, got list"),
+    ],
+)
+def test_wrong_messages_cannot_be_built(build: Any, text: str) -> None:
+    with pytest.raises(LocalProtocolError, match=text):
+        build()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        m.CleanupGraph(2**65),
+        m.ListDevicesReply({1, 2}),
+        m.ListDevicesReply(object()),
+        m.ListDevicesReply("\ud800"),
+        tensors(np.array([object()])),
+        tensors(np.array(["2020-01-01"], "datetime64[D]")),
+        tensors(np.zeros(2, [("a", "i4"), ("b", "i4")])),
+    ],
+    ids=lambda bad: repr(bad)[:40],
+)
+def test_what_cannot_travel_is_refused_here(bad: Any) -> None:
+    with pytest.raises(LocalProtocolError):
+        encode(bad)
+    assert through(m.CleanupGraph(1)) == m.CleanupGraph(1)
+
+
+def test_messages_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        m.CleanupGraph(1).step_id = 2  # type: ignore[misc]
+    with pytest.raises((AttributeError, TypeError)):
+        m.CleanupGraph(1).other = 2  # type: ignore[attr-defined]
+
+
+def test_a_kind_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="kind 60 is CleanupGraph already"):
+
+        @message(kind=60, direction="any")
+        class Again(m.Message):
+            field: Structure
+
+
+def header(*entries: Any) -> list[bytes]:
+    return [msgpack.packb(list(entries))]
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([], "bad message"),
+        ([b""], "bad message"),
+        (header(1, 60), "at least three"),
+        (header(1, 250, 7), "unknown message kind 250"),
+        (header(1, [], 7), "bad message"),
+        (header(1, 60, -7, 1), "request id"),
+        (header(1, 60, 7), "CleanupGraph has 1 fields, got 0"),
+        (header(1, 60, 7, 1, 2), "CleanupGraph has 1 fields, got 2"),
+        (header(1, 60, 7, "x"), "step_id must be int"),
+        (header(1, 62, 7, [b"x"]), "expected a list of strings"),
+        (header(1, 62, 7, "xy"), "expected a list of strings"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, 1, 2]]), "frame 1 of 1"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, 0, 2]]), "frame 0 of 1"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"1234567", 2]]), "too small"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"123456789", 2]]), "cannot be a float32 tensor"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"", -1, -1]]), "bad message"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"", 2**62, 2**62]]), "bad message"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[7, b"12345678", 1]]), "no raw bytes"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[20, b"12345678", 1]]), "no raw bytes"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[101, b"1234", 1]]), "no raw bytes"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[99, b"1234", 1]]), "bad message"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[1, ["x"], 1]]), "string tensor"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[7, ["x"], 1]]), "string tensor"),
+        (header(1, 96, 0, 1, 2, 3, 0, [[7, [b"x"], 2]]), "string tensor"),
+        (header(1, 96, 0, 1, 2, 3, 0, 5), "bad message"),
+        ([*header(1, 60, 7, 1), b"spare"], "uses 0 of 1 frames"),
+        (header(1, 33, 7, msgpack.ExtType(77, b"x")), "unknown extension"),
+    ],
+)
+def test_blame_goes_to_the_peer(parts: list[bytes], text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=text) as caught:
+        decode(parts)
+    assert caught.value.blame == "remote"
+    assert not isinstance(caught.value, VersionMismatchError)
+
+
+def test_request_id_of_a_bad_message_is_known() -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(header(1, 60, 77, "x"))
+    assert caught.value.request_id == 77
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, [1]])
+def test_other_versions_are_told_apart(version: Any) -> None:
+    with pytest.raises(VersionMismatchError, match="this process version 1"):
+        decode(header(version, 6, 0, "bye", "and more"))
+
+
+GENUINE = [
+    encode(
+        m.CreateSession({"nodes": [["a", dtypes.float32, TensorShape([1, None]), np.ones(3)]]}, b"c", "t"), 3
+    ),
+    encode(tensors(np.zeros(5000), np.array([b"x"], object), np.float32(1)), 0),
+    encode(m.RunStep("h", ("a",), (np.ones(2),), ("b",), ("c",), b"", ""), 9),
+]
+
+
+@given(st.binary(max_size=300), st.lists(st.binary(max_size=40), max_size=3))
+def test_noise_only_raises_remote_errors(noise: bytes, frames: list[bytes]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode([noise, *frames])
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(GENUINE), st.data())
+def test_damaged_messages_only_raise_remote_errors(genuine: list[Any], data: Any) -> None:
+    parts = [bytearray(part) for part in genuine]
+    for _ in range(data.draw(st.integers(1, 4))):
+        head = parts[0]
+        position = data.draw(st.integers(0, len(head) - 1))
+        head[position] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        del parts[0][data.draw(st.integers(0, len(parts[0]) - 1)) :]
+    if data.draw(st.booleans()):
+        parts[-1] = parts[-1][: data.draw(st.integers(0, len(parts[-1])))]
+    try:
+        decode([bytes(part) for part in parts])
+    except RemoteProtocolError:
+        pass

@@ -1,0 +1,403 @@
+"""Endpoints, peers and calls, over ZeroMQ with and without the lane, in one process and in the simulator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc.channel import State
+from tfmini.rpc.codec import encode
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.zmq_transport import ZmqTransport
+
+pytestmark = pytest.mark.timeout(30)
+
+PS = "/job:ps/replica:0/task:0"
+TIMEOUT_S = 10.0
+
+
+def call(peer: Any, request: Any, **options: Any) -> Any:
+    """The reply; raises an error answer."""
+    waiter, answers = Waiter(), []
+
+    def on_reply(answer: Any) -> None:
+        answers.append(answer)
+        waiter.set()
+
+    peer.call(request, on_reply, **options)
+    assert get_reactor().drive(waiter, get_reactor().now() + TIMEOUT_S), "no answer"
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
+
+
+def until(condition: Any, what: str = "it") -> None:
+    """Drives the reactor until the condition holds."""
+    reactor, waiter = get_reactor(), Waiter()
+
+    def look() -> None:
+        if condition():
+            waiter.set()
+        else:
+            reactor.call_later(0.005, look)
+
+    look()
+    assert reactor.drive(waiter, reactor.now() + TIMEOUT_S), f"{what} never happened"
+
+
+def get_status(peer: Any, request: Any, respond: Any) -> None:
+    respond(m.GetStatusReply(PS, 42, []))
+
+
+def run_graph(peer: Any, request: m.RunGraph, respond: Any) -> None:
+    respond(m.RunGraphReply(request.feed_values, b""))
+
+
+@pytest.fixture(params=["lane", "zmq"])
+def lanes(request: Any) -> bool:
+    return request.param == "lane"
+
+
+@pytest.fixture
+def endpoints(lanes: bool) -> Iterator[Any]:
+    made: list[Endpoint] = []
+
+    def make(task: str = "", incarnation: int = 1, fingerprint: str = "", **options: Any) -> Endpoint:
+        made.append(Endpoint(get_reactor(), task, incarnation, fingerprint, **{"lanes": lanes, **options}))
+        return made[-1]
+
+    yield make
+    for endpoint in made:
+        endpoint.close()
+
+
+@pytest.fixture
+def server(endpoints: Any) -> Any:
+    endpoint = endpoints(PS, 42)
+    endpoint.serve({m.GetStatus: get_status, m.RunGraph: run_graph})
+    endpoint.address = endpoint.listen("localhost:0")
+    return endpoint
+
+
+@pytest.fixture
+def peer(server: Any, endpoints: Any) -> Any:
+    return endpoints("/job:worker/replica:0/task:0", 7).peer(server.address, PS)
+
+
+def settle(peer: Any, lanes: bool) -> None:
+    """Until the link has taken its final route."""
+    call(peer, m.GetStatus())
+    if lanes:
+        until(lambda: peer._endpoint.counters["lanes"] == 1, "the move to the lane")
+
+
+def test_call_and_reply(peer: Any) -> None:
+    assert call(peer, m.GetStatus()) == m.GetStatusReply(PS, 42, [])
+    assert (peer.task, peer.incarnation, peer.state) == (PS, 42, State.READY)
+
+
+@pytest.mark.parametrize("count", [1, 1000, 100_000, 3_000_000])
+def test_tensors_survive_both_ways(peer: Any, lanes: bool, count: int) -> None:
+    settle(peer, lanes)
+    values = (np.arange(count, dtype=np.float32), np.array([b"a", b"bc"], object), np.array(3, np.int64))
+    reply = call(peer, m.RunGraph("s", 1, 2, values, 0))
+    for sent, received in zip(values, reply.values):
+        np.testing.assert_array_equal(sent, received)
+        assert received.dtype == sent.dtype
+        assert not received.flags.writeable
+
+
+def test_order_holds_across_the_move_to_the_lane(server: Any, peer: Any, lanes: bool) -> None:
+    seen: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
+    for i in range(2000):
+        peer.send(m.SendTensors(i, 1, 0, 0, ()))
+        if i % 100 == 0:
+            call(peer, m.GetStatus())
+    call(peer, m.GetStatus())
+    assert seen == list(range(2000))
+    assert peer._endpoint.counters["lanes"] == lanes
+
+
+def test_error_answers_keep_their_origin(server: Any, peer: Any) -> None:
+    error = errors.OutOfRangeError(
+        None, None, "queue closed", device="/device:CPU:0", task="/job:x", derived=True
+    )
+    server.serve({m.CleanupGraph: lambda peer, request, respond: respond(error)})
+    with pytest.raises(errors.OutOfRangeError, match="queue closed") as caught:
+        call(peer, m.CleanupGraph(1))
+    assert (caught.value.device, caught.value.task, caught.value.derived) == ("/device:CPU:0", "/job:x", True)
+
+
+def test_a_bug_in_a_handler_is_answered(server: Any, peer: Any) -> None:
+    def fail(peer: Any, request: Any, respond: Any) -> None:
+        raise KeyError("oops")
+
+    server.serve({m.CleanupGraph: fail})
+    with pytest.raises(errors.InternalError, match="oops"):
+        call(peer, m.CleanupGraph(1))
+    call(peer, m.GetStatus())
+
+
+def test_unserved_kind_is_refused(server: Any, peer: Any) -> None:
+    with pytest.raises(errors.UnimplementedError, match=f"{PS} does not serve CleanupAll"):
+        call(peer, m.CleanupAll(()))
+    assert server.counters["unserved"] == 1
+
+
+def test_late_answers_from_another_thread(server: Any, peer: Any) -> None:
+    threads: list[threading.Thread] = []
+
+    def later(peer: Any, request: Any, respond: Any) -> None:
+        threads.append(threading.Thread(target=respond, args=(m.CleanupGraphReply(),)))
+        threads[-1].start()
+
+    server.serve({m.CleanupGraph: later})
+    for i in range(50):
+        call(peer, m.CleanupGraph(i))
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+
+
+def test_calls_from_many_threads(peer: Any) -> None:
+    wrong: list[Any] = []
+
+    def work(name: int) -> None:
+        for i in range(100):
+            value = np.array([name, i])
+            reply = call(peer, m.RunGraph("s", 1, 2, (value,), 0))
+            if not np.array_equal(reply.values[0], value):
+                wrong.append((name, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+def test_cancel_reaches_the_handler(server: Any, peer: Any) -> None:
+    responders: list[Any] = []
+    server.serve({m.CleanupGraph: lambda peer, request, respond: responders.append(respond)})
+    answers: list[Any] = []
+    handle = peer.call(m.CleanupGraph(1), answers.append)
+    until(lambda: responders, "the request")
+    told: list[bool] = []
+    responders[0].on_cancel(lambda: told.append(True))
+    handle.cancel()
+    handle.cancel()
+    assert [type(a) for a in answers] == [errors.CancelledError]
+    until(lambda: told, "the cancellation")
+    responders[0](m.CleanupGraphReply())
+    call(peer, m.GetStatus())
+    assert len(answers) == 1
+
+
+def test_deadline_names_request_and_task(server: Any, peer: Any) -> None:
+    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
+    with pytest.raises(errors.DeadlineExceededError, match=f"CleanupGraph to {PS} at .* within 0.05 s"):
+        call(peer, m.CleanupGraph(1), timeout_s=0.05)
+
+
+def test_refused_connection_says_so(endpoints: Any) -> None:
+    listener = ZmqTransport(get_reactor()).listen("tcp://127.0.0.1:0", lambda c: None)
+    listener.close()
+    nobody = endpoints().peer(listener.address, PS)
+    with pytest.raises(errors.UnavailableError, match=f"{PS} at .* is unavailable: connection refused"):
+        call(nobody, m.GetStatus())
+    assert nobody.state is State.LOST
+
+
+def test_wait_for_ready_outlasts_a_late_server(endpoints: Any) -> None:
+    listener = ZmqTransport(get_reactor()).listen("tcp://127.0.0.1:0", lambda c: None)
+    listener.close()
+    client = endpoints()
+    answers: list[Any] = []
+    client.peer(listener.address).call(m.GetStatus(), answers.append, wait_for_ready=True)
+    until(lambda: client.peer(listener.address).state is State.LOST, "the first refusal")
+    late = endpoints(PS, 42)
+    late.serve({m.GetStatus: get_status})
+    late.listen(listener.address)
+    until(lambda: answers, "the answer")
+    assert answers[0] == m.GetStatusReply(PS, 42, [])
+
+
+def test_wrong_task_is_clear_on_both_sides(server: Any, endpoints: Any, caplog: Any) -> None:
+    wrong = endpoints().peer(server.address, "/job:ps/replica:0/task:1")
+    with pytest.raises(
+        errors.FailedPreconditionError, match="you look for /job:ps/replica:0/task:1, but this is"
+    ):
+        call(wrong, m.GetStatus())
+    assert "you look for /job:ps/replica:0/task:1" in caplog.text
+
+
+def test_a_client_is_not_mistaken_for_a_task(endpoints: Any) -> None:
+    nobody = endpoints()
+    address = nobody.listen("localhost:0")
+    with pytest.raises(errors.FailedPreconditionError, match="a process that is no task answers at"):
+        call(endpoints().peer(address, PS), m.GetStatus())
+
+
+def test_other_cluster_is_clear_on_both_sides(endpoints: Any, caplog: Any) -> None:
+    server = endpoints(PS, 42, "cluster-a")
+    address = server.listen("localhost:0")
+    with pytest.raises(errors.FailedPreconditionError, match="belongs to another cluster"):
+        call(endpoints("/job:worker/replica:0/task:0", 1, "cluster-b").peer(address, PS), m.GetStatus())
+    assert "compare the ClusterSpecs" in caplog.text
+
+
+def test_version_mismatch_is_clear_on_both_sides(
+    server: Any, endpoints: Any, monkeypatch: Any, caplog: Any
+) -> None:
+    """The listening side answers in its own version, which is how the other side learns of it."""
+    reactor = get_reactor()
+    connection = ZmqTransport(reactor).connect(server.address)
+    got: list[Any] = []
+    connection.start(got.append, lambda reason: got.append(reason))
+    parts = encode(m.Hello(9, "", 1, "", "", ""), 1)
+    parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
+    connection.send(parts)
+    until(lambda: got, "the answer")
+    assert b"protocol version 9, this process version 1" in got[0][0]
+    assert "protocol version 9" in caplog.text
+    connection.close()
+
+
+def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
+    reactor = get_reactor()
+    for parts in (
+        [b"\xff\xff"],
+        [b"GET / HTTP/1.1"],
+        [b"\x93\x01\x02"],
+        encode(m.GetStatus(), 5),
+        [b"x"] * 100,
+    ):
+        ended = Waiter()
+        connection = ZmqTransport(reactor).connect(server.address)
+        connection.start(lambda parts: None, lambda reason, ended=ended: ended.set())
+        connection.send(parts)
+        assert reactor.drive(ended, reactor.now() + TIMEOUT_S)
+    call(peer, m.GetStatus())
+    assert server.counters["malformed"] == 4
+
+
+def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, lanes: bool) -> None:
+    settle(peer, lanes)
+    answers: list[Any] = []
+    handle = peer.call(m.CleanupGraph(1), lambda answer: None)
+    peer.calls[handle.request_id].on_reply = answers.append
+    bad = encode(m.GetStatus(), handle.request_id)
+    bad[0] = b"\x94" + bad[0][1:] + b"\x05"  # one field too many
+    peer.link.send(bad)
+    until(lambda: answers, "the answer")
+    call(peer, m.GetStatus())
+
+
+def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:
+    settle(peer, lanes)
+    runs: list[Any] = []
+    server.serve({m.DeregisterGraph: lambda peer, request, respond: respond(m.DeregisterGraphReply())})
+    server.handlers[m.RunGraph] = lambda peer, request, respond: runs.append(respond)
+    answers: list[Any] = []
+    handle = peer.call(m.RunGraph("s", 1, 2, (), 0), answers.append)
+    peer.link.send(encode(m.RunGraph("s", 1, 2, (), 0), handle.request_id))
+    until(lambda: answers, "the refusal")
+    assert isinstance(answers[0], errors.AbortedError)
+    assert "The same RunGraph request was received twice" in answers[0].message
+    assert len(runs) == 1
+    assert server.counters["duplicates"] == 1
+
+
+def test_close_tells_peers_and_frees_the_port(server: Any, peer: Any, endpoints: Any, lanes: bool) -> None:
+    settle(peer, lanes)
+    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
+    lost: list[str] = []
+    peer.on_lost(lambda peer, why: lost.append(why))
+    answers: list[Any] = []
+    peer.call(m.CleanupGraph(1), answers.append)
+    call(peer, m.GetStatus())
+    server.close("is stopping")
+    until(lambda: lost, "the goodbye")
+    assert f"{PS} is stopping" in lost[0]
+    assert isinstance(answers[0], errors.UnavailableError)
+    assert PS in answers[0].message
+    again = endpoints(PS, 43)
+    again.serve({m.GetStatus: get_status})
+    again.listen(server.address)
+    call(peer, m.GetStatus())
+    assert peer.incarnation == 43
+    with pytest.raises(errors.AbortedError, match="was restarted: its incarnation was 000000000000002a"):
+        call(peer, m.GetStatus(), incarnation=42)
+
+
+def test_closing_here_fails_own_calls(server: Any, peer: Any) -> None:
+    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
+    answers: list[Any] = []
+    peer.call(m.CleanupGraph(1), answers.append)
+    peer._endpoint.close()
+    assert isinstance(answers[0], errors.CancelledError)
+    with pytest.raises(errors.CancelledError):
+        peer._endpoint.peer(server.address)
+    answers.clear()
+    peer.call(m.GetStatus(), answers.append)
+    until(lambda: answers)
+    assert isinstance(answers[0], errors.UnavailableError)
+
+
+def test_the_server_can_call_its_client(server: Any, endpoints: Any, lanes: bool) -> None:
+    client = endpoints()
+    client.serve({m.GetStatus: lambda peer, request, respond: respond(m.GetStatusReply("me", 1, []))})
+    call(client.peer(server.address), m.GetStatus())
+    guest = next(p for p in server.peers() if p.incarnation == 1)
+    assert call(guest, m.GetStatus()).task == "me"
+
+
+def test_blocks_come_back(server: Any, peer: Any, lanes: bool) -> None:
+    if not lanes:
+        pytest.skip("shared memory needs the lane")
+    settle(peer, lanes)
+    value = np.ones(1_000_000, np.float32)
+    kept = []
+    for i in range(20):
+        reply = call(peer, m.RunGraph("s", 1, i, (value,), 0))
+        if i < 3:
+            kept.append(reply.values[0][10:20])
+    del reply
+    lane = peer.link.connection
+    until(lambda: lane.statistics()["lent_blocks"] == 0, "the return of the blocks")
+    assert lane.statistics()["idle_blocks"] <= 3
+    assert lane.statistics()["borrowed"] == 3
+    assert all((k == 1).all() for k in kept)
+
+
+def test_addresses_are_checked(endpoints: Any) -> None:
+    endpoint = endpoints()
+    for bad in ("nonsense", "host:99999999", "host:port", "http://x:1", "grpc://", ":80", "a b:1", "::1:80"):
+        with pytest.raises(errors.InvalidArgumentError, match="Could not interpret the address"):
+            endpoint.peer(bad)
+        with pytest.raises(errors.InvalidArgumentError):
+            endpoint.listen(bad)
+
+
+def test_strangers_are_kept_out(endpoints: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("TFMINI_INSECURE", raising=False)
+    with pytest.raises(errors.FailedPreconditionError, match="TFMINI_INSECURE=1"):
+        endpoints().listen("0.0.0.0:0")
+    monkeypatch.setenv("TFMINI_INSECURE", "1")
+    endpoints().listen("0.0.0.0:0")
+
+
+def test_in_process_addresses(endpoints: Any) -> None:
+    server = endpoints(PS, 42)
+    server.serve({m.GetStatus: get_status})
+    peer = endpoints().peer(server.listen("inproc://*"), PS)
+    assert call(peer, m.GetStatus()).incarnation == 42

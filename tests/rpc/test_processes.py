@@ -1,0 +1,202 @@
+"""Peers in processes of their own that die, stop and come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc.channel import State
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.reactor import Waiter, get_reactor
+
+pytestmark = pytest.mark.timeout(60)
+
+PS = "/job:ps/replica:0/task:0"
+SCRIPT = Path(__file__).parent / "task_process.py"
+ROOT = Path(__file__).parents[2]
+
+
+class Task:
+    """A task process; `address` once it listens."""
+
+    def __init__(self, address: str = "localhost:0", incarnation: int = 42, lane: bool = True) -> None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TFMINI_LANE": "on" if lane else "off"}
+        command = [sys.executable, str(SCRIPT), address, str(incarnation)]
+        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        assert self.address
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def tasks() -> Iterator[Any]:
+    made: list[Task] = []
+
+    def make(*args: Any, **options: Any) -> Task:
+        made.append(Task(*args, **options))
+        return made[-1]
+
+    yield make
+    for task in made:
+        task.end()
+
+
+@pytest.fixture
+def client() -> Iterator[Endpoint]:
+    endpoint = Endpoint(get_reactor(), "", 7)
+    yield endpoint
+    endpoint.close()
+
+
+class Call:
+    """A call whose answer can be waited for."""
+
+    def __init__(self, peer: Any, request: Any, **options: Any) -> None:
+        self.answers: list[Any] = []
+        self._waiter = Waiter()
+        peer.call(request, self._on_reply, **options)
+
+    def _on_reply(self, answer: Any) -> None:
+        self.answers.append(answer)
+        self._waiter.set()
+
+    def wait(self, timeout_s: float = 10.0) -> Any:
+        assert get_reactor().drive(self._waiter, get_reactor().now() + timeout_s), "no answer"
+        return self.answers[0]
+
+
+def connect(client: Endpoint, task: Task) -> Any:
+    """The peer, on its final route."""
+    peer = client.peer(task.address, PS)
+    before = client.counters["lanes"]
+    while not isinstance(answer := Call(peer, m.GetStatus()).wait(), m.GetStatusReply):
+        raise answer
+    wanted = before + (os.environ.get("TFMINI_LANE") != "off" and "on" in _lane_of(task))
+    while client.counters["lanes"] < wanted:
+        Call(peer, m.GetStatus()).wait()
+    return peer
+
+
+def _lane_of(task: Task) -> str:
+    environ = Path(f"/proc/{task.process.pid}/environ").read_bytes().split(b"\0")
+    return next(e for e in environ if e.startswith(b"TFMINI_LANE=")).decode().partition("=")[2]
+
+
+@pytest.mark.parametrize("lane", [True, False])
+def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, lane: bool) -> None:
+    task = tasks(lane=lane)
+    peer = connect(client, task)
+    lost: list[str] = []
+    peer.on_lost(lambda peer, why: lost.append(why))
+    call = Call(peer, m.CleanupGraph(1))
+    Call(peer, m.GetStatus()).wait()
+    start = time.monotonic()
+    task.signal(signal.SIGKILL)
+    answer = call.wait()
+    assert time.monotonic() - start < 1.0
+    assert isinstance(answer, errors.UnavailableError)
+    assert f"{PS} at {task.address} is unavailable" in answer.message
+    assert len(lost) == 1
+    assert peer.state is State.LOST
+    assert isinstance(Call(peer, m.GetStatus()).wait(), errors.UnavailableError)
+    assert "connection refused" in peer.why
+
+
+@pytest.mark.parametrize("lane", [True, False])
+def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, lane: bool) -> None:
+    task = tasks(lane=lane)
+    peer = connect(client, task)
+    task.end()
+    waiting = Call(peer, m.GetStatus(), wait_for_ready=True)
+    pinned = Call(peer, m.GetStatus(), wait_for_ready=True, incarnation=42)
+    tasks(task.address, 43, lane=lane)
+    assert waiting.wait().incarnation == 43
+    answer = pinned.wait()
+    assert isinstance(answer, errors.AbortedError)
+    assert f"{PS} at {task.address} was restarted" in answer.message
+    assert peer.incarnation == 43
+    assert isinstance(Call(peer, m.GetStatus(), incarnation=42).wait(), errors.AbortedError)
+    assert isinstance(Call(peer, m.GetStatus(), incarnation=43).wait(), m.GetStatusReply)
+
+
+def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint) -> None:
+    both = [tasks(lane=True), tasks(lane=False)]
+    peers = [connect(client, task) for task in both]
+    calls = [Call(peer, m.CleanupGraph(1)) for peer in peers]
+    calm = connect(client, tasks())
+    never_met = tasks()
+    start = time.monotonic()
+    for task in (*both, never_met):
+        task.signal(signal.SIGSTOP)
+    connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
+    for call in calls:
+        answer = call.wait()
+        assert time.monotonic() - start <= 5.0
+        assert isinstance(answer, errors.UnavailableError)
+        assert "silent: nothing came for 4 s" in answer.message
+    assert calm.state is State.READY  # its heartbeats came
+    assert "did not answer the Hello" in connecting.wait().message
+    for task in both:
+        task.signal(signal.SIGCONT)
+    for peer in peers:
+        answer = Call(peer, m.GetStatus(), wait_for_ready=True).wait()
+        assert isinstance(answer, m.GetStatusReply), answer
+
+
+def test_shared_memory_survives_its_sender(tasks: Any, client: Endpoint) -> None:
+    """A tensor that was received stays readable when its sender has died."""
+    task = tasks()
+    peer = connect(client, task)
+    value = np.arange(500_000, dtype=np.int64)
+    reply = Call(peer, m.RunGraph("s", 1, 1, (value,), 0)).wait()
+    assert peer.link.connection.statistics()["borrowed"] == 1
+    task.end()
+    Call(peer, m.GetStatus()).wait()
+    np.testing.assert_array_equal(reply.values[0], value)
+
+
+def test_no_descriptor_or_shared_memory_is_left_behind(tasks: Any) -> None:
+    def descriptors() -> set[str]:
+        found = set()
+        for fd in os.listdir("/proc/self/fd"):
+            try:
+                found.add(f"{fd}:{os.readlink(f'/proc/self/fd/{fd}').split(':')[0]}")
+            except OSError:
+                pass
+        return found
+
+    task = tasks()
+    client = Endpoint(get_reactor(), "", 7)
+    connect(client, task)  # whatever is made once per process exists now
+    client.close()
+    before = descriptors()
+    for _ in range(5):
+        client = Endpoint(get_reactor(), "", 7)
+        peer = connect(client, task)
+        Call(peer, m.RunGraph("s", 1, 1, (np.zeros(100_000),), 0)).wait()
+        client.close()
+    deadline = time.monotonic() + 5  # ZeroMQ closes its own descriptors in its own thread
+    while len(descriptors()) > len(before) and time.monotonic() < deadline:
+        get_reactor().drive(Waiter(), get_reactor().now() + 0.01)
+    assert len(descriptors()) <= len(before), descriptors() - before
+    assert "tfmini-block" not in Path("/proc/self/maps").read_text()

@@ -1,0 +1,353 @@
+"""Leader, followers and steward; timers; queued calls."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tfmini.rpc.reactor import Reactor, Waiter, get_reactor
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@pytest.fixture(params=[0.0, 100e-6], ids=["sleeping", "spinning"])
+def reactor(request: Any) -> Iterator[Reactor]:
+    made = Reactor(spin_s=request.param)
+    yield made
+    made.close()
+
+
+def soon(reactor: Reactor) -> float:
+    return reactor.now() + 5
+
+
+def in_threads(*works: Any) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+class Pipe:
+    """A watched socket pair; remembers what came and in which thread."""
+
+    def __init__(self, reactor: Reactor, on_data: Any = None) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.got: list[bytes] = []
+        self.threads: set[int] = set()
+        self.on_data = on_data
+        self.source = reactor.source(self.ours.fileno(), self.read)
+        reactor.watch(self.source)
+
+    def read(self) -> None:
+        while True:
+            try:
+                data = self.ours.recv(1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            self.threads.add(threading.get_ident())
+            self.got.append(data)
+            if self.on_data is not None:
+                self.on_data(data)
+
+    def close(self, reactor: Reactor) -> None:
+        reactor.unwatch(self.source)
+        self.ours.close()
+        self.theirs.close()
+
+
+def test_the_waiting_thread_does_the_work_itself(reactor: Reactor) -> None:
+    if reactor._spin_s:
+        pytest.skip("a spinning leader is not asleep in the kernel, so the steward may get the first event")
+    waiter = Waiter()
+    pipe = Pipe(reactor, lambda data: waiter.set())
+    writer = threading.Timer(0.05, lambda: pipe.theirs.send(b"x"))
+    writer.start()
+    assert reactor.drive(waiter, soon(reactor))
+    writer.join()
+    assert pipe.threads == {threading.get_ident()}
+    pipe.close(reactor)
+
+
+def test_the_steward_works_when_nobody_waits(reactor: Reactor) -> None:
+    done = threading.Event()
+    pipe = Pipe(reactor, lambda data: done.set())
+    pipe.theirs.send(b"x")
+    assert done.wait(5)
+    assert threading.get_ident() not in pipe.threads
+    pipe.close(reactor)
+
+
+def test_the_steward_takes_over_after_a_leader_has_left(reactor: Reactor) -> None:
+    for _ in range(20):
+        waiter = Waiter()
+        pipe = Pipe(reactor, lambda data, waiter=waiter: waiter.set())
+        pipe.theirs.send(b"x")
+        assert reactor.drive(waiter, soon(reactor))
+        done = threading.Event()
+        pipe.on_data = lambda data, done=done: done.set()
+        pipe.theirs.send(b"y")
+        assert done.wait(5)
+        pipe.close(reactor)
+
+
+def test_the_steward_takes_over_while_the_leader_is_busy(reactor: Reactor) -> None:
+    """A handler that takes long does not stop the process from answering."""
+    other_came, waiter = threading.Event(), Waiter()
+    other = Pipe(reactor, lambda data: other_came.set())
+
+    def busy(data: bytes) -> None:
+        other.theirs.send(b"y")
+        assert other_came.wait(5)
+        waiter.set()
+
+    pipe = Pipe(reactor, busy)
+    for _ in range(3):  # the second and third time the steward may be parked
+        other_came.clear()
+        waiter.done = False
+        pipe.theirs.send(b"x")
+        assert reactor.drive(waiter, soon(reactor))
+    pipe.close(reactor)
+    other.close(reactor)
+
+
+def test_many_threads_wait_for_their_own(reactor: Reactor) -> None:
+    """Whoever leads wakes the others; nobody is forgotten when the lead changes hands."""
+
+    def work() -> None:
+        waiters: dict[bytes, Waiter] = {}
+        pipe = Pipe(reactor, lambda data: waiters[data[:4]].set())
+        for i in range(200):
+            key = b"%04d" % i
+            waiters[key] = Waiter()
+            pipe.theirs.send(key)
+            assert reactor.drive(waiters[key], soon(reactor))
+        pipe.close(reactor)
+        finished.append(True)
+
+    finished: list[bool] = []
+    join(in_threads(*[work] * 5))
+    assert len(finished) == 5
+
+
+def test_a_result_from_a_foreign_thread_wakes_the_waiting_one(reactor: Reactor) -> None:
+    waiters = [Waiter() for _ in range(300)]
+    at: list[int] = [0]
+    turn = threading.Semaphore(0)
+
+    def finish() -> None:
+        for waiter in waiters:
+            assert turn.acquire(timeout=5)
+            waiter.set()
+
+    threads = in_threads(finish)
+    for waiter in waiters:
+        turn.release()
+        assert reactor.drive(waiter, soon(reactor))
+        at[0] += 1
+    join(threads)
+
+
+def test_follower_leads_on_when_the_leader_leaves(reactor: Reactor) -> None:
+    first, second, leading, following = Waiter(), Waiter(), threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    def lead() -> None:
+        reactor.call_soon(leading.set)
+        results.append(reactor.drive(first, soon(reactor)))
+
+    def follow() -> None:
+        assert leading.wait(5)
+        following.set()
+        results.append(reactor.drive(second, soon(reactor)))
+
+    threads = in_threads(lead, follow)
+    assert following.wait(5)
+    first.set()
+    pipe = Pipe(reactor, lambda data: second.set())
+    pipe.theirs.send(b"x")
+    join(threads)
+    assert results == [True, True]
+    pipe.close(reactor)
+
+
+def test_deadline(reactor: Reactor) -> None:
+    start = reactor.now()
+    assert reactor.drive(Waiter(), start + 0.05) is False
+    assert 0.045 <= reactor.now() - start < 2
+
+
+def test_deadline_of_a_follower(reactor: Reactor) -> None:
+    release, late = Waiter(), []
+    threads = in_threads(lambda: reactor.drive(release, soon(reactor)))
+    threads += in_threads(lambda: late.append(reactor.drive(Waiter(), reactor.now() + 0.05)))
+    threads[1].join(5)
+    assert late == [False]
+    release.set()
+    join(threads)
+
+
+def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor) -> None:
+    ran: list[str] = []
+    waiter = Waiter()
+    reactor.call_later(0.03, ran.append, "late")
+    reactor.call_later(0.01, ran.append, "early")
+    never = reactor.call_later(0.02, ran.append, "never")
+    reactor.call_later(0.04, waiter.set)
+    never.cancel()
+    never.cancel()
+    assert reactor.drive(waiter, soon(reactor))
+    assert ran == ["early", "late"]
+
+
+def test_timers_run_without_a_driver(reactor: Reactor) -> None:
+    rang = threading.Event()
+    reactor.call_later(10, print)
+    reactor.call_later(0.01, rang.set)
+    assert rang.wait(5)
+
+
+def test_an_earlier_timer_shortens_the_sleep_of_the_leader(reactor: Reactor) -> None:
+    waiter, leading = Waiter(), threading.Event()
+    reactor.call_soon(leading.set)
+    threads = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
+    assert leading.wait(5)
+    reactor.call_later(0.01, waiter.set)
+    start = time.monotonic()
+    join(threads)
+    assert time.monotonic() - start < 2
+
+
+def test_cancelled_timers_do_not_pile_up(reactor: Reactor) -> None:
+    for _ in range(10_000):
+        reactor.call_later(100, print).cancel()
+    assert len(reactor._timers._heap) < 500
+
+
+def test_queued_calls_keep_their_order(reactor: Reactor) -> None:
+    ran: list[int] = []
+    waiter = Waiter()
+    for i in range(1000):
+        reactor.call_soon(ran.append, i)
+    reactor.call_soon(waiter.set)
+    assert reactor.drive(waiter, soon(reactor))
+    assert ran == list(range(1000))
+
+
+def test_a_queued_call_may_wait_for_a_later_one(reactor: Reactor) -> None:
+    outer, inner = Waiter(), Waiter()
+
+    def wait_inside() -> None:
+        assert reactor.drive(inner, soon(reactor))
+        outer.set()
+
+    reactor.call_soon(wait_inside)
+    reactor.call_soon(inner.set)
+    assert reactor.drive(outer, soon(reactor))
+
+
+def test_a_handler_may_wait_for_another_source(reactor: Reactor) -> None:
+    outer, inner = Waiter(), Waiter()
+    second = Pipe(reactor, lambda data: inner.set())
+
+    def wait_inside(data: bytes) -> None:
+        second.theirs.send(b"y")
+        assert reactor.drive(inner, soon(reactor))
+        outer.set()
+
+    first = Pipe(reactor, wait_inside)
+    first.theirs.send(b"x")
+    assert reactor.drive(outer, soon(reactor))
+    first.close(reactor)
+    second.close(reactor)
+
+
+def test_a_failing_handler_is_logged_and_the_loop_goes_on(reactor: Reactor, caplog: Any) -> None:
+    waiter = Waiter()
+
+    def fail(data: bytes) -> None:
+        if data == b"bad":
+            raise ValueError("a bug in a handler")
+        waiter.set()
+
+    pipe = Pipe(reactor, fail)
+    pipe.theirs.send(b"bad")
+    reactor.call_soon(fail, b"bad")
+    pending = Waiter()
+    reactor.call_later(0.02, pending.set)
+    assert reactor.drive(pending, soon(reactor))
+    pipe.theirs.send(b"good")
+    assert reactor.drive(waiter, soon(reactor))
+    assert len(caplog.records) == 2
+    assert "a bug in a handler" in caplog.text
+    pipe.close(reactor)
+
+
+def test_interrupting_the_driver_loses_nothing(reactor: Reactor, monkeypatch: Any) -> None:
+    """Ctrl-C in a handler leaves `drive`; what came in the same batch is still handled."""
+    monkeypatch.setattr(reactor, "_employ_steward", lambda: None)
+    waiter = Waiter()
+
+    def interrupt(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    bad, good = Pipe(reactor, interrupt), Pipe(reactor, lambda data: waiter.set())
+    bad.theirs.send(b"x")
+    good.theirs.send(b"y")
+    with pytest.raises(KeyboardInterrupt):
+        reactor.drive(Waiter(), soon(reactor))
+    assert reactor.drive(waiter, soon(reactor))
+    bad.close(reactor)
+    good.close(reactor)
+
+
+def test_one_source_is_never_read_by_two_threads(reactor: Reactor) -> None:
+    inside, worst = [0], [0]
+    order: list[int] = []
+    waiters = [Waiter() for _ in range(3)]
+
+    def slow(data: bytes) -> None:
+        inside[0] += 1
+        worst[0] = max(worst[0], inside[0])
+        order.extend(data)
+        os.sched_yield()
+        inside[0] -= 1
+        if len(order) == 200:
+            for waiter in waiters:
+                waiter.set()
+
+    pipe = Pipe(reactor, slow)
+    threads = in_threads(*[lambda w=w: reactor.drive(w, soon(reactor)) for w in waiters])
+    for i in range(200):
+        pipe.theirs.send(bytes([i]))
+    join(threads)
+    assert order == list(range(200))
+    assert worst[0] == 1
+    pipe.close(reactor)
+
+
+def test_a_forked_child_gets_its_own_reactor() -> None:
+    mine = get_reactor()
+    assert get_reactor() is mine
+    pid = os.fork()
+    if pid == 0:
+        waiter = Waiter()
+        child = get_reactor()
+        child.call_later(0.01, waiter.set)
+        os._exit(0 if child is not mine and child.drive(waiter, child.now() + 5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -1,0 +1,209 @@
+"""Endpoints on a simulated network: failure detection, faults and determinism in virtual time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc.channel import State
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
+from tfmini.rpc.reactor import Waiter
+from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop
+
+pytestmark = pytest.mark.timeout(30)
+
+
+class World:
+    """Hosts ``ps`` and ``w``: the second calls the first."""
+
+    def __init__(self, *faults: Any, seed: int = 0) -> None:
+        self.network = SimulatedNetwork(FaultPlan(faults, seed))
+        self.server = self.serve("ps", 42)
+        self.client = self.endpoint("w", 7)
+        self.peer = self.client.peer("sim://ps", "/job:ps")
+        self.lost: list[tuple[float, str]] = []
+        self.peer.on_lost(lambda peer, why: self.lost.append((self.network.now(), why)))
+
+    def endpoint(self, name: str, incarnation: int) -> Endpoint:
+        host = self.network.host(name)
+        return Endpoint(host, f"/job:{name}", incarnation, transports={"sim": host.transport})
+
+    def serve(self, name: str, incarnation: int) -> Endpoint:
+        endpoint = self.endpoint(name, incarnation)
+        reply = m.GetStatusReply(f"/job:{name}", incarnation, [])
+        endpoint.serve({m.GetStatus: lambda peer, request, respond: respond(reply)})
+        endpoint.serve({m.CleanupGraph: lambda peer, request, respond: None})
+        endpoint.listen(f"sim://{name}")
+        return endpoint
+
+    def call(self, request: Any, **options: Any) -> list[Any]:
+        """The answers, as they come: (time, answer)."""
+        answers: list[Any] = []
+        self.peer.call(request, lambda answer: answers.append((self.network.now(), answer)), **options)
+        return answers
+
+
+def test_a_call_takes_virtual_time_only() -> None:
+    world = World()
+    answers = world.call(m.GetStatus())
+    world.network.run(until=3600.0)
+    ((when, answer),) = answers
+    assert when < 0.01
+    assert answer.incarnation == 42
+    assert world.peer.state is State.READY  # an hour of heartbeats
+
+
+def test_a_killed_task_fails_its_calls_at_once() -> None:
+    world = World(Kill("ps", at=2.0))
+    answers = world.call(m.CleanupGraph(1))
+    world.network.run(until=10.0)
+    ((when, answer),) = answers
+    assert 2.0 <= when < 2.01
+    assert isinstance(answer, errors.UnavailableError)
+    assert "/job:ps at sim://ps is unavailable" in answer.message
+    assert len(world.lost) == 1
+
+
+def test_a_stopped_task_is_lost_after_its_silence() -> None:
+    world = World(Stop("ps", at=10.0))
+    answers = world.call(m.CleanupGraph(1))
+    world.network.run(until=20.0)
+    ((when, answer),) = answers
+    assert 13.0 <= when <= 14.6
+    assert "silent" in answer.message
+
+
+def test_a_short_stop_is_forgiven_on_both_sides() -> None:
+    world = World(Stop("ps", at=10.0, until=12.5), Stop("w", at=20.0, until=22.5))
+    world.call(m.GetStatus())
+    world.network.run(until=40.0)
+    assert not world.lost
+    assert world.peer.state is State.READY
+
+
+def test_a_pulled_cable_is_noticed_on_both_sides() -> None:
+    world = World(Sever(("w", "ps"), at=5.0, until=30.0, silent=True))
+    world.call(m.GetStatus())
+    world.network.run(until=12.0)
+    assert len(world.lost) == 1
+    assert 8.0 <= world.lost[0][0] <= 10.0
+    assert not world.server._links
+    answers = world.call(m.GetStatus(), wait_for_ready=True)
+    world.network.run(until=29.9)
+    assert not answers
+    world.network.run(until=33.0)
+    assert answers[0][1].incarnation == 42
+
+
+def test_a_restarted_task_aborts_pinned_calls() -> None:
+    world = World(Kill("ps", at=1.0))
+    world.call(m.GetStatus())
+    world.network.run(until=2.0)
+    world.serve("ps", 43)
+    free, pinned = world.call(m.GetStatus()), world.call(m.GetStatus(), incarnation=42)
+    world.network.run(until=5.0)
+    assert free[0][1].incarnation == 43
+    assert isinstance(pinned[0][1], errors.AbortedError)
+
+
+def test_a_lost_message_runs_into_the_deadline() -> None:
+    world = World(Drop(("w", "ps"), "CleanupGraph", nth=1), Drop(("w", "ps"), "GetStatus", nth=2))
+    assert world.call(m.GetStatus()) is not None
+    answers = world.call(m.GetStatus(), timeout_s=2.0)
+    world.network.run(until=5.0)
+    ((when, answer),) = answers
+    assert when == pytest.approx(2.0)
+    assert isinstance(answer, errors.DeadlineExceededError)
+
+
+def test_a_delayed_message_holds_back_what_follows() -> None:
+    world = World(Delay(("w", "ps"), "GetStatus", nth=1, seconds=0.5))
+    first, second = world.call(m.GetStatus()), world.call(m.GetStatus())
+    world.network.run(until=2.0)
+    assert 0.5 < first[0][0] <= second[0][0] < 0.51
+
+
+def test_standing_still_is_an_error_not_a_hang() -> None:
+    network = SimulatedNetwork()
+    with pytest.raises(RuntimeError, match="stands still"):
+        network.drive(Waiter())
+
+
+def history(seed: int) -> list[Any]:
+    world = World(Kill("ps", at=1.5), Sever(("w", "ps"), at=0.5, until=0.7), seed=seed)
+    for i in range(20):
+        world.network.host("w").call_later(i * 0.1, world.call, m.GetStatus())
+    world.network.run(until=5.0)
+    return world.network.history
+
+
+def test_equal_seeds_give_equal_histories() -> None:
+    assert history(3) == history(3)
+    assert history(3) != history(4)
+
+
+def test_two_hundred_tasks_under_random_kills() -> None:
+    """Every call ends, whatever is killed when, and it takes little real time."""
+    start = time.monotonic()
+    faults = [Kill(f"t{i}", at=0.001 * i) for i in range(0, 200, 3)]
+    network = SimulatedNetwork(FaultPlan(faults, seed=1))
+    for i in range(200):
+        host = network.host(f"t{i}")
+        endpoint = Endpoint(host, f"/job:t{i}", i, transports={"sim": host.transport})
+        endpoint.serve({m.GetStatus: lambda peer, request, respond: respond(m.GetStatusReply("", 0, []))})
+        endpoint.listen(f"sim://t{i}")
+    host = network.host("master")
+    master = Endpoint(host, "", 1, transports={"sim": host.transport})
+    answers: list[Any] = []
+    for _ in range(5):
+        for i in range(200):
+            host.call_later(
+                network.random.random() * 0.3, master.peer(f"sim://t{i}").call, m.GetStatus(), answers.append
+            )
+    network.run(until=10.0)
+    assert len(answers) == 1000
+    assert {type(a) for a in answers} == {m.GetStatusReply, errors.UnavailableError}
+    assert time.monotonic() - start < 10
+
+
+# ---------------------------------------------------------------------------------------------
+# The decisions by themselves
+# ---------------------------------------------------------------------------------------------
+
+
+def test_silence_counts_only_while_we_look() -> None:
+    watch = Liveness()
+    watch.tick(0.25, received=1, sent=1)
+    assert watch.tick(1000.0, received=1, sent=1) is Verdict.FINE
+    verdicts = [watch.tick(0.25, received=1, sent=1) for _ in range(16)]
+    assert verdicts[-1] is Verdict.LOST
+    assert Verdict.LOST not in verdicts[:-3]
+
+
+def test_any_message_is_a_sign_of_life_and_any_sent_saves_a_heartbeat() -> None:
+    watch = Liveness()
+    for i in range(100):
+        assert watch.tick(0.25, received=i, sent=i) is Verdict.FINE
+    assert [watch.tick(0.25, received=i, sent=0) for i in range(100, 105)][-1] is Verdict.BEAT
+
+
+def test_backoff_doubles_to_a_limit_and_starts_over() -> None:
+    backoff = Backoff()
+    delays = [backoff.failed() for _ in range(7)]
+    assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    backoff.succeeded()
+    assert backoff.failed() == 0.05
+
+
+def test_recent_ids_are_bounded() -> None:
+    recent = RecentIds(limit=10)
+    assert all(recent.is_new(i) for i in range(100))
+    assert not recent.is_new(99)
+    assert not recent.is_new(91)
+    assert recent.is_new(5)
+    assert len(recent._young) + len(recent._old) <= 20

@@ -1,0 +1,105 @@
+"""Every transport passes the same suite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfmini import errors
+from tfmini.rpc.inproc_transport import InprocTransport
+from tfmini.rpc.lane_listener import LaneTransport
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.security import Keys
+from tfmini.rpc.zmq_transport import ZmqTransport
+from tfmini.testing.simulated import SimulatedNetwork
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conformance import End, TransportConformance
+
+pytestmark = pytest.mark.timeout(30)
+
+
+class TestInproc(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Any:
+        transport = InprocTransport(get_reactor())
+        return get_reactor(), transport, transport, "inproc://*"
+
+
+class TestTcp(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Any:
+        transport = ZmqTransport(get_reactor())
+        return get_reactor(), transport, transport, "tcp://127.0.0.1:0"
+
+
+class TestIpc(TransportConformance):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Any:
+        transport = ZmqTransport(get_reactor())
+        return get_reactor(), transport, transport, f"ipc://{tmp_path}/socket"
+
+
+class TestCurve(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Any:
+        import zmq
+
+        keys = Keys(*zmq.curve_keypair())
+        transport = ZmqTransport(get_reactor(), keys)
+        return get_reactor(), transport, transport, "tcp://127.0.0.1:0"
+
+    @pytest.mark.parametrize("with_keys", [False, True])
+    def test_strangers_are_refused(self, world: Any, with_keys: bool) -> None:
+        import zmq
+
+        reactor, server, _, address = world
+        arrived: list[Any] = []
+        listener = server.listen(address, arrived.append)
+        stranger = Keys(server.keys.public, zmq.curve_keypair()[1]) if with_keys else None
+        end = End(ZmqTransport(reactor, stranger).connect(listener.address), reactor).start()
+        end.connection.send([b"let me in"])
+        assert end.wait_end()
+        assert not arrived
+        listener.close()
+
+
+class TestLane(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Any:
+        transport = LaneTransport(get_reactor())
+        return get_reactor(), transport, transport, "lane://any"
+
+    def test_address_can_be_bound_again_at_once(self, world: Any, pair: Any) -> None:
+        pytest.skip("a lane's address is never used twice")
+
+    def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
+        pytest.skip("a lane's address is never used twice")
+
+
+class TestSimulated(TransportConformance):
+    threads = False
+
+    @pytest.fixture
+    def world(self) -> Any:
+        network = SimulatedNetwork()
+        return network, network.host("server").transport, network.host("client").transport, "sim://server"
+
+
+def test_busy_port_names_the_address_and_the_remedy() -> None:
+    transport = ZmqTransport(get_reactor())
+    listener = transport.listen("tcp://127.0.0.1:0", lambda connection: None)
+    with pytest.raises(errors.UnknownError, match="Could not start gRPC server") as caught:
+        transport.listen(listener.address, lambda connection: None)
+    assert listener.address in caught.value.message
+    assert "choose another port" in caught.value.message
+    listener.close()
+
+
+def test_unknown_name_is_said_so() -> None:
+    reactor = get_reactor()
+    end = End(ZmqTransport(reactor).connect("tcp://no-such-host.invalid:1"), reactor).start()
+    assert "was not found" in end.wait_end()

@@ -1,0 +1,106 @@
+"""The command table, its help, and what needs no process."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from tfmini.tools.cli import COMMANDS, main
+from tfmini.tools.output import Sink, TaskOutput, task_prefixes
+from tfmini.tools.supervision import TaskId
+
+
+def test_every_command_exists_and_its_line_of_help_is_its_own() -> None:
+    context = click.Context(main)
+    assert isinstance(main, click.Group)
+    for name, (_, line) in COMMANDS.items():
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert line
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from tfmini.tools.cli import main; main(['--help'], standalone_mode=False);"
+        "sys.exit('rich' in sys.modules or 'tfmini.tools.launch' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "launch" in done.stdout
+
+
+def test_unknown_commands_get_a_suggestion() -> None:
+    assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(main, ["version"])
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.splitlines()][:4] == [
+        "tfmini",
+        "Python",
+        "numpy",
+        "ml_dtypes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ps", "0", "--workers", "0", __file__], "A cluster needs at least one task"),
+        (["/does/not/exist.py"], "does not exist"),
+        (["--coordinator-timeout", "0", __file__], "not in the range"),
+        ([], "Missing argument 'SCRIPT'"),
+    ],
+)
+def test_wrong_launch_arguments(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["launch", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_output_is_cut_into_lines(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        output = TaskOutput(b"> ", Sink(file.fileno()))
+        for piece in (b"a", b"b\nc", b"\n\nd"):
+            output.feed(piece)
+        output.end()
+    assert (tmp_path / "out").read_bytes() == b"> ab\n> c\n> \n> d\n"
+    assert output.last_lines() == ["ab", "c", "", "d"]
+
+
+def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        output = TaskOutput(b"", Sink(file.fileno()))
+        for _ in range(4):
+            output.feed(b"x" * 30000)
+    assert [len(line) for line in output.last_lines()] == [90000]
+
+
+def test_a_sink_without_reader_swallows() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    sink = Sink(write)
+    sink.write(b"x")
+    sink.write(b"y")
+    os.close(write)
+    assert sink.broken
+
+
+def test_prefixes_have_one_width() -> None:
+    tasks = [TaskId("ps", 0), TaskId("worker", 10)]
+    console = Console(file=io.StringIO())
+    assert list(task_prefixes(tasks, console, colour=True).values()) == [b"[ps/0]      ", b"[worker/10] "]

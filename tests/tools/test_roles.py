@@ -1,0 +1,77 @@
+"""How launched tasks learn their role: flags found in the source, placeholders, TF_CONFIG."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfmini.cluster import ClusterSpec, cluster_from_tf_config
+from tfmini.tools.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.tools.supervision import TaskId
+
+CLUSTER = ClusterSpec({"ps": ["h:1", "h:2"], "worker": ["h:3"]})
+W0, PS1 = TaskId("worker", 0), TaskId("ps", 1)
+
+TF_FLAGS = """
+import tensorflow as tf
+tf.app.flags.DEFINE_string("job_name", "", "One of 'ps', 'worker'")
+flags.DEFINE_integer(flag_name="task_index", default_value=0)
+DEFINE_string('ps_hosts', '', 'Comma-separated list')
+print("worker_hosts", f(task_id=3), g("--worker_hosts"))
+"""
+
+ARGPARSE = """
+parser.add_argument("-j", "--job-name", type=str)
+parser.add_argument("--task_id", type=int)
+@click.option("--worker_hosts")
+def f(): pass
+"""
+
+
+def test_flags_are_found_where_they_are_defined() -> None:
+    assert defined_role_flags(TF_FLAGS) == {
+        "job_name": "--job_name",
+        "task_index": "--task_index",
+        "ps_hosts": "--ps_hosts",
+    }
+    assert defined_role_flags(ARGPARSE) == {
+        "job_name": "--job-name",
+        "task_id": "--task_id",
+        "worker_hosts": "--worker_hosts",
+    }
+    assert defined_role_flags("tf.train.Server(c, job_name='ps', task_index=0)") == {}
+
+
+@pytest.mark.parametrize("source", ["print 'hello'\nDEFINE_string('job_name', '')", "x = 1\0\n'--job_name'"])
+def test_a_source_that_does_not_parse_is_searched(source: str) -> None:
+    assert defined_role_flags(source) == {"job_name": "--job_name"}
+
+
+def test_role_arguments_come_before_the_users() -> None:
+    flags = {"job_name": "--job-name", "task_index": "--task_index", "ps_hosts": "--ps_hosts"}
+    assert role_arguments(PS1, CLUSTER, flags, ["train", "--steps=3"]) == [
+        "--job-name=ps",
+        "--task_index=1",
+        "--ps_hosts=h:1,h:2",
+        "train",
+        "--steps=3",
+    ]
+
+
+@pytest.mark.parametrize("given", ["--job_name", "--job-name=x", "-job_name"])
+def test_what_the_user_gives_is_not_given_twice(given: str) -> None:
+    assert role_arguments(W0, CLUSTER, {"job_name": "--job_name"}, [given]) == [given]
+
+
+def test_placeholders() -> None:
+    args = ["{job}-{task}", "--ps={ps_hosts}", "--w={worker_hosts}", '{"json": {}}', "{other}"]
+    assert role_arguments(PS1, CLUSTER, {}, args) == [
+        "ps-1",
+        "--ps=h:1,h:2",
+        "--w=h:3",
+        '{"json": {}}',
+        "{other}",
+    ]
+
+
+def test_tf_config_is_what_cluster_from_tf_config_reads() -> None:
+    assert cluster_from_tf_config({"TF_CONFIG": tf_config(PS1, CLUSTER)}) == (CLUSTER, "ps", 1)

@@ -1,0 +1,183 @@
+"""Which task is stopped when: the state machine of `tfmini launch`, without processes."""
+
+from __future__ import annotations
+
+import signal
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfmini.tools.supervision import (
+    Event,
+    Finish,
+    GraceExpired,
+    Instruction,
+    Note,
+    Phase,
+    SendSignal,
+    SignalReceived,
+    StartGrace,
+    Supervision,
+    TaskExited,
+    TaskId,
+    TimeLimitReached,
+    describe_exit,
+)
+
+PS0, PS1 = TaskId("ps", 0), TaskId("ps", 1)
+W0, W1 = TaskId("worker", 0), TaskId("worker", 1)
+CHIEF = TaskId("chief", 0)
+TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
+
+
+def feed(supervision: Supervision, *events: Event) -> list[Instruction]:
+    """What the last of the events leads to, without the notes."""
+    answer: list[Instruction] = []
+    for event in events:
+        answer = supervision.handle(event)
+    return [instruction for instruction in answer if not isinstance(instruction, Note)]
+
+
+def finished(instructions: list[Instruction]) -> Finish:
+    (finish,) = instructions
+    assert isinstance(finish, Finish)
+    return finish
+
+
+def test_ps_are_stopped_when_all_workers_and_the_chief_have_finished() -> None:
+    run = Supervision([PS0, PS1, CHIEF, W0])
+    assert feed(run, TaskExited(W0, 0)) == []
+    assert feed(run, TaskExited(CHIEF, 0)) == [SendSignal((PS0, PS1), TERM), StartGrace()]
+    assert feed(run, TaskExited(PS1, -TERM)) == []
+    assert finished(feed(run, TaskExited(PS0, 143))) == Finish(0, None, "")
+    assert run.phase is Phase.FINISHED
+
+
+def test_a_ps_that_ends_well_early_is_noted_and_no_failure() -> None:
+    run = Supervision([PS0, W0])
+    assert run.handle(TaskExited(PS0, 0)) == [Note("ps/0 has ended (exit code 0) while worker/0 still run.")]
+    assert finished(feed(run, TaskExited(W0, 0))).exit_code == 0
+
+
+def test_the_first_failure_stops_the_rest_and_decides_the_exit_code() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskExited(W1, 3)) == [SendSignal((PS0, W0), TERM), StartGrace()]
+    assert feed(run, TaskExited(PS0, 1)) == []
+    assert finished(feed(run, TaskExited(W0, 1))) == Finish(3, W1, "worker/1 failed first: exit code 3")
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_ps_that_dies_is_named_and_ends_the_run(keep_going: bool) -> None:
+    run = Supervision([PS0, W0], keep_going=keep_going)
+    assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(W0, 0))) == Finish(137, PS0, "ps/0 failed first: killed by SIGKILL")
+
+
+def test_keep_going_lets_the_other_workers_finish() -> None:
+    run = Supervision([PS0, W0, W1], keep_going=True)
+    assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); going on with worker/1.")]
+    assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))) == Finish(2, W0, "worker/0 failed first: exit code 2")
+
+
+def test_a_failure_of_the_last_task_finishes_at_once() -> None:
+    run = Supervision([W0])
+    assert finished(feed(run, TaskExited(W0, 5))) == Finish(5, W0, "worker/0 failed first: exit code 5")
+
+
+def test_a_cluster_of_ps_only_waits_for_them() -> None:
+    run = Supervision([PS0, PS1])
+    assert feed(run, TaskExited(PS0, 0)) == []
+    assert finished(feed(run, TaskExited(PS1, 0))).exit_code == 0
+
+
+def test_ctrl_c_ends_the_workers_first_and_then_the_ps() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, SignalReceived(INT)) == [SendSignal((W0, W1), INT), StartGrace()]
+    assert feed(run, TaskExited(W0, 0)) == []
+    assert feed(run, TaskExited(W1, 1)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))) == Finish(130, None, "ended by SIGINT")
+
+
+@pytest.mark.parametrize("signum", [TERM, signal.SIGHUP, signal.SIGPIPE])
+def test_other_signals_reach_the_tasks_as_sigterm(signum: signal.Signals) -> None:
+    run = Supervision([PS0, W0])
+    assert feed(run, SignalReceived(signum))[0] == SendSignal((W0,), TERM)
+    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))).exit_code == 128 + signum
+
+
+def test_a_second_ctrl_c_kills() -> None:
+    run = Supervision([PS0, W0])
+    assert feed(run, SignalReceived(INT), SignalReceived(INT)) == [SendSignal((PS0, W0), KILL)]
+
+
+def test_grace() -> None:
+    run = Supervision([PS0, W0])
+    assert feed(run, GraceExpired()) == []
+    assert feed(run, TaskExited(W0, 0), GraceExpired()) == [SendSignal((PS0,), KILL)]
+    assert feed(run, GraceExpired()) == []
+    assert finished(feed(run, TaskExited(PS0, -KILL))).exit_code == 0
+
+
+def test_time_limit() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskExited(W0, 0), TimeLimitReached(2.5)) == [SendSignal((PS0, W1), TERM), StartGrace()]
+    finish = finished(feed(run, TaskExited(PS0, -TERM), TaskExited(W1, -TERM)))
+    assert finish == Finish(124, None, "timed out after 2.5 s; still running then: ps/0, worker/1")
+
+
+def test_a_time_limit_after_the_end_has_begun_changes_nothing() -> None:
+    run = Supervision([PS0, W0])
+    assert feed(run, TaskExited(W0, 0), TimeLimitReached(1)) == []
+    assert finished(feed(run, TaskExited(PS0, -TERM))).exit_code == 0
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(ValueError, match="at least one task"):
+        Supervision([])
+    with pytest.raises(ValueError, match="worker/1 is not running"):
+        Supervision([W0]).handle(TaskExited(W1, 0))
+
+
+def test_exit_descriptions() -> None:
+    assert describe_exit(3) == "exit code 3"
+    assert describe_exit(-11) == "killed by SIGSEGV"
+    assert describe_exit(-50) == "killed by signal 50"
+
+
+tasks = st.sets(st.sampled_from([PS0, PS1, CHIEF, W0, W1]), min_size=1)
+disturbances = st.lists(
+    st.sampled_from([None, SignalReceived(INT), SignalReceived(TERM), TimeLimitReached(1.0), GraceExpired()]),
+    max_size=6,
+)
+
+
+@given(tasks, st.randoms(use_true_random=False), disturbances, st.booleans())
+def test_every_run_ends_once_and_truthfully(
+    tasks: set[TaskId], random: Random, disturbances: list[Event | None], keep_going: bool
+) -> None:
+    order = sorted(tasks)
+    random.shuffle(order)
+    codes = [random.choice([0, 0, 1, -9]) for _ in order]
+    events: list[Event] = [TaskExited(task, code) for task, code in zip(order, codes, strict=True)]
+    for disturbance in disturbances:
+        if disturbance is not None:
+            events.insert(random.randrange(len(events)), disturbance)
+    run = Supervision(sorted(tasks), keep_going=keep_going)
+    alive = set(tasks)
+    answers = []
+    for event in events:
+        if isinstance(event, TaskExited):
+            alive.discard(event.task)
+        answers += [(set(alive), instruction) for instruction in run.handle(event)]
+    for still_alive, instruction in answers:
+        if isinstance(instruction, SendSignal):
+            assert instruction.tasks
+            assert set(instruction.tasks) <= still_alive  # the dead are left in peace
+    finishes = [instruction for _, instruction in answers if isinstance(instruction, Finish)]
+    assert finishes == [answers[-1][1]]
+    assert not finishes[0].failed or finishes[0].exit_code != 0
+    if all(code == 0 for code in codes) and not any(disturbances):
+        assert finishes[0].exit_code == 0

@@ -1,0 +1,343 @@
+"""Device names: what a user asks for (`DeviceSpec`) and what the runtime compares (`ParsedDevice`).
+
+A device name has five optional parts, written in the order `/job:J/replica:R/task:T/device:TYPE:INDEX`.
+Two grammars read it, as in TensorFlow, and they differ on purpose:
+
+* the *request* grammar (`DeviceSpec.from_string`, `canonical_name`, `merge_device`) reads what `tf.device`
+  is given. It is lenient about slashes, order and job names, and reports mistakes as ValueError where the
+  user wrote them;
+* the *core* grammar (`parse`) reads what the placer and the master see. It is strict, `*` stands for "any",
+  and a name that it refuses cannot be placed.
+
+Everything here is a value: no graph, no cluster, no I/O. Results of the string functions are cached, because a
+graph of 10^5 ops uses a handful of distinct device strings.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_Fields = tuple[str | None, int | None, int | None, str | None, int | None]
+
+_FIELD_NAMES = ("job", "replica", "task", "device_type", "device_index")
+
+
+def _optional_str(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _optional_int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _optional_type(value: Any) -> str | None:
+    # Exactly these two spellings are promoted; "Cpu" stays "Cpu", as in TensorFlow.
+    return value.upper() if value in ("cpu", "gpu") else _optional_str(value)
+
+
+_COERCE: tuple[Callable[[Any], Any], ...] = (
+    _optional_str,
+    _optional_int,
+    _optional_int,
+    _optional_type,
+    _optional_int,
+)
+
+
+def _coerced(values: tuple[Any, ...]) -> _Fields:
+    return tuple(coerce(value) for coerce, value in zip(_COERCE, values, strict=True))
+
+
+def _format(job: Any, replica: Any, task: Any, device_type: Any, device_index: Any) -> str:
+    pieces = []
+    if job is not None:
+        pieces.append(f"/job:{job}")
+    if replica is not None:
+        pieces.append(f"/replica:{replica}")
+    if task is not None:
+        pieces.append(f"/task:{task}")
+    if device_type is not None:
+        pieces.append(f"/device:{device_type}:{'*' if device_index is None else device_index}")
+    return "".join(pieces)
+
+
+def _overlay(under: tuple[Any, ...], over: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Field by field: `over` where it says something, else `under`."""
+    return tuple(u if o is None else o for u, o in zip(under, over, strict=True))
+
+
+# ---------------------------------------------------------------- the request grammar
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_request(spec: str) -> _Fields:
+    found: dict[str, Any] = {}
+    for piece in spec.split("/"):
+        words = piece.split(":")
+        if words[0] in ("job", "replica", "task") and len(words) == 2:
+            found[words[0]] = words[1]
+        elif words[0]:
+            device_type, index = _read_device_piece(words, spec)
+            if "device_type" in found:
+                raise ValueError(f"Cannot specify multiple device types: {spec}")
+            found["device_type"] = device_type
+            found["device_index"] = None if index == "*" else int(index)
+    return _coerced(tuple(found.get(name) for name in _FIELD_NAMES))
+
+
+def _read_device_piece(words: list[str], spec: str) -> tuple[str, str]:
+    """(type, index text) of `device:TYPE:N` or of the old short forms `cpu`, `cpu:N`, `gpu`, `gpu:N`."""
+    if words[0] == "device" and len(words) == 3:
+        return words[1], words[2]
+    if words[0].upper() in ("CPU", "GPU") and len(words) <= 2:
+        return words[0].upper(), words[1] if len(words) == 2 else "*"
+    raise ValueError(f"Unknown attribute: '{words[0]}' in '{spec}'")
+
+
+def _device_field(position: int, doc: str) -> property:
+    def get(self: DeviceSpec) -> Any:
+        return self._fields[position]
+
+    def set_(self: DeviceSpec, value: Any) -> None:
+        fields = list(self._fields)
+        fields[position] = _COERCE[position](value)
+        self._fields = tuple(fields)  # type: ignore[assignment]
+
+    return property(get, set_, doc=doc)
+
+
+class DeviceSpec:
+    """A possibly partial device, as users write it (`tf.DeviceSpec`, version 1: mutable).
+
+    Any field may be None, which means "not asked for". Values are converted with `str` and `int`, so
+    `DeviceSpec(task="3").task == 3`; a value that `int` refuses raises its ValueError. Two specs are equal, and
+    hash alike, when `to_string()` gives the same text. Do not change a spec while it is a dictionary key.
+    """
+
+    __slots__ = ("_fields",)
+    _fields: _Fields
+
+    def __init__(
+        self,
+        job: str | None = None,
+        replica: int | None = None,
+        task: int | None = None,
+        device_type: str | None = None,
+        device_index: int | None = None,
+    ) -> None:
+        self._fields = _coerced((job, replica, task, device_type, device_index))
+
+    job = _device_field(0, "Job name, such as 'ps', or None.")
+    replica = _device_field(1, "Replica number, or None. Every real device has replica 0.")
+    task = _device_field(2, "Task number within the job, or None.")
+    device_type = _device_field(3, "Device type, such as 'CPU', or None.")
+    device_index = _device_field(4, "Device number within its task and type, or None for any.")
+
+    def to_string(self) -> str:
+        """Canonical text. An index without a type prints nothing; a type without an index prints `:*`."""
+        return _format(*self._fields)
+
+    @classmethod
+    def from_string(cls, spec: str | None) -> DeviceSpec:
+        """Read a device string; None and "" give the empty spec.
+
+        Raises:
+          ValueError: an unknown piece, two device pieces, or a number that is none.
+        """
+        return cls(*_read_request(spec or ""))
+
+    def parse_from_string(self, spec: str | None) -> DeviceSpec:
+        """Replace every field of this spec by what `spec` says, and return this spec."""
+        self._fields = _read_request(spec or "")
+        return self
+
+    def merge_from(self, dev: DeviceSpec) -> None:
+        """Take over every field that `dev` sets."""
+        self._fields = _overlay(self._fields, dev._fields)
+
+    def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
+        """A new spec: `dev` where it sets a field, else this one."""
+        return type(self)(*_overlay(self._fields, dev._fields))
+
+    def replace(self, **fields: Any) -> DeviceSpec:
+        """A new spec with the named fields changed; None clears a field. An unknown field raises TypeError."""
+        return type(self)(**{**dict(zip(_FIELD_NAMES, self._fields, strict=True)), **fields})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceSpec) and self.to_string() == other.to_string()
+
+    def __hash__(self) -> int:
+        return hash(self.to_string())
+
+    def __repr__(self) -> str:
+        return (
+            f"<DeviceSpec({', '.join(f'{n}={v}' for n, v in zip(_FIELD_NAMES, self._fields, strict=True))})>"
+        )
+
+
+def canonical_name(spec: str | DeviceSpec | None) -> str:
+    """Canonical text of a device request; None gives "".
+
+    Raises:
+      ValueError: `spec` does not parse (see `DeviceSpec.from_string`).
+      TypeError: `spec` is neither a string, a DeviceSpec nor None.
+    """
+    if isinstance(spec, str):
+        return _canonical_text(spec)
+    if spec is None:
+        return ""
+    if isinstance(spec, DeviceSpec):
+        return spec.to_string()
+    raise TypeError(f"Expected a device string or a DeviceSpec, got {type(spec).__name__}: {spec!r}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _canonical_text(spec: str) -> str:
+    return _format(*_read_request(spec))
+
+
+@functools.lru_cache(maxsize=16384)
+def merge_device(outer: str, inner: str) -> str:
+    """`inner` completed by `outer` (fields that `inner` sets win), as canonical text.
+
+    This is what one string level of the `tf.device` stack does to the device found so far. The fields merge one
+    by one: `merge_device("/gpu:1", "/cpu")` is `/device:CPU:1`, as in TensorFlow.
+
+    Raises:
+      ValueError: either string does not parse.
+    """
+    return _format(*_overlay(_read_request(outer), _read_request(inner)))
+
+
+def merge_function(spec: str | DeviceSpec | None) -> Callable[[str], str]:
+    """A function `device found so far -> device` for one level of the `tf.device` stack.
+
+    `spec` is checked and copied now, so a DeviceSpec may be changed afterwards.
+
+    Raises:
+      ValueError: `spec` does not parse.
+    """
+    return functools.partial(merge_device, canonical_name(spec))
+
+
+# ---------------------------------------------------------------- the core grammar
+
+
+class ParsedDevice(NamedTuple):
+    """A device name as the placer compares it: frozen, hashable, None for a part that is not set."""
+
+    job: str | None = None
+    replica: int | None = None
+    task: int | None = None
+    device_type: str | None = None
+    device_index: int | None = None
+
+    def to_string(self) -> str:
+        """Canonical text; `parse` gives the same value back, save for an index without a type."""
+        return _format(*self)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all five parts are set, as in the name of a real device."""
+        return None not in self
+
+    @property
+    def task_name(self) -> str:
+        """The part that names the process: `/job:ps/replica:0/task:1`."""
+        return _format(self.job, self.replica, self.task, None, None)
+
+    @property
+    def local_name(self) -> str:
+        """The part within the process: `CPU:0`, `CPU:*`, or "" without a type."""
+        if self.device_type is None:
+            return ""
+        return f"{self.device_type}:{'*' if self.device_index is None else self.device_index}"
+
+    def completed_by(self, other: ParsedDevice) -> ParsedDevice:
+        """This device with its unset parts taken from `other`."""
+        return ParsedDevice(*_overlay(other, self))
+
+
+_PIECE = re.compile(
+    r"/(?:(job):(\*|[A-Za-z][A-Za-z0-9_]*)"
+    r"|(replica|task):(\*|[0-9]+)"
+    r"|(device):(\*|[A-Za-z][A-Za-z0-9_]*)(?::(\*|[0-9]+))?"
+    r"|(cpu|CPU|gpu|GPU):(\*|[0-9]+))"
+)
+
+_INT32_MAX = 2**31 - 1
+
+
+@functools.lru_cache(maxsize=16384)
+def parse(spec: str) -> ParsedDevice:
+    """Read a device name by the core grammar.
+
+    Pieces may come in any order, a later one of a kind replaces an earlier one, `*` unsets a part, "" and "/"
+    are the empty name. Job and type names are letters, digits and `_`, starting with a letter.
+
+    Raises:
+      ValueError: the name is malformed. (The placer adds the node and makes it InvalidArgumentError.)
+    """
+    found: dict[str, Any] = {}
+    position = 1 if spec == "/" else 0
+    while position < len(spec):
+        piece = _PIECE.match(spec, position)
+        if piece is None:
+            raise ValueError(f"Malformed device specification '{spec}' (at '{spec[position:]}'). {_REMEDY}")
+        _take_piece(piece, found, spec)
+        position = piece.end()
+    return ParsedDevice(**found)
+
+
+_REMEDY = (
+    "A device is written /job:NAME/replica:N/task:N/device:TYPE:N, every part optional; names are letters, "
+    "digits and '_' and start with a letter."
+)
+
+
+def _take_piece(piece: re.Match[str], found: dict[str, Any], spec: str) -> None:
+    job, job_name, numbered, number, device, device_type, index, short, short_index = piece.groups()
+    if job:
+        found["job"] = None if job_name == "*" else job_name
+    elif numbered:
+        found[numbered] = _core_number(number, spec)
+    elif device:
+        found["device_type"] = None if device_type == "*" else device_type
+        found["device_index"] = None if index is None else _core_number(index, spec)
+    else:
+        found["device_type"] = short.upper()
+        found["device_index"] = _core_number(short_index, spec)
+
+
+def _core_number(text: str, spec: str) -> int | None:
+    if text == "*":
+        return None
+    if len(text.lstrip("0")) > 10 or int(text) > _INT32_MAX:  # length first: int() refuses very long texts
+        raise ValueError(f"Malformed device specification '{spec}': the number {text[:20]} is too large.")
+    return int(text)
+
+
+def matches(pattern: ParsedDevice, full: ParsedDevice) -> bool:
+    """Whether every part that `pattern` sets is set to the same in `full` (a request and a real device)."""
+    # Written out because the placer asks it for every op and device: four times as fast as a loop.
+    job, replica, task, device_type, device_index = pattern
+    return (
+        (job is None or job == full.job)
+        and (replica is None or replica == full.replica)
+        and (task is None or task == full.task)
+        and (device_type is None or device_type == full.device_type)
+        and (device_index is None or device_index == full.device_index)
+    )
+
+
+def intersects(a: ParsedDevice, b: ParsedDevice) -> bool:
+    """Whether the two agree wherever both set a part: the weaker test, used for device filters."""
+    return all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
+
+
+def device_name(job: str, task: int, device_type: str = "CPU", device_index: int = 0) -> str:
+    """The full name of a real device: `/job:worker/replica:0/task:3/device:CPU:0`."""
+    return _format(job, 0, task, device_type, device_index)

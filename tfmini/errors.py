@@ -1,0 +1,289 @@
+"""TensorFlow's closed tree of errors, one class per status code.
+
+::
+
+    OpError (Exception)
+    ├─ CancelledError 1         ├─ PermissionDeniedError 7    ├─ InternalError 13
+    ├─ UnknownError 2           ├─ ResourceExhaustedError 8   ├─ UnavailableError 14
+    ├─ InvalidArgumentError 3   ├─ FailedPreconditionError 9  ├─ DataLossError 15
+    ├─ DeadlineExceededError 4  ├─ AbortedError 10            └─ UnauthenticatedError 16
+    ├─ NotFoundError 5          ├─ OutOfRangeError 11
+    └─ AlreadyExistsError 6     └─ UnimplementedError 12
+
+Every error of the runtime is one of these. It carries the code, the message, the node and
+operation it happened in (where known), the device and task that reported it, and whether it
+is *derived*: only a consequence of another failure of the same step. Derived is a field, not
+a marker in the text, so that the root cause can win by rule.
+
+Misuse of the Python API (a wrong argument, a closed session) raises ``ValueError``,
+``TypeError`` or ``RuntimeError`` instead, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+OK = 0
+CANCELLED = 1
+UNKNOWN = 2
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+ALREADY_EXISTS = 6
+PERMISSION_DENIED = 7
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+ABORTED = 10
+OUT_OF_RANGE = 11
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+DATA_LOSS = 15
+UNAUTHENTICATED = 16
+
+
+class OpError(Exception):
+    """An error of the runtime (``tf.errors.OpError``).
+
+    Args:
+      node_def: the NodeDef of the failing node, or None.
+      op: the Operation of the failing node, or None when it is not in the client's graph.
+      message: what happened, to whom, and what to do.
+      error_code: one of this module's integer codes.
+      device: full name of the device that failed, or "".
+      task: full name of the task that reported the error, or "".
+      derived: whether another error of the same step is the cause of this one.
+    """
+
+    def __init__(
+        self,
+        node_def: Any,
+        op: Any,
+        message: str,
+        error_code: int,
+        *,
+        device: str = "",
+        task: str = "",
+        derived: bool = False,
+    ) -> None:
+        super().__init__()
+        self._node_def = node_def
+        self._op = op
+        self._message = message
+        self._error_code = error_code
+        self.device = device
+        self.task = task
+        self.derived = derived
+        self.node_name = ""
+
+    @property
+    def message(self) -> str:
+        """The message, without the traceback of the operation's creation."""
+        return self._message
+
+    @property
+    def op(self) -> Any:
+        """The `Operation` that failed, or None."""
+        return self._op
+
+    @property
+    def node_def(self) -> Any:
+        """The NodeDef of the operation that failed, or None."""
+        return self._node_def
+
+    @property
+    def error_code(self) -> int:
+        """The status code, one of this module's constants."""
+        return self._error_code
+
+    def __str__(self) -> str:
+        if self._op is None:
+            return self._message
+        lines = [self._message, "", f"Original stack trace for {self._op.name!r}:"]
+        lines += [f"  File {file}, line {line}, in {func}" for file, line, func in self._op.creation_stack()]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Operations stay in their process; what travels is the message and the origin.
+        state = (self._message, self._error_code, self.device, self.task, self.derived, self.node_name)
+        return (_rebuild, state)
+
+
+def _rebuild(message: str, code: int, device: str, task: str, derived: bool, node_name: str) -> OpError:
+    return from_code(code, message, device=device, task=task, derived=derived, node_name=node_name)
+
+
+class _CodedError(OpError):
+    """Base of the concrete classes: the code is the class's."""
+
+    code = UNKNOWN
+
+    def __init__(self, node_def: Any, op: Any, message: str, **origin: Any) -> None:
+        super().__init__(node_def, op, message, self.code, **origin)
+
+
+class CancelledError(_CodedError):
+    """The operation or step was cancelled, usually by closing its session or queue."""
+
+    code = CANCELLED
+
+
+class UnknownError(_CodedError):
+    """An error that has no better class."""
+
+    code = UNKNOWN
+
+    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN, **origin: Any) -> None:
+        OpError.__init__(self, node_def, op, message, error_code, **origin)
+
+
+class InvalidArgumentError(_CodedError):
+    """An operation received an argument that is wrong whatever the state of the system."""
+
+    code = INVALID_ARGUMENT
+
+
+class DeadlineExceededError(_CodedError):
+    """A deadline expired before the operation could finish."""
+
+    code = DEADLINE_EXCEEDED
+
+
+class NotFoundError(_CodedError):
+    """A requested entity (file, resource, session factory) was not found."""
+
+    code = NOT_FOUND
+
+
+class AlreadyExistsError(_CodedError):
+    """An entity that should be created exists already."""
+
+    code = ALREADY_EXISTS
+
+
+class PermissionDeniedError(_CodedError):
+    """The caller may not do this."""
+
+    code = PERMISSION_DENIED
+
+
+class ResourceExhaustedError(_CodedError):
+    """Some resource (memory, disk, descriptors) has run out."""
+
+    code = RESOURCE_EXHAUSTED
+
+
+class FailedPreconditionError(_CodedError):
+    """The system is not in the state that the operation needs, e.g. a variable is uninitialised."""
+
+    code = FAILED_PRECONDITION
+
+
+class AbortedError(_CodedError):
+    """The operation was aborted by something concurrent, e.g. the restart of a task."""
+
+    code = ABORTED
+
+
+class OutOfRangeError(_CodedError):
+    """An operation went past the valid range, e.g. the end of an input."""
+
+    code = OUT_OF_RANGE
+
+
+class UnimplementedError(_CodedError):
+    """The operation is not implemented here."""
+
+    code = UNIMPLEMENTED
+
+
+class InternalError(_CodedError):
+    """An invariant of the system is broken."""
+
+    code = INTERNAL
+
+
+class UnavailableError(_CodedError):
+    """A task cannot be reached now; the same request may succeed later."""
+
+    code = UNAVAILABLE
+
+
+class DataLossError(_CodedError):
+    """Data is lost or corrupted beyond recovery."""
+
+    code = DATA_LOSS
+
+
+class UnauthenticatedError(_CodedError):
+    """The request has no valid credentials."""
+
+    code = UNAUTHENTICATED
+
+
+class OperatorNotAllowedInGraphError(TypeError):
+    """A symbolic tensor was used where Python needs a value (``if t:``, ``for x in t``)."""
+
+
+class InaccessibleTensorError(ValueError):
+    """A tensor was fetched or used outside the scope it is valid in."""
+
+
+_CLASSES: dict[int, type[_CodedError]] = {
+    cls.code: cls
+    for cls in (
+        CancelledError,
+        UnknownError,
+        InvalidArgumentError,
+        DeadlineExceededError,
+        NotFoundError,
+        AlreadyExistsError,
+        PermissionDeniedError,
+        ResourceExhaustedError,
+        FailedPreconditionError,
+        AbortedError,
+        OutOfRangeError,
+        UnimplementedError,
+        InternalError,
+        UnavailableError,
+        DataLossError,
+        UnauthenticatedError,
+    )
+}
+
+
+def exception_type_from_error_code(error_code: int) -> type[_CodedError]:
+    """The class for a status code (``tf.errors.exception_type_from_error_code``).
+
+    Raises:
+      KeyError: for a code that has no class.
+    """
+    return _CLASSES[error_code]
+
+
+def error_code_from_exception_type(cls: type[OpError]) -> int:
+    """The status code of a class (``tf.errors.error_code_from_exception_type``).
+
+    Raises:
+      KeyError: for a class that has no code of its own.
+    """
+    code = getattr(cls, "code", None)
+    if code is None:
+        raise KeyError(cls)
+    return int(code)
+
+
+def from_code(
+    code: int,
+    message: str,
+    *,
+    node_def: Any = None,
+    op: Any = None,
+    node_name: str = "",
+    **origin: Any,
+) -> OpError:
+    """Builds the error for a status code; an unknown code gives `UnknownError` carrying it."""
+    cls = _CLASSES.get(code)
+    error = UnknownError(node_def, op, message, code, **origin) if cls is None else cls(node_def, op, message, **origin)
+    error.node_name = node_name
+    return error

@@ -1,0 +1,1 @@
+"""What a program is: op declarations, graphs, scopes, gradients, and graph-to-graph passes."""

@@ -1,0 +1,58 @@
+"""The stack of default graphs, one per thread (``tf.get_default_graph``)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfmini.graph.graph import Graph
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+
+
+_stack = _Stack()
+_global_default: list[Graph] = []
+
+
+def get_default_graph() -> Graph:
+    """The innermost ``with graph.as_default()`` of this thread, or the process-wide default graph."""
+    graphs = _stack.graphs
+    if graphs:
+        return graphs[-1]
+    if not _global_default:
+        from tfmini.graph.graph import Graph
+
+        _global_default.append(Graph())
+    return _global_default[0]
+
+
+def reset_default_graph() -> None:
+    """Forgets the process-wide default graph (``tf.reset_default_graph``).
+
+    Raises:
+      AssertionError: inside a ``with graph.as_default()`` block.
+    """
+    if _stack.graphs:
+        raise AssertionError(
+            "Do not use tf.reset_default_graph() to clear nested graphs. If you need a cleared graph, exit the"
+            " nesting and create a new graph."
+        )
+    _global_default.clear()
+
+
+@contextmanager
+def as_default(graph: Graph) -> Iterator[Graph]:
+    """Makes ``graph`` this thread's default for the block."""
+    _stack.graphs.append(graph)
+    try:
+        yield graph
+    finally:
+        if _stack.graphs[-1] is not graph:
+            raise AssertionError("Nesting violated for default stack of <class 'tfmini.graph.graph.Graph'> objects")
+        _stack.graphs.pop()

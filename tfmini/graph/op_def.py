@@ -1,0 +1,175 @@
+"""Op declarations: one line or block of text that reads like TensorFlow's own documentation.
+
+::
+
+    MatMul(a: T, b: T) -> product: T
+        transpose_a: bool = false
+        transpose_b: bool = false
+        T: {bfloat16, half, float, double, int32, int64, complex64, complex128}
+
+Inputs and outputs are ``name: TYPE`` where TYPE is a dtype, the name of a ``type`` attr,
+``N * T`` (N tensors of one type, N an ``int`` attr), the name of a ``list(type)`` attr
+(tensors of those types), or ``Ref(TYPE)``. After the arrow follow the outputs; then, one per
+line or separated by ``;``, the attrs: ``name: TYPE [>= minimum] [= default]`` where TYPE is
+type, int, float, bool, string, shape, tensor, func, a ``list(...)`` of one of those, or a set
+of allowed dtypes or strings in braces.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.shapes import as_raw
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<no default>"
+
+
+MISSING: Any = _Missing()
+
+
+@dataclass(frozen=True)
+class ArgDef:
+    """One declared input or output: a fixed type, a type attr, a counted list, or a typed list."""
+
+    name: str
+    dtype: dtypes.DType | None = None
+    type_attr: str | None = None
+    number_attr: str | None = None
+    type_list_attr: str | None = None
+    is_ref: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        return self.number_attr is not None or self.type_list_attr is not None
+
+
+@dataclass(frozen=True)
+class AttrDef:
+    """One declared attr. ``kind`` is TensorFlow's attr type: ``int``, ``list(type)``, …"""
+
+    name: str
+    kind: str
+    default: Any = MISSING
+    allowed: tuple[Any, ...] | None = None
+    minimum: int | None = None
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not MISSING
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """The signature of an op type; everything else about inputs, attrs and outputs derives from it."""
+
+    name: str
+    inputs: tuple[ArgDef, ...]
+    outputs: tuple[ArgDef, ...]
+    attrs: dict[str, AttrDef]
+    is_stateful: bool = False
+    allows_uninitialized_input: bool = False
+
+    def inferred_attrs(self) -> set[str]:
+        """Attrs that follow from the inputs, which a caller therefore does not pass."""
+        names = (n for arg in self.inputs for n in (arg.type_attr, arg.number_attr, arg.type_list_attr))
+        return {n for n in names if n is not None}
+
+
+# Parentheses nest once, in Ref(T).
+_HEAD = re.compile(r"\s*(\w+)\(((?:[^()]|\([^()]*\))*)\)[ \t]*(?:->[ \t]*([^;\n]*))?(.*)$", re.S)
+_ARG = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$")
+_ATTR = re.compile(r"^(\w+)\s*:\s*(\{.*?\}|list\(\{.*?\}\)|[\w()]+)\s*(?:>=\s*(-?\d+))?\s*(?:=\s*(.+))?$", re.S)
+_KINDS = {"type", "int", "float", "bool", "string", "shape", "tensor", "func"}
+_REAL = "float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64"
+_QUANTIZED = "qint8, quint8, qint32"
+_SETS = {
+    "realnumbertype": _REAL,
+    "numbertype": f"{_REAL}, complex64, complex128, {_QUANTIZED}",
+    "quantizedtype": f"{_QUANTIZED}, qint16, quint16",
+}
+
+
+def parse_op_def(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpDef:
+    """Parses a declaration.
+
+    Raises:
+      ValueError: when the text does not follow the grammar, with the offending part.
+    """
+    match = _HEAD.match(text)
+    if match is None:
+        raise ValueError(f"not an op declaration: {text!r}")
+    name, inputs, outputs, rest = match.groups()
+    attrs = [_parse_attr(part) for part in re.split(r"[;\n](?![^{]*\})", rest) if part.strip()]
+    by_name = {attr.name: attr for attr in attrs}
+    return OpDef(
+        name,
+        tuple(_parse_arg(p, by_name) for p in _split_args(inputs)),
+        tuple(_parse_arg(p, by_name) for p in _split_args(outputs or "")),
+        by_name,
+        stateful,
+        uninit_ok,
+    )
+
+
+def _split_args(text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
+
+
+def _parse_arg(text: str, attrs: dict[str, AttrDef]) -> ArgDef:
+    match = _ARG.match(text)
+    if match is None:
+        raise ValueError(f"not an argument declaration: {text!r}")
+    name, kind = match.groups()
+    is_ref = kind.startswith("Ref(")
+    if is_ref:
+        kind = kind[4:-1].strip()
+    number = None
+    if "*" in kind:
+        number, kind = (part.strip() for part in kind.split("*"))
+    if kind not in attrs:
+        return ArgDef(name, dtype=dtypes.as_dtype(kind), number_attr=number, is_ref=is_ref)
+    if attrs[kind].kind == "list(type)":
+        return ArgDef(name, type_list_attr=kind, is_ref=is_ref)
+    return ArgDef(name, type_attr=kind, number_attr=number, is_ref=is_ref)
+
+
+def _parse_attr(text: str) -> AttrDef:
+    match = _ATTR.match(text.strip())
+    if match is None:
+        raise ValueError(f"not an attr declaration: {text!r}")
+    name, kind, minimum, default = match.groups()
+    allowed: tuple[Any, ...] | None = None
+    inner = kind[5:-1] if kind.startswith("list(") else kind
+    inner = "{" + _SETS[inner] + "}" if inner in _SETS else inner
+    if inner.startswith("{"):
+        words = [w.strip() for w in inner[1:-1].split(",") if w.strip()]
+        is_text = words[0][0] in "'\""
+        allowed = tuple(w[1:-1].encode() if is_text else dtypes.as_dtype(w) for w in words)
+        base = "string" if is_text else "type"
+        kind = f"list({base})" if kind.startswith("list(") else base
+    elif inner not in _KINDS:
+        raise ValueError(f"unknown attr type {kind!r} in {text!r}")
+    value = MISSING if default is None else _parse_default(kind, default.strip())
+    return AttrDef(name, kind, value, allowed, None if minimum is None else int(minimum))
+
+
+def _parse_default(kind: str, text: str) -> Any:
+    if kind.startswith("list("):
+        words = [w.strip() for w in text.strip("[]").split(",") if w.strip()]
+        return [_parse_default(kind[5:-1], w) for w in words]
+    if kind == "type":
+        return dtypes.as_dtype(text.removeprefix("DT_").lower())
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "shape":
+        return None if "unknown_rank" in text else as_raw(ast.literal_eval(text) if text not in ("{}", "[]") else [])
+    if kind == "string":
+        return ast.literal_eval(text).encode()
+    return {"int": int, "float": float, "func": str, "tensor": ast.literal_eval}[kind](text)

@@ -1,0 +1,185 @@
+"""The registry of ops: one handle per op type, on which its rules hang.
+
+A family file in ``tfmini/ops`` declares an op and attaches its rules to the handle::
+
+    matmul = op("MatMul(a: T, b: T) -> product: T; transpose_a: bool = false; …")
+
+    @matmul.shape
+    def _shape(node): ...                     # Operation -> list of raw shapes, one per output
+
+    @matmul.gradient
+    def _gradient(node, grad): ...            # Operation, grads of outputs -> grads of inputs
+
+    @matmul.kernel("CPU")
+    def _cpu(a, b, *, transpose_a, transpose_b): ...   # numpy values -> numpy value(s)
+
+Each decorator writes into the table of the one who reads it: the graph reads `OPS` and the
+shape functions, `gradients` reads `GRADIENTS`, the worker reads `KERNELS`. A second
+registration raises and names the first site.
+
+Kernels
+-------
+A kernel takes the values of the op's inputs in order (a list for an ``N * T`` or
+``list(type)`` input, a `Variable`-like reference for a ``Ref`` or resource input) and returns
+the value of the only output, or a flat tuple of all outputs. Values are numpy arrays or numpy
+scalars (rank 0); strings are object arrays of ``bytes``, or ``bytes`` for rank 0. Inputs are
+read-only: they may be shared with variables, constants and other steps.
+
+Keyword-only parameters named like attrs are bound when the program is compiled. Two more
+names are special: ``node`` (the `Node`, at compile time) and ``resources`` (the worker's
+resource manager for the node's device). A first parameter named ``step`` receives the running
+step's context. A *kernel factory* takes the node and returns the function to call, for
+kernels that specialise on attrs or keep state of their own between steps (generators).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tfmini.graph.op_def import OpDef, parse_op_def
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How an op is computed on a device type. ``bound`` lists the keyword-only parameters."""
+
+    function: Callable[..., Any]
+    bound: tuple[str, ...]
+    wants_step: bool
+    is_factory: bool = False
+
+
+class OpHandle:
+    """An op type with its rules. Calling it adds a node to the default graph (see `building`)."""
+
+    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site")
+
+    def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
+        self.name = text[: text.index("(")].strip()
+        self._text = text
+        self._flags = flags
+        self._op_def: OpDef | None = None
+        self.shape_function: Callable[[Any], list[Any]] | None = None
+        self.inline_expression: Callable[[Any], str | None] | None = None
+        self.plan: Any = None  # filled by `building` at the first call
+        self.site = site
+
+    @property
+    def op_def(self) -> OpDef:
+        """The parsed declaration (parsed at first use, which keeps import quick)."""
+        if self._op_def is None:
+            self._op_def = parse_op_def(self._text, **self._flags)
+        return self._op_def
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return apply(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def shape(self, function: F) -> F:
+        """Attaches the shape function: Operation -> one raw shape per output."""
+        _refuse_second(self.shape_function, f"shape function of {self.name}")
+        self.shape_function = function
+        return function
+
+    def gradient(self, function: F) -> F:
+        """Attaches the gradient: (Operation, *gradients of outputs) -> gradients of inputs."""
+        register_gradient(self.name, function)
+        return function
+
+    def not_differentiable(self) -> None:
+        """Declares that gradients stop here, silently."""
+        register_gradient(self.name, None)
+
+    def kernel(self, device_type: str) -> Callable[[F], F]:
+        """Attaches the function that computes the op on a device type."""
+        return self._kernel_decorator(device_type, is_factory=False)
+
+    def kernel_factory(self, device_type: str) -> Callable[[F], F]:
+        """Attaches a function Node -> kernel function."""
+        return self._kernel_decorator(device_type, is_factory=True)
+
+    def inline(self, function: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+        """Attaches a rule Node -> Python expression over ``{0}``, ``{1}``, … or None.
+
+        The compiler writes the expression into the program in place of a call, which saves
+        a Python call per element-wise op. It must compute exactly what the kernel does.
+        """
+        self.inline_expression = function
+        return function
+
+    def _kernel_decorator(self, device_type: str, is_factory: bool) -> Callable[[F], F]:
+        def attach(function: F) -> F:
+            key = (self.name, device_type)
+            _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
+            KERNELS[key] = _describe_kernel(function, is_factory)
+            return function
+
+        return attach
+
+
+OPS: dict[str, OpHandle] = {}
+KERNELS: dict[tuple[str, str], Kernel] = {}
+# None: declared as not differentiable; absent: an error when a gradient must pass.
+GRADIENTS: dict[str, Callable[..., Any] | None] = {}
+
+
+def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandle:
+    """Declares an op (see `op_def` for the grammar) and returns its handle.
+
+    Args:
+      text: the declaration.
+      stateful: the op has effects or state; it is never folded, merged or dropped as unused.
+      uninit_ok: its ref inputs may be uninitialised variables.
+    """
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame else None
+    site = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller else "?"
+    handle = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
+    first = OPS.get(handle.name)
+    if first is not None:
+        raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
+    OPS[handle.name] = handle
+    return handle
+
+
+def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Adds a node; `building` installs the real function (it needs `Graph`, which needs this module)."""
+    raise RuntimeError("tfmini.graph.building is not imported")
+
+
+def kernel_for(op_type: str, device_type: str) -> Kernel | None:
+    """The kernel of an op on a device type, or None."""
+    return KERNELS.get((op_type, device_type))
+
+
+def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None:
+    """Registers a gradient function under an op type or an override name.
+
+    Raises:
+      KeyError: when the name is taken.
+    """
+    if op_type in GRADIENTS:
+        raise KeyError(f"Registering two gradient with name '{op_type}'!")
+    GRADIENTS[op_type] = function
+
+
+def _describe_kernel(function: Callable[..., Any], is_factory: bool) -> Kernel:
+    # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
+    code = getattr(function, "__code__", None)
+    if code is None or is_factory:
+        return Kernel(function, (), False, is_factory)
+    positional = code.co_varnames[: code.co_argcount]
+    keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return Kernel(function, keyword_only, bool(positional) and positional[0] == "step")
+
+
+def _refuse_second(existing: Any, what: str) -> None:
+    if existing is not None:
+        raise ValueError(f"{what} is registered already")

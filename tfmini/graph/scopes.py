@@ -1,0 +1,138 @@
+"""The scopes under which ops are made: names, devices, colocation, control dependencies, containers.
+
+All stacks of a graph live in one `ScopeState`. It is shared by all threads, as in TensorFlow,
+until ``graph.switch_to_thread_local()`` gives each thread a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Union
+
+from tfmini import devices
+
+if TYPE_CHECKING:
+    from tfmini.graph.operation import Operation, Tensor
+
+DeviceLevel = Union[str, Callable[[Any], Any], None]
+
+
+class ControlScope:
+    """One level of ``tf.control_dependencies``: what new ops wait for, and which ops were made inside."""
+
+    __slots__ = ("state", "control_inputs", "new_stack", "made", "_saved", "_saved_context")
+
+    def __init__(self, state: ScopeState, control_inputs: Iterable[Operation] | None) -> None:
+        self.state = state
+        self.new_stack = control_inputs is None
+        self.control_inputs = list(control_inputs or ())
+        self.made: set[Operation] = set()
+
+    def __enter__(self) -> None:
+        if self.new_stack:
+            # control_dependencies(None) also leaves the enclosing cond or loop.
+            self._saved, self.state.control = self.state.control, []
+            self._saved_context, self.state.control_flow_context = self.state.control_flow_context, None
+        else:
+            self.state.control.append(self)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.new_stack:
+            self.state.control = self._saved
+            self.state.control_flow_context = self._saved_context
+        else:
+            self.state.control.remove(self)
+
+
+class ScopeState:
+    """The stacks in force for the next op."""
+
+    __slots__ = ("name", "devices", "device_text", "colocation", "control", "container", "control_flow_context",
+                 "gradient_map", "attr_scope")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.devices: list[DeviceLevel] = []
+        # The merged device while all levels are plain strings; None when a function is involved.
+        self.device_text: str | None = ""
+        self.colocation: list[Operation] = []
+        self.control: list[ControlScope] = []
+        self.container = ""
+        self.control_flow_context: Any = None
+        self.gradient_map: dict[str, str] = {}
+        self.attr_scope: dict[str, Any] = {}
+
+    def copy(self) -> ScopeState:
+        twin = ScopeState()
+        for slot in self.__slots__:
+            value = getattr(self, slot)
+            setattr(twin, slot, value.copy() if isinstance(value, (list, dict)) else value)
+        return twin
+
+    def set_devices(self, levels: list[DeviceLevel]) -> None:
+        """Replaces the device stack and works out its merged text where that is possible."""
+        self.devices = levels
+        self.device_text = _merged_text(levels)
+
+    def resolve_device(self, op: Operation) -> None:
+        """Applies the device stack to a new op, innermost level first."""
+        for level in reversed(self.devices):
+            if level is None:
+                return
+            if isinstance(level, str):
+                op._device = devices.merge_device(level, op._device)
+            else:
+                chosen = level(op)
+                op._device = _device_text(chosen)
+
+    def control_inputs_for(self, inputs: list[Tensor]) -> list[Operation]:
+        """The control inputs of a new op: those of every level that none of its inputs was made in."""
+        needed: list[Operation] = []
+        sources = [t.op for t in inputs]
+        for scope in self.control:
+            if any(op in scope.made for op in sources):
+                continue
+            needed.extend(op for op in scope.control_inputs if op not in sources and op not in needed)
+        return needed
+
+    def apply_colocation(self, op: Operation) -> None:
+        """Adds the groups of the colocation stack to an op and moves it to their device."""
+        groups: list[bytes] = list(op.attrs.get("_class", ()))
+        for anchor in self.colocation:
+            groups.extend(anchor.colocation_groups())
+            if anchor._device:
+                op._device = anchor._device
+        op.attrs["_class"] = sorted(set(groups))
+
+
+def _merged_text(levels: list[DeviceLevel]) -> str | None:
+    text = ""
+    for level in reversed(levels):
+        if level is None:
+            break
+        if not isinstance(level, str):
+            return None
+        text = devices.merge_device(level, text)
+    return text
+
+
+def _device_text(chosen: Any) -> str:
+    if isinstance(chosen, str):
+        return devices.canonical_name(chosen)
+    if isinstance(chosen, devices.DeviceSpec):
+        return chosen.to_string()
+    raise TypeError(
+        f"Expected binary or unicode string, got {chosen}: a device function must return a device name"
+        ' ("" for no opinion)'
+    )
+
+
+def device_level(device_name_or_function: Any) -> DeviceLevel:
+    """One level of the device stack from the argument of ``tf.device``.
+
+    Raises:
+      ValueError: for a device string that does not parse.
+    """
+    if device_name_or_function is None or callable(device_name_or_function):
+        return device_name_or_function
+    return devices.canonical_name(device_name_or_function)

@@ -1,0 +1,189 @@
+"""`replica_device_setter` and the strategies that choose a parameter server task for a variable.
+
+The device function reads only `op.type` and `op.device` of an operation; strategies may read more.
+Its cost counts, because it runs once per operation built, so devices are merged through cached strings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from tfmini.cluster import ClusterSpec
+from tfmini.devices import DeviceSpec, canonical_name, merge_device
+from tfmini.shapes import TensorShape
+
+if TYPE_CHECKING:
+    from tfmini.protos import ClusterDef
+
+_log = logging.getLogger(__name__)
+
+STANDARD_PS_OPS = frozenset(
+    {
+        "Variable",
+        "VariableV2",
+        "AutoReloadVariable",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "MutableHashTableOfTensors",
+        "MutableHashTableOfTensorsV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "VarHandleOp",
+        "BoostedTreesEnsembleResourceHandleOp",
+        "BoostedTreesQuantileStreamResourceHandleOp",
+        "ResourceConditionalAccumulator",
+    }
+)
+"""Op types that go to a parameter server unless the caller says otherwise. Queues are not among them."""
+
+
+class _RoundRobin:
+    """Tasks 0, 1, …, n-1, 0, … in the order of calls."""
+
+    def __init__(self, num_tasks: int) -> None:
+        self._num_tasks = num_tasks
+        self._next = 0
+
+    def __call__(self, op: Any) -> int:
+        task = self._next
+        self._next = (task + 1) % self._num_tasks
+        return task
+
+
+class _ReplicaDeviceFunction:
+    """The function that `replica_device_setter` returns: Operation -> device string."""
+
+    def __init__(
+        self,
+        ps_device: str,
+        worker_device: str,
+        merge_devices: bool,
+        ps_ops: Collection[str],
+        ps_strategy: Callable[[Any], int],
+    ) -> None:
+        self._ps = canonical_name(ps_device)
+        self._ps_job = DeviceSpec.from_string(ps_device).job
+        self._has_ps = bool(ps_device)
+        self._worker = canonical_name(worker_device)
+        self._merge = merge_devices
+        self._ps_ops = ps_ops
+        self._strategy = ps_strategy
+
+    def __call__(self, op: Any) -> str:
+        requested = op.device or ""
+        if requested and not self._merge:
+            return requested
+        if self._has_ps and op.type in self._ps_ops:
+            return merge_device(self._ps_device_for(op, requested), requested)
+        return merge_device(self._worker, requested)
+
+    def _ps_device_for(self, op: Any, requested: str) -> str:
+        job = DeviceSpec.from_string(requested).job if requested else None
+        if self._ps_job and (not job or job == self._ps_job):
+            # The strategy is asked even if the request names a task, which then wins: TensorFlow's counter
+            # advances there, and checkpoints of old programs depend on who lies where.
+            return merge_device(self._ps, f"/task:{int(self._strategy(op))}")
+        return self._ps
+
+
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: str = "/job:ps",
+    worker_device: str = "/job:worker",
+    merge_devices: bool = True,
+    cluster: ClusterSpec | ClusterDef | dict[str, Any] | None = None,
+    ps_ops: Collection[str] | None = None,
+    ps_strategy: Callable[[Any], int] | None = None,
+) -> Callable[[Any], str] | None:
+    """A device function that puts variables on parameter servers and the rest on the worker
+    (`tf.train.replica_device_setter`).
+
+    Variables are dealt out to the ps tasks in creation order, so every worker must create the same variables in
+    the same order. Fields that an inner `tf.device` has set are kept. Tasks of a sparse ps job are counted, not
+    enumerated, as in TensorFlow.
+
+    Args:
+      ps_tasks: number of ps tasks; with `cluster`, the size of the job that `ps_device` names.
+      ps_device: device of the ps job; "" to place nothing there.
+      worker_device: device for every other op; "" leaves them alone.
+      merge_devices: False returns a device that is already set unchanged (deprecated).
+      cluster: ClusterSpec, ClusterDef or dict.
+      ps_ops: op types that go to the ps job; default `STANDARD_PS_OPS`.
+      ps_strategy: Operation -> ps task; default round robin.
+
+    Returns:
+      A function Operation -> device string; None when there are no ps tasks. (Note that `tf.device(None)`
+      hides outer device scopes.)
+
+    Raises:
+      TypeError: `cluster` has a wrong type, or `ps_strategy` is not callable.
+      ValueError: a device string does not parse.
+    """
+    if cluster is not None:
+        spec = cluster if isinstance(cluster, ClusterSpec) else ClusterSpec(cluster)
+        job = DeviceSpec.from_string(ps_device).job
+        ps_tasks = spec.num_tasks(job) if job in spec.jobs else 0
+    if ps_tasks == 0:
+        return None
+    if not merge_devices:
+        _log.warning("DEPRECATION: It is recommended to set merge_devices=true in replica_device_setter")
+    strategy = _RoundRobin(ps_tasks) if ps_strategy is None else ps_strategy
+    if not callable(strategy):
+        raise TypeError("ps_strategy must be callable")
+    return _ReplicaDeviceFunction(
+        ps_device or "",
+        worker_device or "",
+        merge_devices,
+        STANDARD_PS_OPS if ps_ops is None else ps_ops,
+        strategy,
+    )
+
+
+class GreedyLoadBalancingStrategy:
+    """Gives each op to the ps task with the least load so far (`tf.contrib.training.GreedyLoadBalancingStrategy`).
+
+    Ties go to the lowest task. The result depends on the order in which variables are created.
+    """
+
+    def __init__(self, num_tasks: int, load_fn: Callable[[Any], float]) -> None:
+        """`load_fn` maps an Operation to its load, in any unit that it uses throughout."""
+        self._load_fn = load_fn
+        self._loads = [0.0] * num_tasks
+
+    def __call__(self, op: Any) -> int:
+        task = min(range(len(self._loads)), key=self._loads.__getitem__)
+        self._loads[task] += self._load_fn(op)
+        return task
+
+
+class RandomStrategy:
+    """Chooses a ps task by a hash of the op's name (`tf.contrib.training.RandomStrategy`): the same in every process."""
+
+    def __init__(self, num_ps_tasks: int, seed: int = 0) -> None:
+        self._num_tasks = num_ps_tasks
+        self._seed = seed
+
+    def __call__(self, op: Any) -> int:
+        digest = hashlib.md5(f"{op.name}_{self._seed}".encode(), usedforsecurity=False)
+        return int.from_bytes(digest.digest(), "big") % self._num_tasks
+
+
+def byte_size_load_fn(op: Any) -> int:
+    """Size in bytes of the value of a variable op (`tf.contrib.training.byte_size_load_fn`).
+
+    For a resource variable this is the size of the handle's dtype: use it with ref variables.
+
+    Raises:
+      ValueError: the op has not exactly one output, or its shape is not fully defined.
+    """
+    if len(op.outputs) != 1:
+        raise ValueError(f"Op {op} must have a single output")
+    shape = op.outputs[0].get_shape()
+    if not shape.is_fully_defined():
+        # A device function may see an op before its shape is inferred; the attribute is there from the start.
+        shape = TensorShape(op.get_attr("shape"))
+    shape.assert_is_fully_defined()
+    return int(shape.num_elements() * op.outputs[0].dtype.size)

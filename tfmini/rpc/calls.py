@@ -1,0 +1,120 @@
+"""The two ends of a request: `CallHandle` where it was made, `Responder` where it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.rpc.messages import Cancel, Status, error_of, status_of
+from tfmini.rpc.records import Message
+
+if TYPE_CHECKING:
+    from tfmini.rpc.channel import Peer
+    from tfmini.rpc.link import Link
+
+Answer = Message | errors.OpError
+OnReply = Callable[[Answer], Any]
+
+
+class CallHandle:
+    """A request under way. Its callback is called exactly once, with a reply or an error."""
+
+    __slots__ = ("incarnation", "on_reply", "parts", "peer", "request", "request_id", "timer")
+
+    def __init__(
+        self, peer: Peer, request: type[Message], request_id: int, on_reply: OnReply, incarnation: int | None
+    ) -> None:
+        self.peer = peer
+        self.request = request
+        self.request_id = request_id
+        self.on_reply = on_reply
+        self.incarnation = incarnation
+        # The encoded request while it may go out (again) with the next connection.
+        self.parts: Any = None
+        self.timer: Any = None
+
+    def cancel(self) -> None:
+        """Gives up: the callback gets `CancelledError` now, and the peer is told."""
+        self._give_up(
+            errors.CancelledError(None, None, f"{self.request.__name__} to {self.peer} was cancelled.")
+        )
+
+    def expire(self, timeout_s: float) -> None:
+        """The time is up."""
+        peer = self.peer
+        state = f"; {peer.why}" if peer.why else ""
+        self._give_up(
+            errors.DeadlineExceededError(
+                None, None, f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."
+            )
+        )
+
+    def _give_up(self, error: errors.OpError) -> None:
+        if self.peer.calls.pop(self.request_id, None) is not None:
+            self.peer.send_if_ready(Cancel(self.request_id))
+            self.finish(error)
+
+    def finish(self, answer: Answer) -> None:
+        """Hands over the answer; the caller has taken the handle out of the peer's table."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if type(answer) is self.request.row.reply or isinstance(answer, errors.OpError):
+            self.on_reply(answer)
+        elif isinstance(answer, Status):
+            self.on_reply(error_of(answer))
+        else:
+            text = f"{self.peer} answered {self.request.__name__} with {type(answer).__name__}."
+            self.on_reply(errors.InternalError(None, None, text))
+
+
+class Responder:
+    """Answers one request, once: call it with the reply or an `OpError`, from any thread.
+
+    ``cancelled`` turns true when the caller gives up or is lost; `on_cancel` tells at once.
+    """
+
+    __slots__ = ("_callbacks", "_link", "_request", "cancelled", "request_id")
+
+    def __init__(self, link: Link, request: type[Message], request_id: int) -> None:
+        self.request_id = request_id
+        self.cancelled = False
+        self._link: Link | None = link
+        self._request = request
+        self._callbacks: list[Callable[[], Any]] | None = None
+
+    def __call__(self, answer: Answer) -> None:
+        link = self._link
+        if link is None:
+            raise RuntimeError(f"{self._request.__name__} {self.request_id} was answered twice")
+        self._link = None
+        link.active.pop(self.request_id, None)
+        if type(answer) is not self._request.row.reply:
+            if not isinstance(answer, errors.OpError):
+                name = type(answer).__name__
+                answer = errors.InternalError(
+                    None, None, f"the answer to {self._request.__name__} was a {name}"
+                )
+            answer = status_of(answer, link.endpoint.task)
+        link.post(answer, self.request_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer is still due."""
+        return self._link is not None
+
+    def on_cancel(self, callback: Callable[[], Any]) -> None:
+        """Calls back when the caller gives up before the answer; at once if it has."""
+        if self.cancelled:
+            callback()
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def cancel(self) -> None:
+        """The caller has given up."""
+        self.cancelled = True
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()

@@ -1,0 +1,283 @@
+"""An endpoint: one task's (or client's) presence on the network.
+
+::
+
+    endpoint = Endpoint(get_reactor(), "/job:ps/replica:0/task:0", incarnation)
+    endpoint.serve({GetStatus: on_get_status})
+    address = endpoint.listen("localhost:2222")
+    endpoint.peer("localhost:2223", "/job:worker/replica:0/task:0").call(GetStatus(), on_reply)
+
+A handler is called as ``handler(peer, request, respond)`` in whatever thread drives the reactor;
+it must not block, and calls ``respond(reply or OpError)`` once, now or later (``respond`` is None
+for one-way messages). Requests of one peer are handled in the order in which it sent them.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfmini import errors
+from tfmini.rpc.channel import Peer, State
+from tfmini.rpc.inproc_transport import InprocTransport
+from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
+from tfmini.rpc.link import Link
+from tfmini.rpc.membership import TICK_S, RecentIds
+from tfmini.rpc.reactor import Clock, Reactor, Waiter
+from tfmini.rpc.records import Message
+from tfmini.rpc.security import Keys, check_exposure, parse_address
+from tfmini.rpc.transport import Connection, Listener, Transport
+from tfmini.rpc.zmq_transport import ZmqTransport
+
+_log = logging.getLogger("tfmini.rpc")
+_CLOSE_S = 2.0
+
+Handler = Callable[[Peer, Any, Any], Any]
+
+
+class Endpoint:
+    """See the module.
+
+    Args:
+      reactor: the process's reactor, or a simulated one.
+      task: full task name, or "" for a client.
+      incarnation: a random number that names this life of the task.
+      cluster_fingerprint: refuse peers that name another one; "": accept all.
+      transports: by scheme, instead of the usual ones.
+      keys: CURVE keys for tcp.
+      insecure: allow listening beyond loopback without keys; None: see ``TFMINI_INSECURE``.
+      lanes: whether to use local lanes; None: see ``TFMINI_LANE``.
+    """
+
+    def __init__(
+        self,
+        reactor: Clock,
+        task: str,
+        incarnation: int,
+        cluster_fingerprint: str = "",
+        *,
+        transports: Mapping[str, Transport] | None = None,
+        keys: Keys | None = None,
+        insecure: bool | None = None,
+        lanes: bool | None = None,
+    ) -> None:
+        self.reactor = reactor
+        self.task = task
+        self.incarnation = incarnation
+        self.cluster_fingerprint = cluster_fingerprint
+        self.handlers: dict[type[Message], Handler] = {}
+        self.counters: collections.Counter[str] = collections.Counter()
+        self.recent_ids = RecentIds()
+        self.next_id = itertools.count(secrets.randbits(34) << 28 | 1).__next__
+        self.closed = False
+        self._real = reactor if isinstance(reactor, Reactor) else None
+        self.host_id = host_id() if self._real is not None and lanes is not False else ""
+        self._keys = keys
+        self._insecure = insecure
+        self._transports = dict(transports) if transports is not None else self._usual_transports()
+        self._lock = threading.Lock()
+        self._peers: dict[tuple[str, str | None], Peer] = {}
+        self._links: set[Link] = set()
+        self._routes: set[Connection] = set()  # open connections, ours until they report their end
+        self._listeners: list[Listener] = []
+        self._lane_listener: LaneListener | None = None
+        self._all_closed: Waiter | None = None
+        self._ready_callbacks: list[Callable[[Peer], Any]] = []
+        self._last_tick = reactor.now()
+        self._ticker = reactor.call_later(TICK_S, self._tick)
+
+    def __str__(self) -> str:
+        return self.task or "this client"
+
+    def _usual_transports(self) -> dict[str, Transport]:
+        if self._real is None:
+            raise ValueError("an endpoint on a simulated reactor needs its transports")
+        zmq = ZmqTransport(self._real, self._keys)
+        return {"tcp": zmq, "ipc": zmq, "inproc": InprocTransport(self._real)}
+
+    # -- public --------------------------------------------------------------------------
+
+    def serve(self, table: Mapping[type[Message], Handler]) -> None:
+        """Adds handlers by message kind.
+
+        Raises:
+          ValueError: a kind has a handler already, or is a reply.
+        """
+        for cls, handler in table.items():
+            if cls in self.handlers or cls.row.is_reply:
+                raise ValueError(
+                    f"{cls.__name__} cannot be served" + (" twice" if cls in self.handlers else "")
+                )
+            self.handlers[cls] = handler
+
+    def listen(self, address: str) -> str:
+        """Binds an address and returns the one to connect to (port 0 becomes the real port).
+
+        Raises:
+          errors.InvalidArgumentError: the address cannot be understood or bound.
+          errors.UnknownError: it is taken.
+          errors.FailedPreconditionError: strangers could connect (`security.check_exposure`).
+        """
+        parsed = parse_address(address)
+        check_exposure(parsed, self._keys, self._insecure)
+        listener = self._transport(parsed.scheme).listen(str(parsed), self._on_connection)
+        self._listeners.append(listener)
+        return listener.address
+
+    def peer(self, address: str, expect_task: str | None = None) -> Peer:
+        """The peer at an address; connects when first used.
+
+        Raises:
+          errors.InvalidArgumentError: the address cannot be understood.
+        """
+        parsed = parse_address(address)
+        key = (str(parsed), expect_task)
+        with self._lock:
+            if self.closed:
+                raise errors.CancelledError(None, None, f"{self} has been closed.")
+            if key not in self._peers:
+                self._transport(parsed.scheme)
+                self._peers[key] = Peer(self, key[0], expect_task)
+            return self._peers[key]
+
+    def on_peer_ready(self, callback: Callable[[Peer], Any]) -> None:
+        """Calls back with every peer whose connection has been established, either way."""
+        self._ready_callbacks.append(callback)
+
+    def peers(self) -> list[Peer]:
+        """All peers connected now, and those that were dialled by name."""
+        with self._lock:
+            linked = {link.peer for link in self._links if link.peer is not None}
+            return [*self._peers.values(), *(p for p in linked if p not in self._peers.values())]
+
+    def close(self, reason: str = "closed") -> None:
+        """Says goodbye to all peers and releases all sockets and addresses. Idempotent."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            links, peers = list(self._links), list(self._peers.values())
+        self._ticker.cancel()
+        why = f"{self} {reason}"
+        for peer in peers:
+            peer.close(why)
+        for link in links:
+            if link.peer is not None:
+                link.peer.close(why)
+            else:
+                link.end(why)
+        for listener in self._listeners:
+            listener.close()
+        if self._lane_listener is not None:
+            self._lane_listener.close()
+        self._await_routes()
+
+    def _await_routes(self) -> None:
+        """Until every connection has reported its end: then its sockets are released."""
+        self._all_closed = waiter = Waiter()
+        inside = self._real is not None and self._real.runs_here()  # cannot wait for the handler we are in
+        if self._routes and not inside:
+            self.reactor.drive(waiter, self.reactor.now() + _CLOSE_S)
+
+    # -- for channel.py ------------------------------------------------------------------
+
+    def dial(self, peer: Peer) -> Link:
+        """Opens a connection to the peer's address."""
+        connection = self._transport(parse_address(peer.address).scheme).connect(peer.address)
+        return self._add(Link(self, connection, peer))
+
+    def new_guest(self) -> Peer:
+        """A peer that has connected to this endpoint."""
+        return Peer(self, "", None)
+
+    def _on_connection(self, connection: Connection) -> None:
+        if self.closed:
+            connection.close(f"{self} has been closed")
+        else:
+            self._add(Link(self, connection, None))
+
+    def _add(self, link: Link) -> Link:
+        self.route_opened(link.connection)
+        with self._lock:
+            self._links.add(link)
+        if link.peer is not None:
+            link.peer._link = link
+        link.start()
+        return link
+
+    def link_ended(self, link: Link) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def route_opened(self, route: Connection) -> None:
+        """A started connection will report its end to `route_closed`."""
+        with self._lock:
+            self._routes.add(route)
+
+    def route_closed(self, route: Connection) -> None:
+        with self._lock:
+            self._routes.discard(route)
+        if self._all_closed is not None and not self._routes:
+            self._all_closed.set()
+
+    def peer_ready(self, peer: Peer) -> None:
+        for callback in self._ready_callbacks:
+            callback(peer)
+
+    def lane_listener(self) -> LaneListener | None:
+        """The listener for lanes, made at the first wish for one."""
+        with self._lock:
+            if self._lane_listener is None and self._real is not None and not self.closed:
+                try:
+                    self._lane_listener = LaneListener(self._real)
+                except OSError as error:
+                    _log.warning("no local lane: %s", error)
+                    self.host_id = ""
+            return self._lane_listener
+
+    def open_lane(self, address: str, token: bytes) -> Connection | None:
+        """Connects to a lane; None when that fails, and the connection stays as it is."""
+        assert self._real is not None
+        try:
+            lane = connect_lane(address, token, self._real)
+        except OSError as error:
+            _log.info("no local lane to %s: %s", address, error)
+            return None
+        return lane
+
+    def uninvite(self, token: bytes) -> None:
+        if self._lane_listener is not None:
+            self._lane_listener.uninvite(token)
+
+    def report(self, what: str, error: Exception) -> None:
+        """Notes something that went wrong and was dealt with."""
+        self.counters["errors"] += 1
+        _log.warning("%s: %s: %s: %s", self, what, type(error).__name__, error, exc_info=_is_bug(error))
+
+    def _transport(self, scheme: str) -> Transport:
+        try:
+            return self._transports[scheme]
+        except KeyError:
+            raise errors.InvalidArgumentError(
+                None, None, f"No transport for {scheme}:// here; there are {sorted(self._transports)}."
+            ) from None
+
+    def _tick(self) -> None:
+        now = self.reactor.now()
+        elapsed, self._last_tick = now - self._last_tick, now
+        if not self.closed:
+            self._ticker = self.reactor.call_later(TICK_S, self._tick)
+            for link in list(self._links):
+                link.tick(elapsed)
+
+
+def _is_bug(error: Exception) -> bool:
+    return not isinstance(error, (errors.OpError, ValueError)) and "ProtocolError" not in type(error).__name__
+
+
+__all__ = ["Endpoint", "Handler", "Peer", "State"]

@@ -1,0 +1,186 @@
+"""Opening local lanes: who may, and between whom one can work. See `local_lane` for the lane itself."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
+
+_TOKEN_BYTES = 32
+_AUTH_S = 5.0
+
+
+def host_id() -> str:
+    """The same for two processes exactly if a lane between them can work; "" when lanes are off.
+
+    ``TFMINI_LANE=off`` switches lanes off.
+    """
+    if os.environ.get("TFMINI_LANE", "").lower() in ("off", "0", "no"):
+        return ""
+    try:
+        boot = _read_line("/proc/sys/kernel/random/boot_id")
+        network = os.stat("/proc/self/ns/net").st_ino
+        machine = _read_line("/etc/machine-id") if os.path.exists("/etc/machine-id") else ""
+    except OSError:
+        return ""
+    return f"{boot}/{machine}/{network}/{os.geteuid()}"
+
+
+def _read_line(path: str) -> str:
+    with open(path) as file:
+        return file.readline().strip()
+
+
+class LaneListener(Listener):
+    """Accepts lanes from holders of a token."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        name = f"tfmini-{secrets.token_hex(16)}"
+        self.address = f"lane://{name}"
+        self._reactor = reactor
+        self._expected: dict[bytes, tuple[bool, Callable[[LaneConnection], None]]] = {}
+        self._unproven: dict[int, tuple[socket.socket, Source, Any]] = {}
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._sock.bind("\0" + name)
+        self._sock.listen(128)
+        self._source = reactor.source(self._sock.fileno(), self._accept)
+        reactor.watch(self._source)
+
+    def invite(self, on_connection: Callable[[LaneConnection], None], once: bool = True) -> bytes:
+        """A token; ``on_connection`` gets the lane of the one who shows it."""
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        self._expected[token] = (once, on_connection)
+        return token
+
+    def uninvite(self, token: bytes) -> None:
+        """Makes a token worthless."""
+        self._expected.pop(token, None)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            sock.setblocking(False)
+            if _peer_uid(sock) != os.geteuid():
+                sock.close()
+                continue
+            fd = sock.fileno()
+            source = self._reactor.source(fd, lambda fd=fd: self._prove(fd))  # type: ignore[misc]
+            self._unproven[fd] = (sock, source, self._reactor.call_later(_AUTH_S, self._reject, fd, sock))
+            self._reactor.watch(source)
+
+    def _prove(self, fd: int) -> None:
+        entry = self._unproven.get(fd)
+        if entry is None:
+            return
+        sock = entry[0]
+        try:
+            token, fds, _, _ = socket.recv_fds(sock, _TOKEN_BYTES, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            token, fds = b"", []
+        on_connection = self._redeem(token) if len(fds) == 1 else None
+        if on_connection is None:
+            for passed in fds:
+                os.close(passed)
+            self._reject(fd, sock)
+            return
+        self._forget(fd)
+        fd_sock = socket.socket(fileno=fds[0])
+        on_connection(LaneConnection(sock, fd_sock, self._reactor, self.address))
+
+    def _redeem(self, token: bytes) -> Callable[[LaneConnection], None] | None:
+        for known, (once, on_connection) in list(self._expected.items()):
+            if hmac.compare_digest(known, token):
+                if once:
+                    self._expected.pop(known, None)
+                return on_connection
+        return None
+
+    def _reject(self, fd: int, sock: socket.socket) -> None:
+        if fd in self._unproven and self._unproven[fd][0] is sock:
+            self._forget(fd)
+            sock.close()
+
+    def _forget(self, fd: int) -> None:
+        _, source, timer = self._unproven.pop(fd)
+        timer.cancel()
+        self._reactor.unwatch(source)
+
+    def close(self) -> None:
+        self._reactor.unwatch(self._source)
+        self._sock.close()
+        for fd, (sock, _, _) in list(self._unproven.items()):
+            self._reject(fd, sock)
+
+
+def _peer_uid(sock: socket.socket) -> int:
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection:
+    """Connects to a `LaneListener` and shows the token.
+
+    Raises:
+      OSError: nobody listens there, or somebody else does.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect("\0" + address.removeprefix("lane://"))
+        if _peer_uid(sock) != os.geteuid():
+            raise PermissionError("the lane is held by another user")
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(sock, [token], [theirs.fileno()])
+    except OSError:
+        sock.close()
+        raise
+    return LaneConnection(sock, mine, reactor, address)
+
+
+class _ListenerWithConnections(LaneListener):
+    """A listener that owns its connections; its address carries the token."""
+
+    def __init__(self, reactor: Reactor, on_connection: Callable[[Connection], None]) -> None:
+        super().__init__(reactor)
+        self._on_connection = on_connection
+        self._connections: list[LaneConnection] = []
+        self.address += "/" + self.invite(self._admit, once=False).hex()
+
+    def _admit(self, connection: LaneConnection) -> None:
+        self._connections.append(connection)
+        self._on_connection(connection)
+
+    def close(self) -> None:
+        super().close()
+        for connection in self._connections:
+            connection.close("the listener was closed")
+
+
+class LaneTransport(Transport):
+    """Lanes by themselves, without a ZeroMQ connection before; the address holds the secret."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+
+    def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
+        return _ListenerWithConnections(self._reactor, on_connection)
+
+    def connect(self, address: str) -> Connection:
+        name, _, token = address.removeprefix("lane://").partition("/")
+        try:
+            return connect_lane(name, bytes.fromhex(token), self._reactor)
+        except (OSError, ValueError) as error:
+            return RefusedConnection(self._reactor, address, f"no lane there: {error}")

@@ -1,0 +1,430 @@
+"""Every message kind of the protocol, declared once each.
+
+Frame 0 is msgpack ``[protocol_version, kind, request_id, field, ...]``, the fields in the order
+below. A reply is a message of the request's reply kind, or `Status`, that carries the request's
+id. One-way messages carry id 0. The layout of the first three entries, and of `Goodbye`, stays
+the same in all versions, so that a mismatch can be explained to both sides.
+
+Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-111 worker to worker.
+Within a service requests are even and the reply of a request is the next odd number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import errors
+from tfmini.rpc.records import (
+    PROTOCOL_VERSION,
+    REGISTRY,
+    LocalProtocolError,
+    Message,
+    RemoteProtocolError,
+    Retry,
+    Structure,
+    Tensors,
+    message,
+)
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "LocalProtocolError",
+    "Message",
+    "RemoteProtocolError",
+    "Retry",
+    "protocol_table",
+]
+
+CONNECTION, MASTER, WORKER, PEER = "any", "client->master", "master->worker", "worker->worker"
+
+
+# ---------------------------------------------------------------------------------------------
+# Connection
+# ---------------------------------------------------------------------------------------------
+
+
+@message(kind=2, direction=CONNECTION, is_reply=True)
+class HelloReply(Message):
+    """The listener's answer: who it is, and where its local lane listens (empty: no lane)."""
+
+    version: int
+    task: str
+    incarnation: int
+    cluster_fingerprint: str
+    host_id: str
+    lane_address: str
+    lane_token: bytes
+
+
+@message(kind=1, direction=CONNECTION, reply=HelloReply, retry=Retry.SAFE)
+class Hello(Message):
+    """First message of the side that connects.
+
+    ``expected_task`` is whom it hopes to reach ("": anyone). ``host_id`` is "" when it does not
+    want a local lane.
+    """
+
+    version: int
+    task: str
+    incarnation: int
+    cluster_fingerprint: str
+    host_id: str
+    expected_task: str
+
+
+@message(kind=3, direction=CONNECTION, is_reply=True)
+class Status(Message):
+    """A failure, in place of a reply. ``code`` is one of `tfmini.errors`' codes."""
+
+    code: int
+    message: str
+    node: str
+    device: str
+    task: str
+    derived: bool
+
+
+@message(kind=4, direction=CONNECTION)
+class Cancel(Message):
+    """The caller no longer wants the answer to that request."""
+
+    request_id: int
+
+
+@message(kind=5, direction=CONNECTION)
+class Heartbeat(Message):
+    """Sent on a connection that had nothing to send for a second."""
+
+
+@message(kind=6, direction=CONNECTION)
+class Goodbye(Message):
+    """The last message: the sender closes the connection, and why."""
+
+    reason: str
+
+
+@message(kind=7, direction=CONNECTION)
+class LaneSwitch(Message):
+    """The last message by the old route: all later ones come by the local lane."""
+
+
+# ---------------------------------------------------------------------------------------------
+# Client -> master
+# ---------------------------------------------------------------------------------------------
+
+
+@message(kind=17, direction=MASTER, is_reply=True)
+class CreateSessionReply(Message):
+    session_handle: str
+    graph_version: int
+
+
+@message(kind=16, direction=MASTER, reply=CreateSessionReply, retry=Retry.NEVER)
+class CreateSession(Message):
+    """``config``: serialized ConfigProto. ``target``: the address the client used."""
+
+    graph: Structure
+    config: bytes
+    target: str
+
+
+@message(kind=19, direction=MASTER, is_reply=True)
+class ExtendSessionReply(Message):
+    new_graph_version: int
+
+
+@message(kind=18, direction=MASTER, reply=ExtendSessionReply, retry=Retry.NEVER)
+class ExtendSession(Message):
+    """Adds the nodes in ``graph`` to a session that is at ``current_graph_version``."""
+
+    session_handle: str
+    graph: Structure
+    current_graph_version: int
+
+
+@message(kind=21, direction=MASTER, is_reply=True)
+class PartialRunSetupReply(Message):
+    partial_run_handle: str
+
+
+@message(kind=20, direction=MASTER, reply=PartialRunSetupReply, retry=Retry.NEVER)
+class PartialRunSetup(Message):
+    session_handle: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+@message(kind=23, direction=MASTER, is_reply=True)
+class RunStepReply(Message):
+    """``metadata``: serialized RunMetadata, or empty."""
+
+    values: Tensors
+    metadata: bytes
+
+
+@message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
+class RunStep(Message):
+    """``options``: serialized RunOptions, or empty. ``partial_run_handle``: or empty."""
+
+    session_handle: str
+    feeds: tuple[str, ...]
+    feed_values: Tensors
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+    options: bytes
+    partial_run_handle: str
+
+
+@message(kind=25, direction=MASTER, is_reply=True)
+class MakeCallableReply(Message):
+    handle: int
+
+
+@message(kind=24, direction=MASTER, reply=MakeCallableReply, retry=Retry.NEVER)
+class MakeCallable(Message):
+    session_handle: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+    options: bytes
+
+
+@message(kind=26, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
+class RunCallable(Message):
+    session_handle: str
+    handle: int
+    feed_values: Tensors
+    options: bytes
+
+
+@message(kind=29, direction=MASTER, is_reply=True)
+class ReleaseCallableReply(Message):
+    pass
+
+
+@message(kind=28, direction=MASTER, reply=ReleaseCallableReply, retry=Retry.NEVER)
+class ReleaseCallable(Message):
+    session_handle: str
+    handle: int
+
+
+@message(kind=31, direction=MASTER, is_reply=True)
+class CloseSessionReply(Message):
+    pass
+
+
+@message(kind=30, direction=MASTER, reply=CloseSessionReply, retry=Retry.NEVER)
+class CloseSession(Message):
+    session_handle: str
+
+
+@message(kind=33, direction=MASTER, is_reply=True)
+class ListDevicesReply(Message):
+    devices: Structure
+
+
+@message(kind=32, direction=MASTER, reply=ListDevicesReply, retry=Retry.SAFE)
+class ListDevices(Message):
+    session_handle: str
+
+
+@message(kind=35, direction=MASTER, is_reply=True)
+class ResetReply(Message):
+    pass
+
+
+@message(kind=34, direction=MASTER, reply=ResetReply, retry=Retry.SAFE)
+class Reset(Message):
+    containers: tuple[str, ...]
+    device_filters: tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------------------------
+# Master -> worker
+# ---------------------------------------------------------------------------------------------
+
+
+@message(kind=49, direction=WORKER, is_reply=True)
+class GetStatusReply(Message):
+    task: str
+    incarnation: int
+    devices: Structure
+
+
+@message(kind=48, direction=WORKER, reply=GetStatusReply, retry=Retry.SAFE)
+class GetStatus(Message):
+    pass
+
+
+@message(kind=51, direction=WORKER, is_reply=True)
+class CreateWorkerSessionReply(Message):
+    pass
+
+
+@message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
+class CreateWorkerSession(Message):
+    """``tasks``: the addresses of the cluster as the master knows them."""
+
+    session_handle: str
+    isolate: bool
+    tasks: Structure
+
+
+@message(kind=53, direction=WORKER, is_reply=True)
+class DeleteWorkerSessionReply(Message):
+    pass
+
+
+@message(kind=52, direction=WORKER, reply=DeleteWorkerSessionReply, retry=Retry.SAFE)
+class DeleteWorkerSession(Message):
+    session_handle: str
+
+
+@message(kind=55, direction=WORKER, is_reply=True)
+class RegisterGraphReply(Message):
+    graph_handle: int
+
+
+@message(kind=54, direction=WORKER, reply=RegisterGraphReply, retry=Retry.NEVER)
+class RegisterGraph(Message):
+    session_handle: str
+    graph: Structure
+    options: Structure
+
+
+@message(kind=57, direction=WORKER, is_reply=True)
+class DeregisterGraphReply(Message):
+    pass
+
+
+@message(kind=56, direction=WORKER, reply=DeregisterGraphReply, retry=Retry.SAFE)
+class DeregisterGraph(Message):
+    session_handle: str
+    graph_handle: int
+
+
+@message(kind=59, direction=WORKER, is_reply=True)
+class RunGraphReply(Message):
+    """``stats``: serialized StepStats, or empty."""
+
+    values: Tensors
+    stats: bytes
+
+
+@message(kind=58, direction=WORKER, reply=RunGraphReply, retry=Retry.NEVER)
+class RunGraph(Message):
+    """Runs one registered partition. ``step_id``: 56 bits. ``options``: flag bits."""
+
+    session_handle: str
+    graph_handle: int
+    step_id: int
+    feed_values: Tensors
+    options: int
+
+
+@message(kind=61, direction=WORKER, is_reply=True)
+class CleanupGraphReply(Message):
+    pass
+
+
+@message(kind=60, direction=WORKER, reply=CleanupGraphReply, retry=Retry.SAFE)
+class CleanupGraph(Message):
+    step_id: int
+
+
+@message(kind=63, direction=WORKER, is_reply=True)
+class CleanupAllReply(Message):
+    pass
+
+
+@message(kind=62, direction=WORKER, reply=CleanupAllReply, retry=Retry.SAFE)
+class CleanupAll(Message):
+    containers: tuple[str, ...]
+
+
+@message(kind=65, direction=WORKER, is_reply=True)
+class LoggingReply(Message):
+    stats: bytes
+
+
+@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.SAFE)
+class Logging(Message):
+    enable: bool
+    clear: bool
+
+
+@message(kind=67, direction=WORKER, is_reply=True)
+class TracingReply(Message):
+    trace: bytes
+
+
+@message(kind=66, direction=WORKER, reply=TracingReply, retry=Retry.SAFE)
+class Tracing(Message):
+    """``duration_ms`` is for how long to record, in milliseconds."""
+
+    duration_ms: int
+
+
+# ---------------------------------------------------------------------------------------------
+# Worker -> worker
+# ---------------------------------------------------------------------------------------------
+
+
+@message(kind=96, direction=PEER)
+class SendTensors(Message):
+    """Tensors that became ready together. Bit i of ``dead`` marks value i as dead."""
+
+    step_id: int
+    graph_handle: int
+    group: int
+    dead: int
+    values: Tensors
+
+
+@message(kind=98, direction=PEER)
+class AbortStep(Message):
+    """The step has failed elsewhere; the rest is the failure, as in `Status`."""
+
+    step_id: int
+    code: int
+    message: str
+    node: str
+    device: str
+    task: str
+    derived: bool
+
+
+def status_of(error: BaseException, task: str) -> Status:
+    """The failure as a message; ``task`` is the reporter if the error does not name one."""
+    if not isinstance(error, errors.OpError):
+        return Status(errors.INTERNAL, f"{type(error).__name__}: {error}", "", "", task, False)
+    node = error.node_name
+    return Status(error.error_code, error.message, node, error.device, error.task or task, error.derived)
+
+
+def error_of(status: Status | AbortStep) -> errors.OpError:
+    """The exception that a failure message stands for."""
+    return errors.from_code(
+        status.code,
+        status.message,
+        device=status.device,
+        task=status.task,
+        derived=status.derived,
+        node_name=status.node,
+    )
+
+
+def protocol_table() -> list[dict[str, Any]]:
+    """One row per kind, by number: kind, name, direction, fields, reply, retry."""
+    return [
+        {
+            "kind": row.kind,
+            "name": row.name,
+            "direction": row.direction,
+            "fields": [(f.name, f.describe()) for f in row.fields],
+            "reply": row.reply.__name__ if row.reply else "",
+            "retry": "" if row.is_reply else row.retry.value,
+        }
+        for row in (REGISTRY[kind].row for kind in sorted(REGISTRY))
+    ]

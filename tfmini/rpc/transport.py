@@ -1,0 +1,116 @@
+"""The boundary below which there are only byte parts, order and close.
+
+A `Connection` carries messages, each a list of parts (one-dimensional byte buffers), whole and in
+order, both ways. All transports keep this contract, and one conformance suite checks them
+(``tests/rpc/conformance.py``):
+
+* `Connection.start` hands over the two callbacks; nothing is delivered before.
+* ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
+  parts are read-only and stay valid as long as somebody holds them.
+* `Connection.send` never blocks. What the other side does not take yet is queued; the queue is
+  bounded (`BACKLOG_LIMIT`), and a connection that exceeds it is closed.
+* ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whichever side or
+  accident ended the connection. What the peer sent before it closed is delivered first; after
+  a `close` on this side nothing more is.
+* The connecting side speaks first: a listener may not learn of a connection before that.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini.rpc.reactor import Clock
+
+_log = logging.getLogger("tfmini.rpc")
+
+OnParts = Callable[[list[Any]], None]
+OnClosed = Callable[[str], None]
+
+BACKLOG_LIMIT = 2 << 30  # bytes queued for one slow peer
+
+
+class Connection(ABC):
+    """One two-way stream of messages. See the module for the contract."""
+
+    address: str = ""
+
+    @abstractmethod
+    def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
+        """Begins delivery."""
+
+    @abstractmethod
+    def send(self, parts: Sequence[Any]) -> None:
+        """Queues one message; from any thread. Does nothing on a closed connection."""
+
+    @abstractmethod
+    def close(self, reason: str = "closed here") -> None:
+        """Ends the connection; what was sent before still leaves if the peer reads it."""
+
+    @property
+    @abstractmethod
+    def backlog(self) -> int:
+        """Bytes accepted by `send` that the layer below has not taken yet."""
+
+
+class RefusedConnection(Connection):
+    """A connection that could not be made; `start` tells why."""
+
+    def __init__(self, clock: Clock, address: str, reason: str) -> None:
+        self.address = address
+        self._clock = clock
+        self._reason = reason
+
+    def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
+        self._clock.call_soon(deliver, on_closed, self._reason)
+
+    def send(self, parts: Sequence[Any]) -> None:
+        """Goes nowhere."""
+
+    def close(self, reason: str = "closed here") -> None:
+        """It is."""
+
+    @property
+    def backlog(self) -> int:
+        return 0
+
+
+class Listener(ABC):
+    """A bound address. ``address`` is the one to connect to, with the real port."""
+
+    address: str = ""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases the address (it can be bound again when this returns) and closes its connections."""
+
+
+class Transport(ABC):
+    """A way to listen and to connect."""
+
+    @abstractmethod
+    def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
+        """Binds ``address``; ``on_connection`` gets each new connection and must `start` it.
+
+        Raises:
+          errors.UnknownError: the address is taken.
+          errors.InvalidArgumentError: it cannot be understood or bound.
+        """
+
+    @abstractmethod
+    def connect(self, address: str) -> Connection:
+        """A connection to ``address``; a failure to connect arrives as ``on_closed``."""
+
+    def close(self) -> None:
+        """Releases what the transport itself holds."""
+
+
+def deliver(callback: Callable[[Any], None], item: Any) -> None:
+    """Calls a user of a connection; what comes next on the connection does not depend on its bugs."""
+    try:
+        callback(item)
+    except Exception:  # noqa: BLE001 - see below
+        # The layer above answers or counts bad messages itself, so this is a bug of ours: log it.
+        _log.exception("a connection's callback failed: %r", callback)

@@ -1,0 +1,1 @@
+"""The `tfmini` command. Imported by nothing else in the package."""

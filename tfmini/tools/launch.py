@@ -1,0 +1,168 @@
+"""`tfmini launch`: a local cluster of real processes, all running one script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tokenize
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tfmini.listen_fd import LISTEN_FD_ENV
+from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
+from tfmini.tools.output import Sink, task_prefixes
+from tfmini.tools.ports import ReservedCluster, reserve_cluster
+from tfmini.tools.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.tools.supervision import Finish, Supervision, TaskId
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks.")
+@click.option(
+    "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."
+)
+@click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
+@click.option(
+    "--coordinator-timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Stop everything and fail (exit code 124) if the run is not over after S seconds.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a task may take to end when asked to, before it is killed.",
+)
+@click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first.")
+@click.option(
+    "--cpus-per-task",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads that a task's numeric libraries may use.  [default: a fair share of the cores]",
+)
+@click.option(
+    "--port-base",
+    type=click.IntRange(1, 65535),
+    metavar="P",
+    help="Give the tasks the ports P, P+1, …  [default: free ports]",
+)
+@click.option("--no-color", is_flag=True, help="Do not colour the names of the tasks.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def launch(
+    ps: int,
+    workers: int,
+    chief: bool,
+    coordinator_timeout: float | None,
+    grace: float,
+    keep_going: bool,
+    cpus_per_task: int | None,
+    port_base: int | None,
+    no_color: bool,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run SCRIPT ARGS... as every task of a local cluster.
+
+    Each process learns its role from TF_CONFIG and, where SCRIPT defines them, from the flags --job_name,
+    --task_index (or --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and
+    {worker_hosts} are replaced.
+
+    When all workers (and the chief) have finished, the ps tasks are stopped. The exit code is 0, or that of the
+    first task that failed (128 + the signal that killed it).
+    """
+    tasks = cluster_tasks(ps, workers, chief)
+    if not tasks:
+        raise click.UsageError("A cluster needs at least one task: give --ps, --workers or --chief.")
+    say = Console(stderr=True, no_color=no_color or None, highlight=False, soft_wrap=True)
+    try:
+        cluster = reserve_cluster(tasks, port_base)
+    except (OSError, OverflowError) as error:
+        raise click.ClickException(f"No ports for the cluster: {error}") from None
+    with closing(cluster):
+        threads = cpus_per_task or max(1, usable_cpus() // len(tasks))
+        prefixes = task_prefixes(tasks, Console(no_color=no_color or None), colour=not no_color)
+        run = ClusterRun(
+            commands=task_commands(cluster, script, args, threads, prefixes),
+            supervision=Supervision(tasks, keep_going=keep_going),
+            limits=RunLimits(grace_s=grace, time_limit_s=coordinator_timeout),
+            sink=Sink(sys.stdout.fileno()),
+            say=lambda text: _say(say, text),
+        )
+        _say(say, "starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in cluster.spec.tasks()))
+        try:
+            finish = run.run()
+        except OSError as error:
+            raise click.ClickException(f"Could not start {script}: {error}") from None
+    _report(say, finish, run)
+    sys.exit(finish.exit_code)
+
+
+def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
+    """The tasks of a cluster, services first."""
+    counts = {"ps": ps, "chief": int(chief), "worker": workers}
+    return [TaskId(job, task) for job, count in counts.items() for task in range(count)]
+
+
+def usable_cpus() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux; it respects taskset and container limits
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def task_commands(
+    cluster: ReservedCluster, script: str, args: Sequence[str], threads: int, prefixes: dict[TaskId, bytes]
+) -> dict[TaskId, TaskCommand]:
+    """The command line and environment of every task."""
+    flags = defined_role_flags(_source(script))
+    return {
+        task: TaskCommand(
+            argv=[sys.executable, script, *role_arguments(task, cluster.spec, flags, args)],
+            env=_environment(task, cluster, threads),
+            listener=listener,
+            prefix=prefixes[task],
+        )
+        for task, listener in cluster.listeners.items()
+    }
+
+
+def _environment(task: TaskId, cluster: ReservedCluster, threads: int) -> dict[str, str]:
+    # Defaults first: what the user has set wins. Without PYTHONUNBUFFERED, prints would arrive at the end.
+    defaults = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    role = {
+        "TF_CONFIG": tf_config(task, cluster.spec),
+        LISTEN_FD_ENV: str(cluster.listeners[task].fileno()),
+    }
+    return {**defaults, **os.environ, **role}
+
+
+def _source(script: str) -> str:
+    """The script's text, decoded as Python would; a text that cannot be decoded has no flags to find."""
+    try:
+        with tokenize.open(script) as file:
+            return file.read()
+    except (SyntaxError, UnicodeDecodeError):
+        return Path(script).read_text(encoding="latin-1")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(f"tfmini: {text}", markup=False)
+
+
+def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
+    if not finish.summary:
+        return
+    _say(console, finish.summary + (". Its last lines:" if finish.failed else "."))
+    if finish.failed:
+        for line in run.last_lines(finish.failed) or ["(it wrote nothing)"]:
+            console.print(f"  | {line}", markup=False, highlight=False)

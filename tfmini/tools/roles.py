@@ -1,0 +1,96 @@
+"""How a task of a launched cluster learns its role: `TF_CONFIG`, the usual flags, placeholders. No I/O.
+
+Old distributed scripts take `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and `--worker_hosts`. A task
+is given those of them that its script defines and that the user has not given already, before the user's own
+arguments. Which ones the script defines is read from its source: calls of `DEFINE_…("job_name", …)`,
+`add_argument("--job_name", …)` and click's `option("--job-name", …)`. Flags that an imported module defines are not
+seen; for those, and for any other interface, `{job}`, `{task}`, `{ps_hosts}` and `{worker_hosts}` in the arguments
+are replaced.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from tfmini.cluster import ClusterSpec
+from tfmini.tools.supervision import TaskId
+
+ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
+
+_FLAG_IN_TEXT = re.compile(
+    r"""["'](?:--?)?(""" + "|".join(f.replace("_", "[_-]") for f in ROLE_FLAGS) + r""")["']"""
+)
+
+
+def _canonical(flag: str) -> str:
+    return flag.lstrip("-").partition("=")[0].replace("-", "_")
+
+
+def defined_role_flags(source: str) -> dict[str, str]:
+    """The role flags that a script defines: canonical name -> spelling on the command line, such as `--job-name`.
+
+    A source that this Python cannot parse (Python 2, say) is searched for quoted flag names instead.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # ValueError: null bytes
+        return {_canonical(word): f"--{word}" for word in _FLAG_IN_TEXT.findall(source)}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    spellings = (spelling for call in calls for spelling in _flags_of_call(call))
+    return {_canonical(spelling): spelling for spelling in spellings if _canonical(spelling) in ROLE_FLAGS}
+
+
+def _flags_of_call(call: ast.Call) -> Iterator[str]:
+    func = call.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    named = (keyword.value for keyword in call.keywords if keyword.arg in ("name", "flag_name"))
+    words = [
+        arg.value
+        for arg in (*call.args, *named)
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+    ]
+    if name.startswith("DEFINE_"):
+        yield from (f"--{word}" for word in words[:1])
+    elif name in ("add_argument", "add_option", "option"):
+        yield from (word for word in words if word.startswith("--"))
+
+
+def role_arguments(
+    task: TaskId, cluster: ClusterSpec, flags: dict[str, str], args: Sequence[str]
+) -> list[str]:
+    """The command line of one task after the script's name: role flags, then `args` with placeholders replaced.
+
+    `flags` is what `defined_role_flags` found.
+    """
+    values = _role_values(task, cluster)
+    given = {_canonical(arg) for arg in args if arg.startswith("-")}
+    ours = [f"{spelling}={values[flag]}" for flag, spelling in flags.items() if flag not in given]
+    return ours + [_fill(arg, values) for arg in args]
+
+
+def _role_values(task: TaskId, cluster: ClusterSpec) -> dict[str, str]:
+    return {
+        "job_name": task.job,
+        "task_index": str(task.task),
+        "task_id": str(task.task),
+        "ps_hosts": ",".join(_addresses(cluster, "ps")),
+        "worker_hosts": ",".join(_addresses(cluster, "worker")),
+    }
+
+
+def _addresses(cluster: ClusterSpec, job: str) -> Iterable[str]:
+    return (task.address for task in cluster.tasks() if task.job == job)
+
+
+def _fill(arg: str, values: dict[str, str]) -> str:
+    # Not str.format: an argument may be JSON or a template of the script's own.
+    arg = arg.replace("{job}", values["job_name"]).replace("{task}", values["task_index"])
+    return arg.replace("{ps_hosts}", values["ps_hosts"]).replace("{worker_hosts}", values["worker_hosts"])
+
+
+def tf_config(task: TaskId, cluster: ClusterSpec) -> str:
+    """The value of the variable TF_CONFIG for one task."""
+    return json.dumps({"cluster": cluster.as_dict(), "task": {"type": task.job, "index": task.task}})

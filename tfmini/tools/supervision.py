@@ -1,0 +1,246 @@
+"""What `tfmini launch` does when something happens to a task: a state machine without processes or clock.
+
+Events go into `Supervision.handle`; instructions come out, for a driver to carry out in order.
+
+* The tasks of `SERVICE_JOBS` (ps) serve; all others work. When every working task has ended well, the services
+  are stopped and the run has succeeded. In a cluster of services only, their own ends are waited for.
+* The first task that fails decides the run: everything else is stopped, and its exit code is the run's. With
+  `keep_going`, the failure of a working task lets the others finish first. A service that ends with exit code 0
+  has not failed (scripts stop their ps through queues); one that dies has, whatever `keep_going` says.
+* A signal goes to the working tasks, so that they may say goodbye to their ps; the services follow. A second
+  signal kills.
+* Whoever has not ended within the grace time after a request is killed.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SERVICE_JOBS = frozenset({"ps"})
+
+EXIT_TIMED_OUT = 124
+"""The exit code of a run that its time limit ended, as `timeout(1)` has it."""
+
+
+class TaskId(NamedTuple):
+    """A task of the launched cluster; prints as `worker/0`."""
+
+    job: str
+    task: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.task}"
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class TaskExited:
+    """A process has ended. `returncode` is its exit code, or minus the signal that killed it."""
+
+    task: TaskId
+    returncode: int
+
+
+@dataclass(frozen=True)
+class SignalReceived:
+    """The launcher itself was asked to end (Ctrl-C, SIGTERM, a closed terminal or pipe)."""
+
+    signum: int
+
+
+@dataclass(frozen=True)
+class TimeLimitReached:
+    """The run has lasted as long as the user allows (`limit_s` seconds)."""
+
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class GraceExpired:
+    """The grace time started by the latest `StartGrace` is over."""
+
+
+Event = TaskExited | SignalReceived | TimeLimitReached | GraceExpired
+
+
+# ---------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True)
+class SendSignal:
+    """Send `signum` to the process groups of these tasks."""
+
+    tasks: tuple[TaskId, ...]
+    signum: int
+
+
+@dataclass(frozen=True)
+class StartGrace:
+    """Start the grace time, in place of one already running."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Tell the user."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Every process has ended. `failed` is the first task that failed; `summary` is empty after success."""
+
+    exit_code: int
+    failed: TaskId | None
+    summary: str
+
+
+Instruction = SendSignal | StartGrace | Note | Finish
+
+
+class Phase(enum.Enum):
+    """Where a run stands. Phases only ever advance, in this order."""
+
+    RUNNING = "running"
+    WORKERS_ENDING = "the working tasks were signalled, services still serve them"
+    STOPPING = "every task left was told to end"
+    KILLING = "every task left was killed"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    exit_code: int
+    failed: TaskId | None
+    summary: str
+
+
+def describe_exit(returncode: int) -> str:
+    """`exit code 3`, or `killed by SIGKILL`."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def _names(tasks: Iterable[TaskId]) -> str:
+    return ", ".join(map(str, tasks))
+
+
+class Supervision:
+    """The decisions of one run. Feed events in the order in which they happened."""
+
+    def __init__(self, tasks: Iterable[TaskId], *, keep_going: bool = False) -> None:
+        self._alive: dict[TaskId, None] = dict.fromkeys(tasks)  # a set that keeps the order for messages
+        if not self._alive:
+            raise ValueError("A cluster needs at least one task.")
+        self._serves = {task for task in self._alive if task.job in SERVICE_JOBS}
+        if len(self._serves) == len(self._alive):
+            self._serves = set()
+        self._keep_going = keep_going
+        self._verdict: _Verdict | None = None
+        self.phase = Phase.RUNNING
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take in one event; the answer lists what to do now, in order.
+
+        Raises:
+          ValueError: a task exits that is not running.
+        """
+        match event:
+            case TaskExited(task, returncode):
+                return self._task_exited(task, returncode)
+            case SignalReceived(signum):
+                return self._signal_received(signum)
+            case TimeLimitReached(limit_s):
+                return self._time_limit_reached(limit_s)
+            case GraceExpired():
+                return self._grace_expired()
+
+    def _working(self) -> list[TaskId]:
+        return [task for task in self._alive if task not in self._serves]
+
+    def _task_exited(self, task: TaskId, returncode: int) -> list[Instruction]:
+        if task not in self._alive:
+            raise ValueError(f"{task} is not running")
+        del self._alive[task]
+        done: list[Instruction] = []
+        if self.phase is Phase.RUNNING:
+            done += self._judge(task, returncode)
+        if not self._alive:
+            return [*done, self._finish()]
+        if self.phase in (Phase.RUNNING, Phase.WORKERS_ENDING) and not self._working():
+            done += self._stop_all()
+        return done
+
+    def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
+        """What the end of a task means while nobody has been told to end."""
+        if returncode != 0:
+            return self._task_failed(task, returncode)
+        working = self._working()
+        if task in self._serves and working:
+            return [Note(f"{task} has ended (exit code 0) while {_names(working)} still run.")]
+        return []
+
+    def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
+        how = describe_exit(returncode)
+        if self._verdict is None:
+            code = returncode if returncode > 0 else 128 - returncode
+            self._verdict = _Verdict(code, task, f"{task} failed first: {how}")
+        others = [other for other in self._working() if other != task]
+        if self._keep_going and task not in self._serves and others:
+            return [Note(f"{task} failed ({how}); going on with {_names(others)}.")]
+        if not self._alive:
+            return []
+        return [Note(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
+
+    def _stop_all(self) -> list[Instruction]:
+        self.phase = Phase.STOPPING
+        return [SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
+
+    def _kill_all(self) -> list[Instruction]:
+        self.phase = Phase.KILLING
+        return [SendSignal(tuple(self._alive), signal.SIGKILL)]
+
+    def _signal_received(self, signum: int) -> list[Instruction]:
+        if self.phase is not Phase.RUNNING:
+            return self._kill_all() if self._alive else []
+        name = signal.Signals(signum).name
+        if self._verdict is None:
+            self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
+        self.phase = Phase.WORKERS_ENDING
+        # Only Ctrl-C means the same to a script as to us; whatever else ends us is a request to terminate.
+        forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
+        return [
+            Note(f"{name}: ending the cluster."),
+            SendSignal(tuple(self._working()), forwarded),
+            StartGrace(),
+        ]
+
+    def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
+        if self.phase is not Phase.RUNNING:
+            return []  # whoever is left is under the grace time already
+        running = _names(self._alive)
+        if self._verdict is None:
+            self._verdict = _Verdict(
+                EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
+            )
+        return [Note(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
+
+    def _grace_expired(self) -> list[Instruction]:
+        if self.phase not in (Phase.WORKERS_ENDING, Phase.STOPPING):
+            return []
+        return [Note(f"{_names(self._alive)} did not end when asked to; killing."), *self._kill_all()]
+
+    def _finish(self) -> Finish:
+        self.phase = Phase.FINISHED
+        verdict = self._verdict or _Verdict(0, None, "")
+        return Finish(verdict.exit_code, verdict.failed, verdict.summary)

@@ -1,0 +1,26 @@
+"""`tfmini version`."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+import click
+
+_STANDS_ON = ("numpy", "ml_dtypes", "pyzmq", "msgpack", "networkx", "protobuf")
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.command()
+def version() -> None:
+    """Show the versions of tfmini and of what it stands on."""
+    click.echo(f"tfmini {_installed('tfmini')}")
+    click.echo(f"Python {platform.python_version()} on {platform.platform(terse=True)}")
+    for distribution in _STANDS_ON:
+        click.echo(f"{distribution} {_installed(distribution)}")
