@@ -148,6 +148,7 @@ def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint
     start = time.monotonic()
     for task in (*both, never_met):
         task.signal(signal.SIGSTOP)
+        os.waitpid(task.process.pid, os.WUNTRACED)  # until it stands still
     connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
     for call in calls:
         answer = call.wait()

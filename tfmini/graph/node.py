@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfmini.graph.registry import OPS, OpHandle
+from tfmini.shapes import TensorShape
 
 if TYPE_CHECKING:
     from tfmini.graph.operation import Operation
@@ -63,12 +64,27 @@ class Node:
 
     def to_wire(self) -> list[Any]:
         """The node as a plain list for an rpc `Structure` field."""
-        return [self.name, self.op, self.device, [list(i) for i in self.inputs], list(self.controls), self.attrs]
+        attrs = {name: _attr_to_wire(value) for name, value in self.attrs.items()}
+        return [self.name, self.op, self.device, [list(i) for i in self.inputs], list(self.controls), attrs]
 
     @classmethod
     def from_wire(cls, fields: list[Any]) -> Node:
         name, op, device, inputs, controls, attrs = fields
-        return cls(name, op, device, [(source, index) for source, index in inputs], controls, attrs)
+        plain = {key: _attr_from_wire(value) for key, value in attrs.items()}
+        return cls(name, op, device, [(source, index) for source, index in inputs], controls, plain)
+
+
+def _attr_to_wire(value: Any) -> Any:
+    """Shapes are tuples here, and msgpack has no tuples: they travel as TensorShape."""
+    if type(value) is tuple:
+        return TensorShape.from_raw(value)
+    return [_attr_to_wire(v) for v in value] if type(value) is list else value
+
+
+def _attr_from_wire(value: Any) -> Any:
+    if type(value) is TensorShape:
+        return value.raw
+    return [_attr_from_wire(v) for v in value] if type(value) is list else value
 
 
 def node_of(operation: Operation) -> Node:

@@ -29,7 +29,8 @@ Keyword-only parameters named like attrs are bound when the program is compiled.
 names are special: ``node`` (the `Node`, at compile time) and ``resources`` (the worker's
 resource manager for the node's device). A first parameter named ``step`` receives the running
 step's context. A *kernel factory* takes the node and returns the function to call, for
-kernels that specialise on attrs or keep state of their own between steps (generators).
+kernels that specialise on attrs or keep state of their own between steps (generators). A
+*state kernel* returns the object that a reference or handle stands for (`VariableState`…).
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Kernel:
     bound: tuple[str, ...]
     wants_step: bool
     is_factory: bool = False
+    makes_state: bool = False
 
 
 class OpHandle:
@@ -105,6 +107,13 @@ class OpHandle:
         """Attaches a function Node -> kernel function."""
         return self._kernel_decorator(device_type, is_factory=True)
 
+    def state_kernel(self, device_type: str) -> Callable[[F], F]:
+        """Attaches ``function(resources, *, attrs…)`` -> the state object behind a ref or handle output.
+
+        It runs when a program is bound to the task's resources, not in every step.
+        """
+        return self._kernel_decorator(device_type, is_factory=False, makes_state=True)
+
     def inline(self, function: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
         """Attaches a rule Node -> Python expression over ``{0}``, ``{1}``, … or None.
 
@@ -114,11 +123,11 @@ class OpHandle:
         self.inline_expression = function
         return function
 
-    def _kernel_decorator(self, device_type: str, is_factory: bool) -> Callable[[F], F]:
+    def _kernel_decorator(self, device_type: str, is_factory: bool, makes_state: bool = False) -> Callable[[F], F]:
         def attach(function: F) -> F:
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
-            KERNELS[key] = _describe_kernel(function, is_factory)
+            KERNELS[key] = _describe_kernel(function, is_factory, makes_state)
             return function
 
         return attach
@@ -170,14 +179,14 @@ def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None
     GRADIENTS[op_type] = function
 
 
-def _describe_kernel(function: Callable[..., Any], is_factory: bool) -> Kernel:
+def _describe_kernel(function: Callable[..., Any], is_factory: bool, makes_state: bool) -> Kernel:
     # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
     code = getattr(function, "__code__", None)
     if code is None or is_factory:
         return Kernel(function, (), False, is_factory)
     positional = code.co_varnames[: code.co_argcount]
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    return Kernel(function, keyword_only, bool(positional) and positional[0] == "step")
+    return Kernel(function, keyword_only, bool(positional) and positional[0] == "step", makes_state=makes_state)
 
 
 def _refuse_second(existing: Any, what: str) -> None:

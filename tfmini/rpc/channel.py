@@ -72,7 +72,7 @@ class Peer:
         return self._link
 
     def on_lost(self, callback: Callable[[Peer, str], Any]) -> Callable[[], None]:
-        """Calls ``callback(peer, why)`` each time the connection is lost; returns a function that ends that."""
+        """Calls ``callback(peer, why)`` at each loss of the connection; returns a function that ends that."""
         self._lost_callbacks.append(callback)
 
         def forget() -> None:
@@ -181,8 +181,8 @@ class Peer:
         return errors.AbortedError(
             None,
             None,
-            f"{self} was restarted: its incarnation was {incarnation:016x} and is {self.incarnation:016x} now, so its "
-            f"state is gone. Create a new session.",
+            f"{self} was restarted: its incarnation was {incarnation:016x} and is {self.incarnation:016x}, "
+            f"so its state is gone. Create a new session.",
         )
 
     # -- connecting ----------------------------------------------------------------------

@@ -280,8 +280,8 @@ class Link:
             self.post(Heartbeat())
         elif verdict is Verdict.LOST:
             self.end(
-                f"silent: nothing came for {LOST_AFTER_S:g} s though it should speak every {BEAT_AFTER_S:g} s; "
-                f"it is stopped, stuck or cut off"
+                f"silent: nothing came for {LOST_AFTER_S:g} s though it should speak "
+                f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or cut off"
             )
 
     def refuse(self, reason: str, permanent: bool = False) -> None:

@@ -14,8 +14,8 @@ A message on the wire, every piece padded to 16 bytes so that arrays are aligned
     u32 parts, u32 notes, u64 total bytes | u64 per part: length | u64 per note | part, part, ...
 
 The top bit of a part's length says that it is in shared memory and that its piece is the block's
-id and the offset there. A note gives a block back to its owner, or, with the top bit set, tells the receiver to
-forget one.
+id and the offset there. A note gives a block back to its owner, or, with the top bit set, tells
+the receiver to forget one.
 """
 
 from __future__ import annotations
@@ -369,17 +369,23 @@ class LaneConnection(Connection):
 
     def close(self, reason: str = "closed here") -> None:
         with self._lock:
-            self._break(reason)
+            self._set_end(reason)
         if self._queue:
             self._reactor.call_later(_LINGER_S, self._drop_queue)
         if self._source is None:  # never started: nobody waits for the news
             self._release()
 
     def _break(self, reason: str) -> None:
+        """Ends it at once: what is queued can go nowhere. Holds the lock."""
+        self._queue.clear()
+        self._queued = 0
+        self._set_end(reason)
+
+    def _set_end(self, reason: str) -> None:
         if self._end_reason is None:
             self._end_reason = reason
-            if self._source is not None:
-                self._source.again()
+        if self._source is not None:
+            self._source.again()
 
     def _drop_queue(self) -> None:
         with self._lock:

@@ -43,7 +43,7 @@ _LONG_PARK = 1.0  # seconds; ends at once when the idle leader gets something to
 
 
 class Waiter:
-    """Something a thread can drive the reactor for. Whoever finishes it calls `set`."""
+    """Something that one thread drives the reactor for. Whoever finishes it calls `set`."""
 
     __slots__ = ("_gate", "_owner", "_reactor", "done")
 

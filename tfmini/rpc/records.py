@@ -23,7 +23,7 @@ import dataclasses
 import enum
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -91,6 +91,13 @@ Structure = Annotated[Any, "structure"]
 """Any nest of list, dict, scalars, str, bytes, ndarray, DType and TensorShape (tuples arrive as lists)."""
 
 _SCALARS = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes", type(None): "NoneType"}
+_SCALAR_OF = {name: scalar for scalar, name in _SCALARS.items()} | {"None": type(None)}
+_KIND_OF = {
+    "Structure": FieldKind.STRUCTURE,
+    "Tensors": FieldKind.TENSORS,
+    "tuple[np.ndarray, ...]": FieldKind.TENSORS,
+    "tuple[str, ...]": FieldKind.STRINGS,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +140,21 @@ class Message:
     has_structure: ClassVar[bool]
     is_reply: ClassVar[bool]
 
+    # Written once here and not generated for every kind: importing 50 kinds should take no time.
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in self.row.fields)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.row.kind, self._values()))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{f.name}={value!r}" for f, value in zip(self.row.fields, self._values()))
+        return f"{type(self).__name__}({fields})"
+
 
 REGISTRY: dict[int, type[Message]] = {}
 M = TypeVar("M", bound=Message)
@@ -163,33 +185,42 @@ def message(
                 f"message kind {kind} is {REGISTRY[kind].__name__} already, so not {cls.__name__}"
             )
         fields = tuple(_fields_of(cls))
-        frozen = dataclasses.dataclass(frozen=True, slots=True, init=False, eq=True)(cls)
+        cls.__doc__ = cls.__doc__ or f"{direction}, kind {kind}."  # else dataclass works out a signature
+        frozen = dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)(cls)
         frozen.row = Row(kind, cls.__name__, direction, fields, reply, retry, is_reply)
         frozen.width, frozen.is_reply = len(fields) + 3, is_reply
         frozen.has_structure = any(f.kind is FieldKind.STRUCTURE for f in fields)
         _generate(frozen, fields)
+        # On the class and not on Message, so that storing into its mutable twin stays fast.
+        frozen.__setattr__ = _refuse_setting  # type: ignore[assignment,method-assign]
+        frozen.__delattr__ = _refuse_deleting  # type: ignore[assignment,method-assign]
         REGISTRY[kind] = frozen
         return frozen
 
     return register
 
 
+def _refuse_setting(self: Message, name: str, value: Any) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to {type(self).__name__}.{name}")
+
+
+def _refuse_deleting(self: Message, name: str) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot delete {type(self).__name__}.{name}")
+
+
 def _fields_of(cls: type[Message]) -> list[Field]:
-    hints = get_type_hints(cls, include_extras=True)
-    own = inspect.get_annotations(cls)
-    return [_field(name, hints[name], cls.__dict__.get(name, dataclasses.MISSING)) for name in own]
+    annotations = inspect.get_annotations(cls)  # as text: this is not the place to evaluate them
+    return [
+        _field(name, text, cls.__dict__.get(name, dataclasses.MISSING)) for name, text in annotations.items()
+    ]
 
 
-def _field(name: str, hint: Any, default: Any) -> Field:
-    if hint in _SCALARS:
-        return Field(name, FieldKind.SCALAR, hint, default)
-    if hint == Structure:
-        return Field(name, FieldKind.STRUCTURE, None, default)
-    if hint == tuple[str, ...]:
-        return Field(name, FieldKind.STRINGS, None, default)
-    if hint == Tensors:
-        return Field(name, FieldKind.TENSORS, None, default)
-    raise TypeError(f"field {name!r} has type {hint!r}, which cannot travel")
+def _field(name: str, annotation: str, default: Any) -> Field:
+    if annotation in _SCALAR_OF:
+        return Field(name, FieldKind.SCALAR, _SCALAR_OF[annotation], default)
+    if annotation in _KIND_OF:
+        return Field(name, _KIND_OF[annotation], None, default)
+    raise TypeError(f"field {name!r} has type {annotation!r}, which cannot travel")
 
 
 def _generate(cls: type[Message], fields: tuple[Field, ...]) -> None:
@@ -275,5 +306,6 @@ def _refuse(cls: type[Message], values: tuple[Any, ...]) -> None:
         wanted = field.scalar or (tuple if field.kind is not FieldKind.STRUCTURE else None)
         if wanted is not None and type(value) is not wanted:
             raise LocalProtocolError(
-                f"{cls.__name__}.{field.name} must be {wanted.__name__}, got {type(value).__name__}: {value!r:.80}"
+                f"{cls.__name__}.{field.name} must be {wanted.__name__}, "
+                f"got {type(value).__name__}: {value!r:.80}"
             )

@@ -151,7 +151,8 @@ def check_exposure(address: Address, keys: Keys | None, insecure: bool | None = 
         None,
         None,
         f"Listening at {address} would let anybody on the network run code in this process. Pass CURVE keys "
-        f"(tfmini.rpc.security.generate_keys), listen on localhost, or set {INSECURE_ENV}=1 if the network is trusted.",
+        f"(tfmini.rpc.security.generate_keys), listen on localhost, or set {INSECURE_ENV}=1 if the network "
+        f"is trusted.",
     )
 
 
@@ -160,6 +161,7 @@ def port_busy(address: str) -> errors.UnknownError:
     return errors.UnknownError(
         None,
         None,
-        f"Could not start gRPC server: {address} is in use, perhaps by a task of an earlier run that is still alive or "
-        f"by another task with the same ClusterSpec entry; stop that process or choose another port.",
+        f"Could not start gRPC server: {address} is in use, perhaps by a task of an earlier run that "
+        f"is still alive or by another task with the same ClusterSpec entry; stop that process or choose "
+        f"another port.",
     )

@@ -40,7 +40,7 @@ _NEVER_MS = 24 * 3600 * 1000
 _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS = 10_000, 60_000
 _HANDSHAKE_FAULTS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "our key is not admitted there",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there does not speak tfmini's protocol, or not with our keys",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there does not speak our protocol or use our keys",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "what listens there broke off the handshake",
 }
 

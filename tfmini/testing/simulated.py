@@ -2,7 +2,8 @@
 
 ::
 
-    network = SimulatedNetwork(seed=7, plan=FaultPlan([Kill("ps0", at=3.0), Drop(("w0", "ps0"), "RunGraph", nth=2)]))
+    faults = [Kill("ps0", at=3.0), Drop(("w0", "ps0"), "RunGraph", nth=2)]
+    network = SimulatedNetwork(FaultPlan(faults, seed=7))
     host = network.host("ps0")
     endpoint = Endpoint(host, "/job:ps/replica:0/task:0", 1, transports={"sim": host.transport})
     endpoint.listen("sim://ps0")

@@ -1,0 +1,126 @@
+"""Evaluates tensors by calling kernels one by one, for tests of op families (no session, no devices)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.node import node_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import Kernel, kernel_for
+
+# Per graph: node name -> state object or kernel function, kept between calls like a session's.
+_kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+class Resources:
+    """The least that a state kernel may ask of a device's resource manager."""
+
+    def __init__(self) -> None:
+        self.table: dict[tuple[Any, ...], Any] = {}
+
+    def lookup_or_create(self, container: str, name: str, create: Callable[[], Any], *_: Any) -> Any:
+        key = (container, name)
+        if key not in self.table:
+            self.table[key] = create()
+        return self.table[key]
+
+
+def evaluate(tensors: Any, feeds: dict[Tensor, Any] | None = None) -> Any:
+    """The values of a tensor, an operation (None), or a list or tuple of them, with ``feeds`` put in place.
+
+    Variables and generators keep their state between calls on one graph.
+    """
+    if isinstance(tensors, (list, tuple)):
+        if not tensors:
+            return []
+        run = _Run(tensors, feeds or {})
+        return [run.fetch(t) for t in tensors]
+    return _Run([tensors], feeds or {}).fetch(tensors)
+
+
+class _Run:
+    def __init__(self, fetches: Sequence[Any], feeds: dict[Tensor, Any]) -> None:
+        self.values: dict[tuple[Operation, int], Any] = {}
+        self.done: set[Operation] = set()
+        self.kept = _kept.setdefault(fetches[0].graph, {})
+        self.resources = self.kept.setdefault(None, Resources())
+        self.step = SimpleNamespace(id=0, step_id=0)
+        for tensor, value in feeds.items():
+            self.values[tensor.op, tensor._index] = np.asarray(value, tensor.dtype.numpy)
+
+    def fetch(self, item: Any) -> Any:
+        if isinstance(item, Operation):
+            self._finish(item)
+            return None
+        self._finish(item.op, item)
+        value = self.values[item.op, item._index]
+        return value.read() if item.dtype._is_ref_dtype and hasattr(value, "read") else value
+
+    def _finish(self, target: Operation, wanted: Tensor | None = None) -> None:
+        """Runs what ``target`` depends on, then itself, without recursion: graphs in tests can be deep."""
+        if wanted is not None and (target, wanted._index) in self.values:
+            return
+        stack = [target]
+        while stack:
+            op = stack[-1]
+            missing = [t.op for t in op._inputs if (t.op, t._index) not in self.values and t.op not in self.done]
+            missing += [c for c in op._control_inputs if c not in self.done]
+            if op in self.done:
+                stack.pop()
+            elif missing:
+                stack.extend(missing)
+            else:
+                stack.pop()
+                self._run(op)
+                self.done.add(op)
+
+    def _run(self, op: Operation) -> None:
+        kernel = kernel_for(op.type, "CPU")
+        if kernel is None:
+            if op.type in ("NoOp",):
+                return
+            raise AssertionError(f"{op.type} has no CPU kernel")
+        results = self._call(op, kernel)
+        if len(op._outputs) == 1 and not isinstance(results, tuple):
+            results = (results,)
+        for tensor, value in zip(op._outputs, results or ()):
+            self.values.setdefault((op, tensor._index), value)  # a fed value stays
+
+    def _call(self, op: Operation, kernel: Kernel) -> Any:
+        with np.errstate(all="ignore"):
+            if kernel.makes_state:
+                if op not in self.kept:
+                    self.kept[op] = kernel.function(self.resources, **self._bound(op, kernel))
+                return self.kept[op]
+            if kernel.is_factory:
+                if op not in self.kept:
+                    self.kept[op] = kernel.function(node_of(op))
+                return self.kept[op](*self._arguments(op))
+            first = [self.step] if kernel.wants_step else []
+            return kernel.function(*first, *self._arguments(op), **self._bound(op, kernel))
+
+    def _bound(self, op: Operation, kernel: Kernel) -> dict[str, Any]:
+        special = {"node": node_of(op), "resources": self.resources}
+        return {name: special[name] if name in special else op.attrs[name] for name in kernel.bound}
+
+    def _arguments(self, op: Operation) -> list[Any]:
+        flat = iter(op._inputs)
+        arguments: list[Any] = []
+        for arg in op.op_def.inputs:
+            if not arg.is_list:
+                arguments.append(self._input(next(flat), arg.is_ref))
+                continue
+            count = op.attrs[arg.number_attr] if arg.number_attr else len(op.attrs[arg.type_list_attr])  # type: ignore[index]
+            arguments.append([self._input(next(flat), arg.is_ref) for _ in range(count)])
+        return arguments
+
+    def _input(self, tensor: Tensor, as_ref: bool) -> Any:
+        value = self.values[tensor.op, tensor._index]
+        if tensor.dtype._is_ref_dtype and not as_ref and hasattr(value, "read"):
+            return value.read()
+        return value

@@ -1,0 +1,74 @@
+"""Update ops to compare with TensorFlow, without importing either: both sides read this table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SHAPE = (5, 3)
+ROWS = [3, 0, 3, 4]
+STEPS = 4
+
+_RMS = {"lr": 0.1, "rho": 0.9, "momentum": 0.5, "epsilon": 1e-3}
+_ADAM = {"beta1_power": 0.81, "beta2_power": 0.98, "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-3}
+_FTRL = {"lr": 0.3, "l1": 0.05, "l2": 0.2, "lr_power": -0.5}
+_SHRINK = {"l1": 0.02, "l2": 0.1}
+_DA = {"lr": 0.3, "l1": 0.1, "l2": 0.2, "global_step": 3}
+_DELTA = {"lr": 0.7, "rho": 0.9, "epsilon": 1e-3}
+
+# Name without "Resource" and "Sparse": slots, scalars, attrs, whether there is a sparse form.
+CASES: list[tuple[str, list[str], dict[str, Any], dict[str, Any], bool]] = [
+    ("ApplyGradientDescent", [], {"alpha": 0.1}, {}, False),
+    ("ApplyMomentum", ["accum"], {"lr": 0.1, "momentum": 0.9}, {"use_nesterov": False}, True),
+    ("ApplyMomentum", ["accum"], {"lr": 0.1, "momentum": 0.9}, {"use_nesterov": True}, True),
+    ("ApplyKerasMomentum", ["accum"], {"lr": 0.1, "momentum": 0.9}, {"use_nesterov": False}, True),
+    ("ApplyKerasMomentum", ["accum"], {"lr": 0.1, "momentum": 0.9}, {"use_nesterov": True}, True),
+    ("ApplyAdagrad", ["accum"], {"lr": 0.1}, {"update_slots": True}, True),
+    ("ApplyAdagrad", ["accum"], {"lr": 0.1}, {"update_slots": False}, True),
+    ("ApplyAdagradV2", ["accum"], {"lr": 0.1, "epsilon": 0.01}, {"update_slots": True}, True),
+    ("ApplyAdadelta", ["accum", "accum_update"], _DELTA, {}, True),
+    ("ApplyAdam", ["m", "v"], _ADAM, {"use_nesterov": False}, False),
+    ("ApplyAdam", ["m", "v"], _ADAM, {"use_nesterov": True}, False),
+    ("ApplyAdaMax", ["m", "v"], {k: v for k, v in _ADAM.items() if k != "beta2_power"}, {}, False),
+    ("ApplyRMSProp", ["ms", "mom"], _RMS, {}, True),
+    ("ApplyCenteredRMSProp", ["mg", "ms", "mom"], _RMS, {}, True),
+    ("ApplyProximalGradientDescent", [], {"alpha": 0.2, **_SHRINK}, {}, True),
+    ("ApplyProximalGradientDescent", [], {"alpha": 0.2, "l1": 0.0, "l2": 0.1}, {}, True),
+    ("ApplyProximalAdagrad", ["accum"], {"lr": 0.2, **_SHRINK}, {}, True),
+    ("ApplyProximalAdagrad", ["accum"], {"lr": 0.2, "l1": 0.0, "l2": 0.1}, {}, True),
+    ("ApplyAdagradDA", ["gradient_accumulator", "gradient_squared_accumulator"], _DA, {}, True),
+    ("ApplyFtrl", ["accum", "linear"], _FTRL, {}, True),
+    ("ApplyFtrl", ["accum", "linear"], {**_FTRL, "lr_power": -0.7, "l1": 0.0}, {}, True),
+    ("ApplyFtrlV2", ["accum", "linear"], {**_FTRL, "l2_shrinkage": 0.1}, {}, True),
+    ("ApplyAddSign", ["m"], {"lr": 0.1, "alpha": 1.0, "sign_decay": 0.9, "beta": 0.8}, {}, False),
+    ("ApplyPowerSign", ["m"], {"lr": 0.1, "logbase": 1.0, "sign_decay": 0.9, "beta": 0.8}, {}, False),
+]
+
+
+def variants() -> list[tuple[str, str, int]]:
+    """(label, op type, index into CASES) for every form of every case."""
+    found = []
+    for index, (name, _, _, _, sparse) in enumerate(CASES):
+        for form in ("Sparse" + name, name) if sparse else (name,):
+            if "Keras" not in name:
+                found.append((f"{form}-{index}", form, index))
+            found.append((f"Resource{form}-{index}", "Resource" + form, index))
+    return found
+
+
+def gradient_name(op_type: str) -> str:
+    return "delta" if op_type.endswith("GradientDescent") and "Sparse" not in op_type else "grad"
+
+
+def initial_values(index: int, dtype: Any) -> list[Any]:
+    """The variable, then its slots; positive slots, for they are averages of squares."""
+    rng = np.random.default_rng(index)
+    slots = CASES[index][1]
+    return [rng.normal(size=SHAPE).astype(dtype), *[(rng.random(SHAPE) + 1).astype(dtype) for _ in slots]]
+
+
+def gradients(index: int, sparse: bool, dtype: Any) -> list[Any]:
+    rng = np.random.default_rng(1000 + index)
+    shape = (len(ROWS), *SHAPE[1:]) if sparse else SHAPE
+    return [rng.normal(size=shape).astype(dtype) for _ in range(STEPS)]

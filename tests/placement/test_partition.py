@@ -1,0 +1,174 @@
+"""The partitioner: pairs, control edges, messages, and the way back."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from letters import DEVICE, INCARNATIONS, graph, node, world
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.graph.prune import step_graph
+from tfmini.placement.partition import partition, stitch, to_networkx
+
+A, B, C = (DEVICE[letter] for letter in "ABC")
+
+
+def cut(*lines, **options):
+    nodes, placement = world(*lines)
+    return partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count(), **options)
+
+
+def groups(parts, src, dst):
+    """source tensor -> group, for one link."""
+    return {p.source[0]: parts.group_of(p) for p in parts.pairs if (p.src, p.dst) == (src, dst)}
+
+
+def test_one_device_is_left_alone():
+    parts = cut("A1=Const", "A2=Add A1 A1 ^A1")
+    assert list(parts) == [A] and parts.pairs == []
+    assert parts[A]["A2"].inputs == (("A1", 0), ("A1", 0)) and parts[A]["A2"].device == A
+
+
+def test_a_tensor_crosses_once_per_device():
+    parts = cut("A1=Const", "B1=Add A1 A1", "B2=Read A1", "C1=Read A1")
+    assert list(parts[A]) == ["A1", "A1_S0", "A1_S2"]
+    assert list(parts[B]) == ["A1_S1", "B1", "B2"]
+    assert parts[B]["B1"].inputs == (("A1_S1", 0), ("A1_S1", 0))
+    assert parts[C]["C1"].inputs == (("A1_S3", 0),)
+
+
+def test_attrs_of_a_pair():
+    parts = cut("A1=Var", "B1=Read A1")
+    send, recv = parts[A]["A1_S0"], parts[B]["A1_S1"]
+    shared = {
+        "tensor_name": b"edge_0_A1", "send_device": A.encode(), "send_device_incarnation": INCARNATIONS[A],
+        "recv_device": B.encode(), "client_terminated": False, "_group": 0,
+    }  # fmt: skip
+    assert (send.op, send.device, send.inputs, send.attrs) == (
+        "_Send",
+        A,
+        (("A1", 0),),
+        {"T": dtypes.float32, **shared},
+    )
+    assert (recv.op, recv.device, recv.inputs) == ("_Recv", B, ())
+    assert recv.attrs == {"tensor_type": dtypes.float32, **shared}
+
+
+def test_control_edge_is_an_empty_tensor_beside_the_data():
+    parts = cut("A1=Const", "B1=Const ^A1", "B2=Read A1 ^A1")
+    const, identity = parts[A]["A1_S0"], parts[B]["A1_S3"]
+    assert (const.op, const.controls, const.attrs["value"].shape) == ("Const", ("A1",), (0,))
+    assert parts[A]["A1_S1"].inputs == (("A1_S0", 0),)
+    assert (identity.op, identity.inputs) == ("Identity", (("A1_S2", 0),))
+    assert parts[B]["B1"].controls == parts[B]["B2"].controls == ("A1_S3",)
+    assert [p.is_control for p in parts.pairs] == [True, False]
+
+
+def test_new_names_avoid_those_of_the_graph():
+    parts = cut("A1=Const", "A1_S0=Const", "B1=Read A1")
+    assert [(p.send, p.recv) for p in parts.pairs] == [("A1_S1", "A1_S2")]
+
+
+def test_missing_input_and_missing_device():
+    with pytest.raises(InvalidArgumentError) as caught:
+        cut("A1=Add A0 A9")
+    assert caught.value.message == "Incomplete graph, missing 2 inputs for A1"
+    with pytest.raises(InvalidArgumentError, match="'x' has no assigned device"):
+        partition(graph(node("x", "Const")), {}, incarnations={}, name_counter=itertools.count())
+
+
+def test_loop_across_devices_is_refused_by_name():
+    nodes, placement = world("A1=Const", "B1=Enter A1", "B2=Read B1", "C1=Read B2", "A2=Exit C1")
+    nodes["B1"].attrs["frame_name"] = b"wl/while_context"
+    with pytest.raises(UnimplementedError, match="While loop 'wl/while_context' spans devices: 'B2'"):
+        partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    placement["C1"] = B
+    placement["A2"] = B
+    assert (
+        len(partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count()).pairs) == 1
+    )
+
+
+# ---------------------------------------------------------------- messages
+
+
+def test_sends_that_need_nothing_travel_together():
+    parts = cut("A1=Var", "A2=Var", "B1=Add A1 A2", "C1=Read A1")
+    assert groups(parts, A, B) == {"A1": 0, "A2": 0}
+    assert groups(parts, A, C) == {"A1": 0}
+
+
+def test_an_answer_does_not_hold_up_the_question():
+    parts = cut("A1=Const", "B1=Read A1", "A2=Read B1", "A3=Read A2", "A4=Const", "B2=Gather A2 A3 A4")
+    assert groups(parts, A, B) == {"A1": 0, "A2": 1, "A3": 1, "A4": 0}
+
+
+def test_a_dequeue_holds_up_only_its_own():
+    parts = cut("A1=Const", "A2=Dequeue", "A3=Read A2", "B1=Gather A1 A3")
+    assert groups(parts, A, B) == {"A1": 0, "A3": 1}
+
+
+@pytest.mark.parametrize(("wait", "expected"), [(False, {0}), (True, {0, 1})])
+def test_feeds_arrive_together_except_in_a_partial_run(wait, expected):
+    nodes, placement = world("A1=Const", "A2=Const", "B1=Add A1 A2")
+    step = step_graph(nodes, [("B1", 0)], [], [("A1", 0), ("A2", 0)], A)
+    options = {"incarnations": INCARNATIONS, "name_counter": itertools.count(), "feeds_may_wait": wait}
+    parts = partition(step, placement, **options)
+    assert set(groups(parts, A, B).values()) == expected
+
+
+def test_what_comes_round_a_loop_counts():
+    lines = ["C1=Const", "C2=Const", "A1=Read C1", "A2=Merge A1 A4", "A3=Gather A2 C2", "A4=NextIteration A3"]
+    parts = cut(*lines, "A5=Read A2", "A6=Read A1", "B1=Gather A5 A6")
+    assert groups(parts, A, B) == {"A5": 0, "A6": 1}
+
+
+# ---------------------------------------------------------------- any graph
+
+
+@st.composite
+def worlds(draw):
+    names = [f"{draw(st.sampled_from('ABCD'))}{i}" for i in range(draw(st.integers(1, 14)))]
+    lines = []
+    for i, name in enumerate(names):
+        picks = draw(st.lists(st.tuples(st.sampled_from(names[:i]), st.booleans()), max_size=4)) if i else []
+        controls = sorted({f"^{source}" for source, control in picks if control})
+        data = [source for source, control in picks if not control]
+        lines.append(" ".join([f"{name}={'Gather' if data else 'Const'}", *data, *controls]))
+    return lines
+
+
+@given(worlds())
+def test_stitch_gives_the_graph_back_and_nothing_crosses_twice(lines):
+    nodes, placement = world(*lines)
+    parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
+    placed = {name: n.replace(device=placement[name]) for name, n in nodes.items()}
+    assert networkx.utils.graphs_equal(to_networkx(stitch(parts)), to_networkx(placed))
+    crossing = {(s, i, placement[n.name]) for n in nodes.values() for s, i in n.inputs if s[0] != n.name[0]}
+    crossing |= {(s, -1, placement[n.name]) for n in nodes.values() for s in n.controls if s[0] != n.name[0]}
+    assert len(parts.pairs) == len(crossing)
+    for part in parts.parts.values():
+        seen: set[str] = set()
+        for name, n in part.items():
+            assert seen.issuperset([*(s for s, _ in n.inputs), *n.controls])
+            seen.add(name)
+
+
+@given(worlds())
+def test_messages_never_wait_for_their_own_answer(lines):
+    """Nodes with all sends of a group, and all receives of it, tied together still form no cycle."""
+    parts = cut(*lines)
+    whole = networkx.DiGraph()
+    for part in parts.parts.values():
+        whole.add_edges_from(
+            (s, name) for name, n in part.items() for s in [*(i[0] for i in n.inputs), *n.controls]
+        )
+    for pair in parts.pairs:
+        message = (pair.src, pair.dst, parts.group_of(pair))
+        whole.add_edges_from([(pair.send, message), (message, pair.recv)])
+    assert networkx.is_directed_acyclic_graph(whole)

@@ -1,0 +1,221 @@
+"""The placer: who decides, who follows, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from letters import cluster, graph, node
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.registry import OPS, OpHandle
+from tfmini.placement import decision
+from tfmini.placement.placer import place
+
+TWO_PS = cluster("ps/0", "ps/1", "worker/0", "worker/1")
+WORKER1 = "/job:worker/replica:0/task:1/device:CPU:0"
+LOCAL = "/job:localhost/replica:0/task:0/device:CPU:0"
+PS0, PS1 = (f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(2))
+
+
+def run(*nodes, devices=TWO_PS, default=WORKER1, **options):
+    return place(graph(*nodes), devices, default_device=default, **options)
+
+
+def error(*nodes, **options) -> str:
+    with pytest.raises(InvalidArgumentError) as caught:
+        run(*nodes, **options)
+    return caught.value.message
+
+
+def kinds(placed, name):
+    return [reason.kind for reason in placed[name].reasons]
+
+
+def test_unplaced_ops_go_to_the_clients_task():
+    placed = run(node("c", "Const"), node("a", "Add", "c", "c"))
+    assert placed.devices() == {"c": WORKER1, "a": WORKER1}
+    assert kinds(placed, "a") == [decision.DEFAULT]
+
+
+def test_partial_request_prefers_own_task_then_names():
+    placed = run(node("w", "Const", device="/job:worker"), node("p", "Const", device="/job:ps"))
+    assert placed.devices() == {"w": WORKER1, "p": PS0}
+    assert placed["p"].reasons[0].text == "explicit request '/job:ps'"
+
+
+def test_reference_edge_beats_the_consumers_request():
+    placed = run(
+        node("v", "Var", device="/job:ps/task:1"),
+        node("c", "Const"),
+        node("v/Assign", "Assign", "v", "c", device="/job:worker/task:0"),
+    )
+    assert placed["v/Assign"].device == PS1
+    assert kinds(placed, "v/Assign") == [decision.REFERENCE, decision.IGNORED, decision.EXPLICIT]
+    assert placed["v/Assign"].reasons[0].other == "v"
+    assert placed["c"].device == PS1 and kinds(placed, "c") == [decision.FOLLOWS_CONSUMER]
+
+
+def test_plain_read_is_free_but_colocated_read_stays():
+    v = node("v", "Var", device="/job:ps/task:1")
+    placed = run(v, node("free", "Read", "v"), node("v/read", "Read", "v", group="v"))
+    assert placed["free"].device == WORKER1
+    assert placed["v/read"].device == PS1
+    assert placed["v/read"].reasons[0].text == "colocated with v via loc:@v"
+
+
+def test_request_of_a_later_member_places_the_group():
+    placed = run(node("a", "Const"), node("b", "Const", group="a", device="/job:ps/task:1"))
+    assert placed["a"].device == placed["b"].device == PS1
+    assert placed["a"].reasons[0].other == "b"
+
+
+def test_group_name_need_not_exist():
+    placed = run(
+        node("a", "Const", group="g", device="/job:ps/task:1"), node("b", "Add", "a", "a", group="g")
+    )
+    assert placed["b"].device == PS1
+
+
+def test_members_with_equal_and_with_partial_requests():
+    placed = run(
+        node("a", "Var", device="/job:ps"),
+        *(node(f"b{i}", "Const", group="a", device="/job:ps/task:1") for i in range(3)),
+        node("c", "Const", group="a", device="/job:ps"),
+    )
+    assert set(placed.devices().values()) == {PS1}
+    assert kinds(placed, "b2")[0] == decision.EXPLICIT
+
+
+def test_colocation_conflict_names_both_ops_requests_and_remedy():
+    text = error(
+        node("a", "Const", device="/job:ps/task:0"),
+        node("b", "Const", device="/job:worker/task:0", group="a"),
+    )
+    assert text.startswith(
+        "Cannot colocate nodes {{colocation_node b}} and {{colocation_node a}}: Cannot merge devices with "
+        "incompatible jobs: '/job:worker/task:0' and '/job:ps/task:0'"
+    )
+    assert "'b' asks for '/job:worker/task:0', 'a' asks for '/job:ps/task:0'" in text
+    assert "outside tf.colocate_with" in text
+
+
+def test_soft_placement_drops_types_not_jobs():
+    a, b = node("a", "Const", device="/job:ps/gpu:0"), node("b", "Const", device="/job:ps/cpu:0", group="a")
+    assert "incompatible types" in error(a, b)
+    assert run(a, b, soft_placement=True)["b"].device == PS0
+    assert "available devices" in error(node("c", "Const", device="/job:nope"), soft_placement=True)
+
+
+def test_two_holders_of_state_conflict():
+    both = node("both", "TestBoth", "v", "w")
+    text = error(
+        node("v", "Handle", device="/job:ps/task:0"), node("w", "Handle", device="/job:ps/task:1"), both
+    )
+    assert text.startswith(
+        "Cannot place the graph because a reference or resource edge connects colocation groups"
+    )
+    assert "/job:ps/task:1 vs /job:ps/task:0. The edge src node is w , and the dst node is both" in text
+
+
+def test_explicit_request_that_does_not_exist():
+    text = error(node("a", "Const", device="/job:ps/task:7"), devices=cluster("ps/0", "ps/1"), default=PS0)
+    assert text == (
+        "Cannot assign a device for operation a: {{node a}} was explicitly assigned to /job:ps/task:7 "
+        "but available "
+        f"devices are [ {PS0}, {PS1} ]. Make sure the device specification refers to a valid device.\n"
+        "\t [[{{node a}}]]"
+    )
+
+
+@pytest.mark.parametrize("job", ["/job:ps/task:0", "/job:worker"])
+def test_cluster_device_in_a_local_session(job):
+    text = error(node("a", "Const", device=job), devices=cluster("localhost/0"), default=LOCAL)
+    assert "was explicitly assigned to" in text
+    assert "pinned to a cluster device" in text and "tf.Session(server.target)" in text
+
+
+def test_gpu_request_without_gpu():
+    a = node("a", "Add", "c", "c", device="/device:GPU:0")
+    text = error(node("c", "Const"), a)
+    assert "The requested device appears to be a GPU, but CUDA is not enabled." in text
+    assert "allow_soft_placement=True" in text
+    placed = run(node("c", "Const"), a, soft_placement=True)
+    assert placed["a"].device == WORKER1 and decision.SOFT_PLACEMENT in kinds(placed, "a")
+
+
+def test_gpu_there_but_no_kernel():
+    devices = cluster("worker/1", "worker/1:GPU")
+    text = error(node("c", "Const", device="/device:GPU:0"), devices=devices)
+    assert "'/device:GPU:0' because no supported kernel for GPU devices is available." in text
+
+
+def test_better_device_type_first():
+    devices = cluster("worker/1", "worker/1:GPU", "worker/0:GPU")
+    placed = run(node("c", "Const"), node("g", "TestGpuOnly", "c", "c"), devices=devices)
+    assert placed["g"].device == WORKER1.replace("CPU", "GPU")
+
+
+def test_no_kernel_and_no_op():
+    for kind in ("TestNoKernel", "TestUnheardOf"):
+        text = error(node("c", "Const"), node("n", kind, "c"))
+        assert text.startswith(
+            f"No OpKernel was registered to support Op '{kind}' used by {{{{node n}}}}with these"
+        )
+        assert "Registered devices: [CPU]" in text and "<no registered kernels>" in text
+    placed = run(node("c", "Const"), node("n", "TestNoKernel", "c", device="/job:ps/task:0"))
+    assert placed["n"].device == PS0
+
+
+def test_no_common_device_type():
+    devices = cluster("worker/1", "worker/1:GPU")
+    text = error(node("c", "Const"), node("g", "TestGpuOnly", "c", "c", group="c"), devices=devices)
+    assert "because no device type supports both of those nodes" in text
+
+
+def test_malformed_request_names_the_node():
+    assert "{{node c}}" in error(node("c", "Const", device="/job:a-b"))
+
+
+def test_generator_stays_home_when_consumers_disagree():
+    placed = run(
+        node("c", "Const"),
+        node("a", "Add", "c", "c", device="/job:ps/task:0"),
+        node("b", "Add", "c", "c", device="/job:ps/task:1"),
+    )
+    assert placed["c"].device == WORKER1
+
+
+def test_generators_request_beats_its_consumer():
+    placed = run(
+        node("c", "Const", device="/job:worker"), node("a", "Add", "c", "c", device="/job:ps/task:0")
+    )
+    assert placed["c"].device == WORKER1
+
+
+def test_shape_reader_stays_with_its_input(monkeypatch):
+    monkeypatch.setitem(OPS, "Shape", OpHandle("Shape(input: T) -> out: int32; T: type", {}, "here"))
+    monkeypatch.setattr("tfmini.placement.placer.kernel_for", lambda op, kind: object())
+    placed = run(
+        node("c", "Const"), node("a", "Add", "c", "c", device="/job:ps/task:1"), node("s", "Shape", "a")
+    )
+    assert placed["s"].device == PS1 and kinds(placed, "s") == [decision.FOLLOWS_INPUT]
+
+
+def test_nodes_made_by_passes_keep_their_device():
+    placed = run(node("_recv_x_0", "_Recv", device=PS1))
+    assert placed["_recv_x_0"] == (PS1, (decision.preset,))
+
+
+def test_extension_keeps_what_was_placed_and_groups_inherit():
+    nodes = [node("v", "Var"), node("c", "Const", device="/job:worker/task:0")]
+    nodes += [node("init", "Assign", "v", "c"), node("read", "Read", "v", group="v")]
+    placed = run(*nodes, assigned={"v": PS1, "c": PS0})
+    assert placed["c"] == (PS0, (decision.kept,))
+    assert placed["init"].device == placed["read"].device == PS1
+    assert kinds(placed, "read") == [decision.COLOCATED, decision.KEPT]
+    text = error(*nodes, node("x", "Const", device="/job:ps/task:0", group="v"), assigned={"v": PS1})
+    assert "incompatible tasks" in text
+
+
+def test_explain_is_one_line():
+    placed = run(node("c", "Const", device="/job:ps"))
+    assert placed.explain("c") == f"c: {PS0} (explicit request '/job:ps')"

@@ -1,0 +1,444 @@
+"""Adding an op from Python arguments: conversion of inputs, inference of attrs, checks and their messages.
+
+Everything is derived from the declaration, once per op type, into a `_Plan`; building an op of
+tensors then costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph import registry
+from tfmini.graph.conversion import internal_convert
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph, handle_of
+from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle
+from tfmini.shapes import as_raw
+
+
+class _Plan:
+    """What an op type's declaration says about calls, worked out once."""
+
+    __slots__ = ("op_def", "names", "defaults", "simple", "outputs_simple", "result_type", "required", "type_checks")
+
+    def __init__(self, op_def: OpDef) -> None:
+        self.op_def = op_def
+        self.names = [arg.name for arg in op_def.inputs]
+        inferred = op_def.inferred_attrs()
+        self.defaults = {a.name: a.default for a in op_def.attrs.values() if a.has_default}
+        self.required = [a.name for a in op_def.attrs.values() if not a.has_default and a.name not in inferred]
+        # Inputs of one tensor each, not references: the common case has a quick path.
+        self.simple = all(not arg.is_list and not arg.is_ref for arg in op_def.inputs)
+        self.outputs_simple = all(not arg.is_list for arg in op_def.outputs)
+        self.result_type = _result_type(op_def)
+        self.type_checks = {a.name: frozenset(a.allowed) for a in op_def.attrs.values() if a.kind == "type" and a.allowed}
+
+
+def _result_type(op_def: OpDef) -> Any:
+    if len(op_def.outputs) < 2:
+        return None
+    return collections.namedtuple(op_def.name.lstrip("_"), [out.name.lstrip("_") for out in op_def.outputs], rename=True)
+
+
+def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Adds a node for ``handle(*inputs, name=…, **attrs)`` and returns its output(s), or the op if it has none.
+
+    Raises:
+      TypeError: for missing or unexpected arguments and for inputs of the wrong type.
+      ValueError: for attrs outside their allowed values and inputs that the shape function refuses.
+    """
+    plan = handle.plan
+    if plan is None:
+        plan = handle.plan = _Plan(handle.op_def)
+    name = kwargs.pop("name", None)
+    if len(args) != len(plan.names):
+        args = _bind(plan, args, kwargs)
+    graph = _graph_for(args)
+    full_name = graph._full_name(name, handle.name)
+    attrs = plan.defaults.copy()
+    if kwargs:
+        _set_attrs(plan, attrs, kwargs)
+    if plan.simple:
+        inputs = _simple_inputs(plan, graph, full_name, args, attrs, kwargs)
+    else:
+        inputs = _general_inputs(plan, graph, full_name, args, attrs, kwargs)
+    for attr in plan.required:
+        if attr not in attrs:
+            raise TypeError(f"Op '{handle.name}' needs a value for its attr '{attr}'.")
+    for attr, allowed in plan.type_checks.items():
+        if attrs[attr] not in allowed:
+            raise _not_allowed(plan, attr, attrs[attr])
+    op = graph.add_op(handle, full_name, inputs, attrs, output_dtypes(plan.op_def, attrs))
+    return _results(plan, op)
+
+
+registry.apply = apply
+
+
+def _bind(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Completes positional inputs with those given by keyword."""
+    op_name = plan.op_def.name
+    if len(args) > len(plan.names):
+        raise TypeError(f"Op '{op_name}' takes {len(plan.names)} inputs but {len(args)} were given.")
+    rest = plan.names[len(args) :]
+    missing = [n for n in rest if n not in kwargs]
+    if missing:
+        raise TypeError(f"No argument for input {missing[0]} of Op '{op_name}'")
+    return args + tuple(kwargs.pop(n) for n in rest)
+
+
+def _graph_for(args: tuple[Any, ...]) -> Graph:
+    """The graph of the first tensor among the inputs, or the default graph."""
+    for value in args:
+        if type(value) is Tensor:
+            return value.op.graph
+        if type(value) in (list, tuple):
+            for item in value:
+                if type(item) is Tensor:
+                    return item.op.graph
+        elif hasattr(value, "_as_graph_element"):
+            return value.graph  # type: ignore[no-any-return]
+    return get_default_graph()
+
+
+def _simple_inputs(
+    plan: _Plan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+) -> list[Tensor]:
+    inputs = []
+    known = {}
+    for arg, value in zip(plan.op_def.inputs, args):
+        attr = arg.type_attr
+        expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
+        if type(value) is Tensor:
+            if value.op.graph is not graph:
+                raise ValueError(f"{value} must be from the same graph as {_first_tensor(args)}.")
+            if expected is not None and value._dtype is not expected and value._dtype.base_dtype is not expected:
+                raise _mismatch(plan, arg, value._dtype, expected, attr, inputs)
+        else:
+            value = _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, inputs)
+        if attr is not None and expected is None:
+            known[attr] = attrs[attr] = value._dtype.base_dtype
+        inputs.append(value)
+    return inputs
+
+
+def _general_inputs(
+    plan: _Plan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
+) -> list[Tensor]:
+    inputs: list[Tensor] = []
+    known: dict[str, Any] = {a: attrs[a] for a in given if a in attrs}
+    for arg, value in zip(plan.op_def.inputs, args):
+        if arg.is_list:
+            found = _list_input(plan, graph, full_name, arg, value, attrs, known, inputs)
+        else:
+            found = [_one_input(plan, graph, full_name, arg, value, attrs, known, inputs)]
+        for tensor in found:
+            if tensor.op.graph is not graph:
+                raise ValueError(f"{tensor} must be from the same graph as {_first_tensor(args)}.")
+        inputs.extend(found)
+    return inputs
+
+
+def _one_input(
+    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, value: Any, attrs: dict[str, Any],
+    known: dict[str, Any], before: list[Tensor],
+) -> Tensor:  # fmt: skip
+    attr = arg.type_attr
+    expected = arg.dtype if attr is None else known.get(attr)
+    tensor = value if type(value) is Tensor else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
+    if expected is not None and tensor._dtype.base_dtype is not expected:
+        raise _mismatch(plan, arg, tensor._dtype, expected, attr, before)
+    if arg.is_ref and not tensor._dtype._is_ref_dtype:
+        raise TypeError(
+            f"'{plan.op_def.name}' Op requires that input '{arg.name}' be a mutable tensor (e.g.: a tf.Variable)"
+        )
+    if attr is not None and expected is None:
+        known[attr] = attrs[attr] = tensor._dtype.base_dtype
+    return tensor
+
+
+def _list_input(
+    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, values: Any, attrs: dict[str, Any],
+    known: dict[str, Any], before: list[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    op_name = plan.op_def.name
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"Expected list for '{arg.name}' argument to '{op_name}' Op, not {values}.")
+    if arg.type_list_attr is not None:
+        wanted = known.get(arg.type_list_attr) or [None] * len(values)
+        tensors = [
+            _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", v, wanted[i], attrs, before)
+            for i, v in enumerate(values)
+        ]
+        attrs[arg.type_list_attr] = [t._dtype.base_dtype for t in tensors]
+        _check_minimum(plan, arg.type_list_attr, len(tensors), arg)
+        return tensors
+    expected = arg.dtype if arg.type_attr is None else known.get(arg.type_attr)
+    if expected is None:
+        expected = next((v.dtype.base_dtype for v in values if hasattr(v, "dtype") and isinstance(v.dtype, dtypes.DType)), None)
+    tensors = []
+    for i, value in enumerate(values):
+        tensor = _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
+        if expected is not None and tensor._dtype.base_dtype is not expected:
+            types = ", ".join(t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values)
+            raise TypeError(f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match.")
+        expected = tensor._dtype.base_dtype
+        tensors.append(tensor)
+    if arg.type_attr is not None and expected is not None:
+        known[arg.type_attr] = attrs[arg.type_attr] = expected
+    number = arg.number_attr
+    assert number is not None
+    if number in known and known[number] != len(tensors):
+        raise ValueError(
+            f"List argument '{arg.name}' to '{op_name}' Op with length {len(tensors)} must match length"
+            f" {known[number]} of argument '{number}'."
+        )
+    known[number] = attrs[number] = len(tensors)
+    _check_minimum(plan, number, len(tensors), arg)
+    return tensors
+
+
+def _check_minimum(plan: _Plan, attr: str, count: int, arg: ArgDef) -> None:
+    minimum = plan.op_def.attrs[attr].minimum
+    if minimum is not None and count < minimum:
+        raise ValueError(
+            f"List argument '{arg.name}' to '{plan.op_def.name}' Op with length {count} shorter than minimum length {minimum}."
+        )
+
+
+def _convert(
+    plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
+    attrs: dict[str, Any], before: list[Tensor],
+) -> Tensor:  # fmt: skip
+    """Turns a Python value into a tensor; constants made on the way are named ``<op>/<argument>``."""
+    if type(value) is Tensor:
+        return value
+    preferred = attrs.get(arg.type_attr) if expected is None and arg.type_attr is not None else None
+    with graph.as_default(), graph.name_scope(full_name + "/"):
+        try:
+            return internal_convert(value, expected, label, preferred, as_ref=arg.is_ref)
+        except (TypeError, ValueError) as error:
+            if expected is None:
+                raise
+            return _reconvert(plan, arg, label, value, expected, before, error)
+
+
+def _reconvert(
+    plan: _Plan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
+) -> Tensor:
+    """Explains why ``value`` cannot have the expected type by what type it has by itself."""
+    try:
+        observed = internal_convert(value, None, label, as_ref=arg.is_ref)._dtype
+    except (TypeError, ValueError):
+        raise cause from None
+    if observed.base_dtype is expected:
+        raise cause
+    raise _mismatch(plan, arg, observed, expected, arg.type_attr, before, value) from None
+
+
+def _mismatch(
+    plan: _Plan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor],
+    value: Any = None,
+) -> TypeError:  # fmt: skip
+    op_name = plan.op_def.name
+    prefix = f"Input '{arg.name}' of '{op_name}' Op has type {got.name} that does not match"
+    if attr is None:
+        return TypeError(f"{prefix} expected type of {expected.name}.")
+    source = next((a.name for a in plan.op_def.inputs if a.type_attr == attr and a.name != arg.name), attr)
+    if plan.names.index(arg.name) == 0 or not before:
+        return TypeError(f"{prefix} type {expected.name} of argument '{attr}'.")
+    return TypeError(f"{prefix} type {expected.name} of argument '{source}'.")
+
+
+def _not_allowed(plan: _Plan, attr: str, got: dtypes.DType) -> TypeError:
+    allowed = ", ".join(d.name for d in plan.op_def.attrs[attr].allowed or ())
+    arg = next((a.name for a in plan.op_def.inputs if a.type_attr == attr), None)
+    what = f"parameter '{arg}'" if arg else f"attr '{attr}'"
+    return TypeError(f"Value passed to {what} has DataType {got.name} not in list of allowed values: {allowed}")
+
+
+def _first_tensor(args: tuple[Any, ...]) -> Any:
+    return next((a for a in args if type(a) is Tensor), None)
+
+
+def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:
+    """The type of each output, as the declaration and the attrs give it."""
+    found: list[dtypes.DType] = []
+    for out in op_def.outputs:
+        if out.type_list_attr is not None:
+            found.extend(attrs[out.type_list_attr])
+            continue
+        dtype = attrs[out.type_attr] if out.type_attr is not None else out.dtype
+        if out.is_ref:
+            dtype = dtype._as_ref
+        if out.number_attr is not None:
+            found.extend([dtype] * attrs[out.number_attr])
+        else:
+            found.append(dtype)
+    return found
+
+
+def _results(plan: _Plan, op: Operation) -> Any:
+    outputs = op._outputs
+    if plan.result_type is None:
+        if not plan.op_def.outputs:
+            return op
+        return outputs[0] if plan.outputs_simple else outputs
+    if plan.outputs_simple:
+        return plan.result_type(*outputs)
+    grouped = []
+    position = 0
+    for out in plan.op_def.outputs:
+        if not out.is_list:
+            grouped.append(outputs[position])
+            position += 1
+            continue
+        count = len(op.attrs[out.type_list_attr]) if out.type_list_attr else op.attrs[out.number_attr]  # type: ignore[index]
+        grouped.append(outputs[position : position + count])
+        position += count
+    return plan.result_type(*grouped)
+
+
+# ---- attrs ----------------------------------------------------------------------------------
+
+
+def _set_attrs(plan: _Plan, attrs: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        definition = plan.op_def.attrs.get(name)
+        if definition is None:
+            if name.startswith("_"):
+                attrs[name] = value
+                continue
+            raise TypeError(f"Op '{plan.op_def.name}' got an unexpected keyword argument '{name}'")
+        if value is None and definition.has_default and definition.kind not in ("shape", "tensor"):
+            continue
+        attrs[name] = check_attr(plan.op_def.name, definition, value)
+
+
+def check_attr(op_name: str, definition: AttrDef, value: Any) -> Any:
+    """The internal form of an attr value.
+
+    Raises:
+      TypeError, ValueError: when it is not what the declaration allows.
+    """
+    kind = definition.kind
+    if kind.startswith("list("):
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"Expected list for attr '{definition.name}' of '{op_name}' Op, got {value!r}.")
+        result: Any = [_CONVERTERS[kind[5:-1]](definition.name, v) for v in value]
+    else:
+        result = _CONVERTERS[kind](definition.name, value)
+    _check_allowed(op_name, definition, result)
+    return result
+
+
+def _check_allowed(op_name: str, definition: AttrDef, value: Any) -> None:
+    items = value if isinstance(value, list) else [value]
+    if definition.allowed is not None and definition.kind.endswith("string"):
+        for item in items:
+            if item not in definition.allowed:
+                choices = '", "'.join(a.decode() for a in definition.allowed)
+                raise ValueError(
+                    f"Attr '{definition.name}' of '{op_name}' Op passed string '{item.decode()}' not in: \"{choices}\"."
+                )
+    if definition.minimum is not None:
+        size = len(value) if isinstance(value, list) else value
+        if size < definition.minimum:
+            raise ValueError(
+                f"Attr '{definition.name}' of '{op_name}' Op passed {size} less than minimum {definition.minimum}."
+            )
+
+
+def _to_int(name: str, value: Any) -> int:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__index__") and not isinstance(value, float):
+        raise TypeError(f"Expected int for argument '{name}' not {value!r}.")
+    if isinstance(value, float) and value != int(value):
+        raise TypeError(f"Expected int for argument '{name}' not {value!r}.")
+    return int(value)
+
+
+def _to_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"Expected bool for argument '{name}' not {value!r}.")
+    return bool(value)
+
+
+def _to_float(name: str, value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"Expected float for argument '{name}' not {value!r}.")
+    return float(value)
+
+
+def _to_bytes(name: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    raise TypeError(f"Expected string for argument '{name}' not {value!r}.")
+
+
+def _to_tensor_value(name: str, value: Any) -> Any:
+    if hasattr(value, "tensor_shape"):  # a TensorProto
+        from tfmini.graph.attr_values import tensor_from_proto
+
+        return tensor_from_proto(value)
+    return value
+
+
+_CONVERTERS: dict[str, Callable[[str, Any], Any]] = {
+    "type": lambda name, value: dtypes.as_dtype(value).base_dtype,
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "string": _to_bytes,
+    "shape": lambda name, value: as_raw(value),
+    "tensor": _to_tensor_value,
+    "func": lambda name, value: value if isinstance(value, str) else value.name,
+}
+
+
+# ---- Graph.create_op ------------------------------------------------------------------------
+
+
+def create_raw(graph: Graph, op_type: str, inputs: list[Any], name: str | None, attrs: dict[str, Any]) -> Operation:
+    """Adds an op from tensors and attrs that are already complete or can be inferred from the inputs."""
+    handle = handle_of(op_type)
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"Input #{inputs.index(tensor)} is not a tensor: {tensor}")
+        graph._check_same(tensor, str(tensor))
+    plan = handle.plan = handle.plan or _Plan(handle.op_def)
+    values = plan.defaults.copy()
+    for attr, value in attrs.items():
+        if hasattr(value, "WhichOneof"):
+            from tfmini.graph.attr_values import from_proto
+
+            value = from_proto(value)
+        values[attr] = value
+    infer_attrs_from_inputs(plan.op_def, inputs, values)
+    for attr in plan.required:
+        if attr not in values:
+            raise ValueError(f"NodeDef missing attr '{attr}' from Op<name={op_type}>")
+    full_name = graph._full_name(name, op_type)
+    return graph.add_op(handle, full_name, inputs, values, output_dtypes(plan.op_def, values))
+
+
+def infer_attrs_from_inputs(op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
+    """Fills the type attrs that follow from flat inputs, where list lengths are known or there is one list."""
+    position = 0
+    for arg in op_def.inputs:
+        if arg.type_list_attr is not None:
+            count = len(attrs.get(arg.type_list_attr, MISSING)) if arg.type_list_attr in attrs else len(inputs) - position
+            attrs.setdefault(arg.type_list_attr, [t._dtype.base_dtype for t in inputs[position : position + count]])
+        else:
+            count = attrs.setdefault(arg.number_attr, len(inputs) - position) if arg.number_attr else 1
+            if arg.type_attr is not None and position < len(inputs) and count:
+                attrs[arg.type_attr] = inputs[position]._dtype.base_dtype
+        position += count

@@ -1,0 +1,57 @@
+"""Collections of a graph: named lists that library and user code leave things in for each other."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+
+class CollectionStore:
+    """The collection methods of `Graph`."""
+
+    def __init__(self) -> None:
+        self._collections: dict[Any, list[Any]] = {}
+        self._collections_lock = threading.Lock()
+
+    @property
+    def collections(self) -> list[Any]:
+        """The names of the collections."""
+        return list(self._collections)
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Appends ``value`` to the collection ``name``."""
+        if getattr(self, "_finalized", False):
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        with self._collections_lock:
+            self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Appends ``value`` to each distinct collection of ``names`` (one name or several)."""
+        names = (names,) if isinstance(names, str) else dict.fromkeys(names)
+        for name in names:
+            self.add_to_collection(name, value)
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """The collection itself, to be changed in place; made when it is absent."""
+        with self._collections_lock:
+            return self._collections.setdefault(name, [])
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """A copy of the collection, restricted to items whose name matches the regex ``scope``."""
+        with self._collections_lock:
+            items = list(self._collections.get(name, ()))
+        if scope is None:
+            return items
+        pattern = re.compile(scope)
+        return [item for item in items if hasattr(item, "name") and pattern.match(item.name)]
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """The string names of the collections."""
+        with self._collections_lock:
+            return [name for name in self._collections if isinstance(name, str)]
+
+    def clear_collection(self, name: Any) -> None:
+        """Empties the collection ``name``."""
+        with self._collections_lock:
+            self._collections.pop(name, None)

@@ -1,0 +1,64 @@
+"""The dtypes at the ends of a `Node`, worked out from its op's declaration and its attrs."""
+
+from __future__ import annotations
+
+from tfmini import dtypes
+from tfmini.errors import NotFoundError
+from tfmini.graph.node import Node
+from tfmini.graph.op_def import ArgDef, OpDef
+
+# Ops that only graph passes make, and the attrs that hold their output types: a graph that was
+# cut can be read without the worker's ops being imported.
+_MADE_BY_PASSES: dict[str, tuple[str, ...]] = {
+    "_Send": (),
+    "_Retval": (),
+    "_Recv": ("tensor_type",),
+    "_Arg": ("T",),
+}
+
+
+def output_dtypes(node: Node) -> list[dtypes.DType]:
+    """The dtype of each output; references give their ``_ref`` type.
+
+    Raises:
+      NotFoundError: the op type is unknown.
+      KeyError: an attr that decides a type is missing.
+    """
+    type_attrs = _MADE_BY_PASSES.get(node.op)
+    if type_attrs is not None:
+        return [node.attrs[name] for name in type_attrs]
+    return [dtype for arg in _op_def(node).outputs for dtype in _arg_dtypes(arg, node)]
+
+
+def input_dtypes(node: Node) -> list[dtypes.DType]:
+    """The dtype that each data input expects; a ``Ref`` argument gives the ``_ref`` type.
+
+    Raises: as `output_dtypes`.
+    """
+    return [dtype for arg in _op_def(node).inputs for dtype in _arg_dtypes(arg, node)]
+
+
+def output_count(node: Node) -> int:
+    """How many outputs the node has. Raises as `output_dtypes`."""
+    return len(output_dtypes(node))
+
+
+def _op_def(node: Node) -> OpDef:
+    handle = node.handle
+    if handle is None:
+        message = (
+            f"Op type not registered '{node.op}' (node '{node.name}'). Make sure that the module which "
+            f"declares "
+            "the op is imported in every task of the cluster."
+        )
+        raise NotFoundError(None, None, message)
+    return handle.op_def
+
+
+def _arg_dtypes(arg: ArgDef, node: Node) -> list[dtypes.DType]:
+    if arg.type_list_attr is not None:
+        found = list(node.attrs[arg.type_list_attr])
+    else:
+        dtype = node.attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype
+        found = [dtype] * (node.attrs[arg.number_attr] if arg.number_attr is not None else 1)
+    return [dtype._as_ref for dtype in found] if arg.is_ref else found

@@ -1,0 +1,299 @@
+"""Cutting a graph down to what one step needs, and giving it its feeds and fetches.
+
+The order of a result is the topological order that is nearest to the order of creation: of all
+nodes that may come next, the oldest comes first. A graph built by a client is in such an order
+already, so that is checked first and costs one sweep.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from tfmini.dtypes import DType
+from tfmini.errors import InvalidArgumentError, NotFoundError
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import output_count, output_dtypes
+
+BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
+"""Ops whose outputs go round a loop: their edges do not count for the order."""
+
+# Control edges out of these are cut together with their fed output, as in TensorFlow.
+_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+
+DtypeOf = Callable[[Endpoint], DType]
+
+
+def endpoint_name(endpoint: Endpoint) -> str:
+    """``x:0`` for ``("x", 0)``."""
+    return f"{endpoint[0]}:{endpoint[1]}"
+
+
+def prune(
+    nodes: Nodes,
+    fetches: Sequence[Endpoint],
+    targets: Sequence[str],
+    feeds: Collection[Endpoint],
+) -> Nodes:
+    """The nodes that ``fetches`` and ``targets`` need when ``feeds`` are given.
+
+    Data and control edges are followed backwards; a fed endpoint stops the walk, so its producer
+    goes unless something else needs it. Nodes of the result are those of the argument, unchanged:
+    edges from fed endpoints still name them, `rewrite_feeds_and_fetches` turns them.
+
+    Raises:
+      NotFoundError: a feed, fetch, target or input names no node.
+      InvalidArgumentError: an index is too large, nothing is asked for, an endpoint is fed and
+        fetched or fed twice, or the nodes form a cycle.
+    """
+    _check_request(nodes, fetches, targets, feeds)
+    fed = set(feeds)
+    roots = [name for name, _ in fetches] + list(targets)
+    return in_topological_order(_reachable(nodes, roots, fed), fed)
+
+
+def step_graph(
+    nodes: Nodes,
+    fetches: Sequence[Endpoint],
+    targets: Sequence[str],
+    feeds: Collection[Endpoint],
+    client_device: str,
+    incarnation: int = 0,
+) -> Nodes:
+    """`prune` and then `rewrite_feeds_and_fetches`: what the master cuts into partitions."""
+    kept = prune(nodes, fetches, targets, feeds)
+    return rewrite_feeds_and_fetches(
+        kept, feeds, fetches, client_device, incarnation=incarnation, dtype_of=dtype_reader(nodes)
+    )
+
+
+def _check_request(
+    nodes: Nodes, fetches: Sequence[Endpoint], targets: Sequence[str], feeds: Collection[Endpoint]
+) -> None:
+    if not fetches and not targets:
+        raise InvalidArgumentError(None, None, "Must specify at least one target to fetch or execute.")
+    seen: set[Endpoint] = set()
+    for feed in feeds:
+        if feed in seen:
+            raise InvalidArgumentError(None, None, f'Endpoint "{endpoint_name(feed)}" fed more than once.')
+        seen.add(feed)
+        _check_feed(nodes, feed)
+    for fetch in fetches:
+        if fetch in seen:
+            raise InvalidArgumentError(None, None, f"{endpoint_name(fetch)} is both fed and fetched.")
+        _check_fetch(nodes, fetch)
+    missing = [name for name in targets if name not in nodes]
+    if missing:
+        message = f"PruneForTargets: Some target nodes not found: {' '.join(missing)}"
+        raise NotFoundError(None, None, message)
+
+
+def _check_feed(nodes: Nodes, feed: Endpoint) -> None:
+    node = nodes.get(feed[0])
+    if node is None:
+        raise NotFoundError(None, None, f"FeedInputs: unable to find feed output {endpoint_name(feed)}")
+    count = output_count(node)
+    if feed[1] >= count:
+        message = f"FeedInputs: {endpoint_name(feed)} should have output index < {count}"
+        raise InvalidArgumentError(None, None, message)
+
+
+def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
+    name = endpoint_name(fetch)
+    node = nodes.get(fetch[0])
+    if node is None:
+        raise NotFoundError(None, None, f"FetchOutputs node {name}: not found")
+    count = output_count(node)
+    if count == 0:
+        message = (
+            f"Tried to fetch data for '{name}', which produces no output.  To run to a node but not "
+            f"fetch any "
+            f"data, pass '{name}' as an argument to the 'target_node_names' argument of the Session::Run API."
+        )
+        raise InvalidArgumentError(None, None, message)
+    if fetch[1] >= count:
+        message = f"FetchOutputs {name}: output index too large, must be < {count}"
+        raise InvalidArgumentError(None, None, message)
+
+
+def _reachable(nodes: Nodes, roots: Iterable[str], fed: set[Endpoint]) -> Nodes:
+    """The needed nodes, in the order of ``nodes``."""
+    fed_placeholders = {name for name, _ in fed if nodes[name].op in _PLACEHOLDERS}
+    found = set(roots)
+    stack = list(found)
+    while stack:
+        node = nodes[stack.pop()]
+        for endpoint in node.inputs:
+            source = endpoint[0]
+            if source not in found and (not fed or endpoint not in fed):
+                if source not in nodes:
+                    raise _missing_input(node, source)
+                found.add(source)
+                stack.append(source)
+        for source in node.controls:
+            if source not in found and source not in fed_placeholders:
+                if source not in nodes:
+                    raise _missing_input(node, source)
+                found.add(source)
+                stack.append(source)
+    return {name: node for name, node in nodes.items() if name in found}
+
+
+def _missing_input(node: Node, source: str) -> NotFoundError:
+    message = f"Node '{node.name}' has an input from '{source}', which is not in the graph."
+    return NotFoundError(None, None, message)
+
+
+# ---------------------------------------------------------------- order
+
+
+def in_topological_order(nodes: Nodes, fed: Collection[Endpoint] = ()) -> Nodes:
+    """``nodes`` with every node after its inputs, otherwise in the order given.
+
+    Edges from fed endpoints, from nodes that are not in ``nodes`` and from `BACK_EDGE_OPS` do not count.
+
+    Raises:
+      InvalidArgumentError: the nodes form a cycle; the message names it.
+    """
+    return nodes if _is_ordered(nodes, fed) else _sorted(nodes, fed)
+
+
+def _is_ordered(nodes: Nodes, fed: Collection[Endpoint]) -> bool:
+    seen: set[str] = set()
+    for name, node in nodes.items():
+        for endpoint in node.inputs:
+            if endpoint[0] not in seen and _counts(nodes, endpoint, fed):
+                return False
+        for source in node.controls:
+            if source not in seen and _counts(nodes, (source, -1), fed):
+                return False
+        seen.add(name)
+    return True
+
+
+def _counts(nodes: Nodes, endpoint: Endpoint, fed: Collection[Endpoint]) -> bool:
+    source = nodes.get(endpoint[0])
+    return source is not None and source.op not in BACK_EDGE_OPS and endpoint not in fed
+
+
+def _sources(nodes: Nodes, node: Node, fed: Collection[Endpoint]) -> list[str]:
+    endpoints = [*node.inputs, *((source, -1) for source in node.controls)]
+    return [endpoint[0] for endpoint in endpoints if _counts(nodes, endpoint, fed)]
+
+
+def _sorted(nodes: Nodes, fed: Collection[Endpoint]) -> Nodes:
+    names = list(nodes)
+    rank = {name: i for i, name in enumerate(names)}
+    consumers: list[list[int]] = [[] for _ in names]
+    waiting = [0] * len(names)
+    for i, node in enumerate(nodes.values()):
+        for source in _sources(nodes, node, fed):
+            consumers[rank[source]].append(i)
+            waiting[i] += 1
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    order: Nodes = {}
+    while ready:
+        i = heapq.heappop(ready)
+        order[names[i]] = nodes[names[i]]
+        for j in consumers[i]:
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                heapq.heappush(ready, j)
+    if len(order) != len(names):
+        raise _cycle_error(nodes, [name for name in names if name not in order], fed)
+    return order
+
+
+def _cycle_error(nodes: Nodes, stuck: list[str], fed: Collection[Endpoint]) -> InvalidArgumentError:
+    import networkx  # here: only an error needs it, and it is slow to import
+
+    edges = [(source, name) for name in stuck for source in _sources(nodes, nodes[name], fed)]
+    cycle = [edge[0] for edge in networkx.find_cycle(networkx.DiGraph(edges))]
+    message = (
+        f"Graph is invalid, contains a cycle with {len(cycle)} nodes: {' -> '.join([*cycle, cycle[0]])}. "
+        "Only NextIteration may close a loop."
+    )
+    return InvalidArgumentError(None, None, message)
+
+
+# ---------------------------------------------------------------- feeds and fetches
+
+
+def dtype_reader(nodes: Nodes) -> DtypeOf:
+    """A function from an endpoint of ``nodes`` to its dtype (a reference's value type)."""
+
+    def dtype_of(endpoint: Endpoint) -> DType:
+        return output_dtypes(nodes[endpoint[0]])[endpoint[1]].base_dtype
+
+    return dtype_of
+
+
+def rewrite_feeds_and_fetches(
+    nodes: Nodes,
+    feeds: Collection[Endpoint],
+    fetches: Sequence[Endpoint],
+    client_device: str,
+    *,
+    incarnation: int = 0,
+    dtype_of: DtypeOf | None = None,
+) -> Nodes:
+    """Replaces each feed by a ``_Recv`` and gives each fetch a ``_Send``, all on the client's device.
+
+    ``x:0`` fed becomes ``_recv_x_0``, ``z:0`` fetched gets ``_send_z_0``. All consumers of a fed output
+    read the new node, and so do the control edges out of a fed Placeholder. The result keeps a
+    topological order: receives first, sends last.
+
+    Args:
+      nodes: the pruned graph; producers of feeds may be gone, if ``dtype_of`` knows their types.
+      client_device: full name of the master's ``CPU:0``.
+      incarnation: of that device.
+      dtype_of: endpoint -> dtype; default: from ``nodes``.
+    """
+    dtype_of = dtype_of or dtype_reader(nodes)
+    result: Nodes = {}
+    for feed in sorted(feeds):
+        recv = _terminal("_Recv", feed, client_device, incarnation, tensor_type=dtype_of(feed))
+        result[recv.name] = recv
+    result.update(_with_feeds(nodes, feeds) if feeds else nodes)
+    for fetch in dict.fromkeys(fetches):
+        send = _terminal("_Send", fetch, client_device, incarnation, T=dtype_of(fetch))
+        send.inputs = (fetch,)
+        result[send.name] = send
+    return result
+
+
+def _terminal(op: str, endpoint: Endpoint, device: str, incarnation: int, **type_attr: DType) -> Node:
+    attrs = {
+        **type_attr,
+        "tensor_name": endpoint_name(endpoint).encode(),
+        "send_device": device.encode(),
+        "recv_device": device.encode(),
+        "send_device_incarnation": incarnation,
+        "client_terminated": True,
+    }
+    return Node(f"{op.lower()}_{endpoint[0]}_{endpoint[1]}", op, device, attrs=attrs)
+
+
+def _with_feeds(nodes: Nodes, feeds: Collection[Endpoint]) -> Nodes:
+    moved = {feed: (f"_recv_{feed[0]}_{feed[1]}", 0) for feed in feeds}
+    # A Placeholder that was pruned cannot be asked for its type: then nothing else names it by control
+    # either.
+    controls = {
+        name: f"_recv_{name}_0" for name, _ in feeds if name not in nodes or nodes[name].op in _PLACEHOLDERS
+    }
+    result: Nodes = {}
+    for name, node in nodes.items():
+        touched = any(i in moved for i in node.inputs) or any(c in controls for c in node.controls)
+        result[name] = _redirected(node, moved, controls) if touched else node
+    return result
+
+
+def _redirected(node: Node, moved: dict[Endpoint, Endpoint], controls: dict[str, str]) -> Node:
+    return Node(
+        node.name,
+        node.op,
+        node.device,
+        [moved.get(endpoint, endpoint) for endpoint in node.inputs],
+        [controls.get(source, source) for source in node.controls],
+        node.attrs,
+    )

@@ -1,0 +1,239 @@
+"""Tensors made of a rule instead of data: fill, zeros, ones, range, linspace."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_shape import reshape, shape_internal
+from tfmini.ops.array_values import as_ndarray, filled, refuse, zero_of
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, as_raw
+
+_fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32")
+_zeros_like = op("ZerosLike(x: T) -> y: T; T: type")
+_ones_like = op(
+    "OnesLike(x: T) -> y: T; T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, int64,"
+    " complex64, complex128, bool}"
+)
+_range = op(
+    "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx; Tidx: {bfloat16, float, double, int32, int64} = DT_INT32"
+)
+_lin_space = op(
+    "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double}; Tidx: {int32, int64} = DT_INT32"
+)
+
+for _handle in (_zeros_like, _ones_like, _range, _lin_space):
+    _handle.not_differentiable()
+
+# Longer constants would weigh down every GraphDef; they become a Fill.
+_MAX_CONSTANT = 1000
+
+
+@_fill.shape
+def _fill_shape(node: Operation) -> list[RawShape]:
+    return [constant_value_as_shape(node._inputs[0])]
+
+
+@_fill.kernel_factory("CPU")
+def _fill_kernel(node: Any) -> Any:
+    dtype = node.attrs["T"].numpy
+
+    def run(dims: Any, value: Any) -> Any:
+        sizes = dims.tolist()
+        for i, size in enumerate(sizes if isinstance(sizes, list) else ()):
+            if size < 0:
+                refuse(f"Dimension {i} must be >= 0")
+        return filled(sizes, value.item() if dtype == object and not isinstance(value, bytes) else value, dtype)
+
+    return run
+
+
+@_fill.gradient
+def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))]
+
+
+@_zeros_like.shape
+@_ones_like.shape
+def _like_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@_zeros_like.kernel("CPU")
+def _zeros_like_kernel(x: Any) -> Any:
+    x = as_ndarray(x)
+    return filled(x.shape, zero_of(x.dtype), x.dtype)
+
+
+@_ones_like.kernel("CPU")
+def _ones_like_kernel(x: Any) -> Any:
+    return np.ones(x.shape, x.dtype)
+
+
+def _range_size(start: Any, limit: Any, delta: Any) -> int:
+    """The number of elements.
+
+    Raises:
+      ValueError: for a step that does not lead from start to limit.
+    """
+    start, limit, delta = start.item(), limit.item(), delta.item()
+    if delta == 0:
+        raise ValueError("Requires delta != 0")
+    if delta > 0 and start > limit:
+        raise ValueError(f"Requires start <= limit when delta > 0: {start}/{limit}")
+    if delta < 0 and start < limit:
+        raise ValueError(f"Requires start >= limit when delta < 0: {start}/{limit}")
+    if isinstance(delta, int):
+        return -((start - limit) // delta)
+    return math.ceil(abs((limit - start) / delta))
+
+
+@_range.shape
+def _range_shape(node: Operation) -> list[RawShape]:
+    for name, tensor in zip(("start", "limit", "delta"), node._inputs):
+        if tensor._shape:
+            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor._shape)} ({name})")
+    values = [constant_value(t) for t in node._inputs]
+    return [(None,)] if any(v is None for v in values) else [(_range_size(*values),)]
+
+
+@_range.kernel("CPU")
+def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
+    try:
+        count = _range_size(start, limit, delta)
+    except ValueError as error:
+        refuse(str(error))
+    dtype = start.dtype
+    if dtype.kind == "i":
+        return np.arange(start, limit, delta, dtype)
+    # float64 inside: the i-th element is the correctly rounded start + i * delta.
+    return (float(start) + np.arange(count) * float(delta)).astype(dtype)
+
+
+@_lin_space.shape
+def _lin_space_shape(node: Operation) -> list[RawShape]:
+    num = constant_value(node._inputs[2])
+    if num is None:
+        return [(None,)]
+    if num.item() <= 0:
+        raise ValueError(f"Requires num > 0: {num.item()}")
+    return [(int(num.item()),)]
+
+
+@_lin_space.kernel("CPU")
+def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
+    count = int(num)
+    if count <= 0:
+        refuse(f"Requires num > 0: {count}")
+    return np.linspace(float(start), float(stop), count).astype(start.dtype)
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
+    return _fill(dims, value, name=name)  # type: ignore[no-any-return]
+
+
+def _filled_with(value: Any, shape: Any, dtype: dtypes.DType, name: str | None, default_name: str) -> Tensor:
+    with name_scope(name, default_name, [shape]) as scope:
+        if not isinstance(shape, Tensor):
+            sizes = _static_sizes(shape)
+            if sizes is not None and math.prod(sizes) < _MAX_CONSTANT:
+                return constant(np.full(sizes, value, dtype.numpy), dtype, name=scope)
+            if sizes is not None:
+                shape = constant(np.array(sizes, _index_type(sizes)), name="shape_as_tensor")
+            else:
+                shape = convert_to_tensor(shape, dtype=dtypes.int32)
+        if shape._shape is None or len(shape._shape) != 1:
+            shape = reshape(shape, [-1])
+        return _fill(shape, constant(value, dtype=dtype), name=scope)  # type: ignore[no-any-return]
+
+
+def _static_sizes(shape: Any) -> tuple[int, ...] | None:
+    try:
+        raw = as_raw(shape)
+    except (TypeError, ValueError):
+        return None
+    return None if raw is None or None in raw else raw  # type: ignore[return-value]
+
+
+def _index_type(sizes: tuple[int, ...]) -> Any:
+    return np.int64 if any(s > np.iinfo(np.int32).max for s in sizes) else np.int32
+
+
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of zeros, False or empty strings (``tf.zeros``)."""
+    dtype = dtypes.as_dtype(dtype).base_dtype
+    zero: Any = "" if dtype is dtypes.string else False if dtype is dtypes.bool else 0
+    return _filled_with(zero if zero != "" else b"", shape, dtype, name, "zeros")
+
+
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of ones or True (``tf.ones``)."""
+    dtype = dtypes.as_dtype(dtype).base_dtype
+    return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Zeros in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.zeros_like``)."""
+    with name_scope(name, "zeros_like", [tensor]) as scope:
+        tensor = convert_to_tensor(tensor, name="tensor")
+        wanted = dtypes.as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
+        if optimize and tensor.shape.is_fully_defined() and wanted is not dtypes.variant:
+            return zeros(tensor._shape, wanted, name=scope)
+        if wanted is not tensor.dtype.base_dtype:
+            return zeros(shape_internal(tensor, optimize=optimize), wanted, name=scope)
+        return _zeros_like(tensor, name=scope)  # type: ignore[no-any-return]
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Ones in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.ones_like``)."""
+    with name_scope(name, "ones_like", [tensor]) as scope:
+        tensor = convert_to_tensor(tensor, name="tensor")
+        wanted = dtypes.as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
+        result = ones(shape_internal(tensor, optimize=optimize), wanted, name=scope)
+        result.set_shape(tensor.shape)
+        return result
+
+
+_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:  # noqa: A001
+    """The numbers from ``start`` up to but without ``limit``, in steps of ``delta`` (``tf.range``).
+
+    ``tf.range(n)`` starts at 0. The type is the widest of the arguments' types unless ``dtype`` is given.
+    """
+    if limit is None:
+        start, limit = 0, start
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    with name_scope(name, "Range", [start, limit, delta]) as scope:
+        bounds = [
+            convert_to_tensor(v, dtype=wanted if not isinstance(v, Tensor) else None, name=label)
+            for v, label in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        ]
+        if wanted is None:
+            found = [b.dtype.base_dtype for b in bounds]
+            wanted = max(found, key=_RANGE_TYPES.index) if all(f in _RANGE_TYPES for f in found) else found[0]
+        return _range(*[cast(b, wanted) for b in bounds], name=scope)  # type: ignore[no-any-return]
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """``num`` evenly spaced numbers from ``start`` to ``stop``, both included (``tf.linspace``, ``tf.lin_space``)."""
+    return _lin_space(start, stop, num, name=name)  # type: ignore[no-any-return]
+
+
+lin_space = linspace

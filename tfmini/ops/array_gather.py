@@ -1,0 +1,410 @@
+"""Elements picked by index: gather, scatter, partition, stitch, masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_filling import range as range_op
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_shape import expand_dims, reshape, shape, size, squeeze
+from tfmini.ops.array_values import as_ndarray, at_least_rank, refuse
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_raw
+
+_gather_v1 = op(
+    "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
+    " Tindices: {int32,int64}"
+)
+_gather_v2 = op(
+    "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
+    " Tindices: {int32,int64}; Taxis: {int32,int64}"
+)
+_gather_nd = op("GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}")
+_partition = op(
+    "DynamicPartition(data: T, partitions: int32) -> outputs: num_partitions * T; num_partitions: int >= 1; T: type"
+)
+_stitch = op("DynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
+_parallel_stitch = op("ParallelDynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
+_where = op("Where(input: T) -> index: int64; T: {numbertype, bool} = DT_BOOL".replace("{numbertype, bool}", "type"))
+_where.not_differentiable()
+
+
+# ---- Gather -------------------------------------------------------------------------------------
+
+
+@_gather_v1.shape
+def _gather_v1_shape(node: Operation) -> list[RawShape]:
+    params, indices = at_least_rank(node._inputs[0]._shape, 1), node._inputs[1]._shape
+    return [None if params is None or indices is None else indices + params[1:]]
+
+
+@_gather_v2.shape
+def _gather_v2_shape(node: Operation) -> list[RawShape]:
+    params, indices = at_least_rank(node._inputs[0]._shape, 1), node._inputs[1]._shape
+    batch, value = node.attrs["batch_dims"], constant_value(node._inputs[2])
+    if params is None or indices is None:
+        return [None]
+    batch += len(indices) if batch < 0 else 0
+    if value is None:
+        return [(None,) * (len(params) - 1 + len(indices) - batch)]
+    axis = int(value.item())
+    at_least_rank(params, axis + 1 if axis >= 0 else -axis)
+    axis %= len(params)
+    if axis < batch:
+        raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({axis})")
+    shared = merge_raw(params[:batch], indices[:batch])
+    return [(*shared, *params[batch:axis], *indices[batch:], *params[axis + 1 :])]  # type: ignore[misc]
+
+
+@_gather_v1.kernel("CPU")
+def _gather_v1_kernel(params: Any, indices: Any) -> Any:
+    return _gathered(params, indices, 0)
+
+
+@_gather_v2.kernel("CPU")
+def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) -> Any:
+    position = int(axis.item())
+    if not -params.ndim <= position < params.ndim:
+        refuse(f"Expected axis in the range [{-params.ndim}, {params.ndim}), but got {position}")
+    position %= params.ndim
+    batch = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
+    if not batch:
+        return _gathered(params, indices, position)
+    head = params.shape[:batch]
+    count = int(np.prod(head))
+    rows = params.reshape(count, *params.shape[batch:])
+    picks = indices.reshape(count, *indices.shape[batch:])
+    found = [_gathered(row, pick, position - batch) for row, pick in zip(rows, picks)]
+    tail = (*params.shape[batch:position], *indices.shape[batch:], *params.shape[position + 1 :])
+    return np.array(found, params.dtype).reshape(head + tail)
+
+
+def _gathered(params: Any, indices: Any, axis: int) -> Any:
+    limit = params.shape[axis]
+    if indices.size and (indices.min() < 0 or indices.max() >= limit):
+        bad = np.argwhere((indices < 0) | (indices >= limit))[0]
+        where = ",".join(map(str, bad))
+        refuse(f"indices{f'[{where}]' if where else ''} = {as_ndarray(indices)[tuple(bad)]} is not in [0, {limit})")
+    # The bounds are checked: "clip" spares numpy a second check and a buffer.
+    return params.take(indices, axis, mode="clip") if limit else params.take(indices, axis)
+
+
+def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+    """The gradient of gathering rows: those rows, and nothing for the others."""
+    with colocate_with(params):
+        whole = shape(params, out_type=dtypes.int64)
+        whole = cast(whole, dtypes.int32)
+    count = expand_dims(size(indices), 0)
+    values = reshape(grad, concat([count, whole[1:]], 0))  # type: ignore[index]
+    return IndexedSlices(values, reshape(indices, count), whole)
+
+
+@_gather_v1.gradient
+def _gather_v1_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_row_slices(node._inputs[0], node._inputs[1], grad), None]
+
+
+@_gather_v2.gradient
+def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
+    params, indices, axis_tensor = node._inputs
+    axis = constant_value(axis_tensor)
+    if node.attrs["batch_dims"]:
+        raise LookupError(f"No gradient defined for operation '{node.name}' (GatherV2 with batch_dims)")
+    if axis is not None and axis.item() == 0:
+        return [_row_slices(params, indices, grad), None, None]
+    if axis is None or params._shape is None or indices._shape is None:
+        raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
+    position, count = int(axis.item()) % len(params._shape), len(indices._shape)
+    # Bring the gathered axes to the front, add up by index, and put the axis back.
+    rank = len(params._shape) + count - 1
+    gathered = list(range(position, position + count))
+    rest = [i for i in range(rank) if i not in gathered]
+    moved = handle_of("Transpose")(grad, gathered + rest)
+    sizes = shape(params)
+    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])  # type: ignore[index]
+    back = [*range(1, position + 1), 0, *range(position + 1, len(params._shape))]
+    return [handle_of("Transpose")(total, back), None, None]
+
+
+# ---- GatherNd -----------------------------------------------------------------------------------
+
+
+@_gather_nd.shape
+def _gather_nd_shape(node: Operation) -> list[RawShape]:
+    params, indices = node._inputs[0]._shape, at_least_rank(node._inputs[1]._shape, 1)
+    if params is None or indices is None or indices[-1] is None:
+        return [None]
+    if indices[-1] > len(params):
+        raise ValueError(
+            "indices.shape[-1] must be <= params.rank, but saw indices shape: "
+            f"{format_raw(indices)} and params shape: {format_raw(params)}"
+        )
+    return [indices[:-1] + params[indices[-1] :]]
+
+
+def nd_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """The numpy index of rows of coordinates, checked against the array's shape.
+
+    Raises:
+      InvalidArgumentError: naming the first row that is outside.
+    """
+    depth = indices.shape[-1]
+    bounds = np.array(sizes[:depth], indices.dtype)
+    if indices.size and (indices.min() < 0 or (indices >= bounds).any()):
+        row = np.argwhere(((indices < 0) | (indices >= bounds)).any(-1))[0]
+        where, found = ",".join(map(str, row)), ", ".join(map(str, indices[tuple(row)]))
+        refuse(f"indices[{where}] = [{found}] does not index into param shape {format_raw(sizes)}")
+    return tuple(indices[..., i] for i in range(depth))
+
+
+@_gather_nd.kernel("CPU")
+def _gather_nd_kernel(params: Any, indices: Any) -> Any:
+    index = nd_index(indices, params.shape)
+    if not index:
+        return np.broadcast_to(params, indices.shape[:-1] + params.shape)
+    return params[index]
+
+
+@_gather_nd.gradient
+def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
+    params, indices = node._inputs
+    whole = shape(params, out_type=indices.dtype.base_dtype)
+    if indices._shape is not None and len(indices._shape) == 2 and indices._shape[-1] == 1:
+        return [IndexedSlices(grad, squeeze(indices, -1), whole), None]
+    return [handle_of("ScatterNd")(indices, grad, whole), None]
+
+
+# ---- DynamicPartition, DynamicStitch ------------------------------------------------------------
+
+
+@_partition.shape
+def _partition_shape(node: Operation) -> list[RawShape]:
+    data, parts = node._inputs[0]._shape, node._inputs[1]._shape
+    count = node.attrs["num_partitions"]
+    if data is None or parts is None:
+        return [None] * count
+    merge_raw(data[: len(parts)], parts)
+    return [(None, *data[len(parts) :])] * count
+
+
+@_partition.kernel("CPU")
+def _partition_kernel(data: Any, partitions: Any, *, num_partitions: int) -> tuple[Any, ...]:
+    rank = partitions.ndim
+    if data.shape[:rank] != partitions.shape:
+        refuse(
+            f"data.shape must start with partitions.shape, got data.shape = {format_raw(data.shape)},"
+            f" partitions.shape = {format_raw(partitions.shape)}"
+        )
+    outside = (partitions < 0) | (partitions >= num_partitions)
+    if outside.any():
+        row = np.argwhere(outside)[0]
+        where = f"[{','.join(map(str, row))}]" if rank else ""
+        refuse(f"partitions{where} = {as_ndarray(partitions)[tuple(row)]} is not in [0, {num_partitions})")
+    return tuple(data[partitions == i] for i in range(num_partitions))
+
+
+@_partition.gradient
+def _partition_gradient(node: Operation, *grads: Any) -> list[Any]:
+    data, partitions = node._inputs
+    prefix = shape(partitions)
+    order = reshape(range_op(size(partitions)), prefix)
+    places = dynamic_partition(order, partitions, node.attrs["num_partitions"])
+    return [reshape(dynamic_stitch(places, list(grads)), shape(data)), None]
+
+
+@_stitch.shape
+@_parallel_stitch.shape
+def _stitch_shape(node: Operation) -> list[RawShape]:
+    count = node.attrs["N"]
+    rest: RawShape = None
+    highest: int | None = -1
+    for indices, data in zip(node._inputs[:count], node._inputs[count:]):
+        value = constant_value(indices)
+        if value is None:
+            highest = None
+        elif highest is not None and value.size:
+            highest = max(highest, int(value.max()))
+        if indices._shape is None or data._shape is None:
+            continue
+        merge_raw(data._shape[: len(indices._shape)], indices._shape)
+        rest = merge_raw(rest, data._shape[len(indices._shape) :])
+    return [None if rest is None else (None if highest is None else highest + 1, *rest)]
+
+
+@_stitch.kernel("CPU")
+@_parallel_stitch.kernel("CPU")
+def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
+    values = [as_ndarray(d) for d in data]
+    rest = values[0].shape[indices[0].ndim :]
+    highest = max((int(i.max()) for i in indices if i.size), default=-1)
+    if any(i.size and i.min() < 0 for i in indices):
+        refuse("indices of DynamicStitch must not be negative")
+    result = np.zeros((highest + 1, *rest), values[0].dtype)
+    for position, value in zip(indices, values):
+        if value.shape[: position.ndim] != position.shape or value.shape[position.ndim :] != rest:
+            refuse(f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}")
+        result[position] = value
+    return result
+
+
+@_stitch.gradient
+@_parallel_stitch.gradient
+def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
+    count = node.attrs["N"]
+    return [None] * count + [gather(grad, indices) for indices in node._inputs[:count]]
+
+
+# ---- Where --------------------------------------------------------------------------------------
+
+
+@_where.shape
+def _where_shape(node: Operation) -> list[RawShape]:
+    raw = node._inputs[0]._shape
+    return [(None, None if raw is None else len(raw))]
+
+
+@_where.kernel("CPU")
+def _where_kernel(value: Any) -> Any:
+    return np.argwhere(value).astype(np.int64, copy=False)
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def gather(
+    params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
+    batch_dims: int = 0,
+) -> Tensor:  # fmt: skip
+    """The slices of ``params`` along ``axis`` at ``indices`` (``tf.gather``).
+
+    Args:
+      params: of rank 1 at least.
+      indices: integers of any shape, within the axis.
+      validate_indices: without effect; indices are always checked.
+      name: of the op.
+      axis: default 0, or ``batch_dims`` when that is given.
+      batch_dims: leading dimensions that params and indices share.
+    """
+    if axis is None:
+        axis = batch_dims
+    if isinstance(axis, int) and axis == 0 and hasattr(params, "sparse_read"):
+        return params.sparse_read(indices, name=name)  # type: ignore[no-any-return]
+    return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)  # type: ignore[no-any-return]
+
+
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """`gather` along the last axis of ``indices``, whose other axes are shared with ``params`` (``tf.batch_gather``)."""
+    indices = convert_to_tensor(indices, name="indices")
+    if indices._shape is None:
+        raise ValueError("batch_gather does not allow indices with unknown shape.")
+    depth = len(indices._shape) - 1
+    return gather(params, indices, name=name, axis=depth, batch_dims=depth)
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
+    """The elements or slices at rows of coordinates (``tf.gather_nd``)."""
+    if batch_dims:
+        return _batched_gather_nd(params, indices, batch_dims, name)
+    if hasattr(params, "gather_nd"):
+        return params.gather_nd(indices, name=name)  # type: ignore[no-any-return]
+    return _gather_nd(params, indices, name=name)  # type: ignore[no-any-return]
+
+
+def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
+    """Puts the coordinates of the batch before the given ones."""
+    with name_scope(name, "GatherNd") as scope:
+        params, indices = convert_to_tensor(params), convert_to_tensor(indices)
+        if indices._shape is None or batch_dims < 0 or batch_dims >= len(indices._shape):
+            raise ValueError(f"batch_dims = {batch_dims} must be at least 0 and less than the rank of indices")
+        sizes = shape(indices, out_type=indices.dtype)
+        parts = []
+        for i in range(batch_dims):
+            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))  # type: ignore[index]
+            form = [1] * len(indices._shape)
+            form[i] = -1
+            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)  # type: ignore[index]
+            parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
+        return _gather_nd(params, concat([*parts, indices], -1), name=scope)  # type: ignore[no-any-return]
+
+
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+    """``data`` sorted into ``num_partitions`` tensors by number (``tf.dynamic_partition``)."""
+    return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
+
+
+def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+    """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
+    return _stitch(indices, data, name=name)  # type: ignore[no-any-return]
+
+
+def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+    """`dynamic_stitch` whose indices must not repeat (``tf.raw_ops.ParallelDynamicStitch``)."""
+    return _parallel_stitch(indices, data, name=name)  # type: ignore[no-any-return]
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Coordinates of the true elements; or with ``x`` and ``y``, the one or the other by element (``tf.where``).
+
+    Raises:
+      ValueError: when only one of ``x`` and ``y`` is given.
+    """
+    if x is None and y is None:
+        with name_scope(name, "Where", [condition]) as scope:
+            condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
+            return _where(condition, name=scope)  # type: ignore[no-any-return]
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    return handle_of("Select")(condition, x, y, name=name)  # type: ignore[no-any-return]
+
+
+def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
+    """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
+
+    Args:
+      tensor: of at least the mask's rank.
+      mask: bool, of known rank; its shape matches the tensor's from ``axis`` on.
+      name: of the scope.
+      axis: where the mask begins, default 0.
+
+    Raises:
+      ValueError: when the mask is a scalar, of unknown rank, or does not match.
+    """
+    with name_scope(name, values=[tensor, mask]):
+        tensor, mask = convert_to_tensor(tensor, name="tensor"), convert_to_tensor(mask, name="mask")
+        form = mask._shape
+        if form is None:
+            raise ValueError(
+                "Number of mask dimensions must be specified, even if some dimensions are None.  E.g. shape=[None] is"
+                " ok, but shape=None is not."
+            )
+        if not form:
+            raise ValueError("mask cannot be scalar.")
+        start = 0 if axis is None else int(constant_value(convert_to_tensor(axis)))  # type: ignore[arg-type]
+        raw = tensor._shape
+        if raw is not None and not compatible_raw(raw[start : start + len(form)], form):
+            raise ValueError(f"Shapes {tensor.shape[start : start + len(form)]} and {mask.shape} are incompatible")
+        rows = squeeze(_where(reshape(mask, [-1])), axis=[1])
+        return gather(_merge_axes(tensor, start, len(form)), rows, axis=start)
+
+
+def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
+    """``tensor`` with ``count`` axes from ``start`` on merged into one."""
+    if count == 1:
+        return tensor
+    sizes = shape(tensor)
+    merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))  # type: ignore[index]
+    if tensor._shape is not None:
+        part: int | None = 1
+        for dim in tensor._shape[start : start + count]:
+            part = None if part is None or dim is None else part * dim
+        merged.set_shape((*tensor._shape[:start], part, *tensor._shape[start + count :]))
+    return merged

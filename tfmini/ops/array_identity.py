@@ -1,0 +1,217 @@
+"""Ops that pass a tensor on: identities, gradient stops, placeholders and checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor, is_dense_tensor_like
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw
+
+_identity = op("Identity(input: T) -> output: T; T: type")
+_identity_n = op("IdentityN(input: T) -> output: T; T: list(type)")
+_snapshot = op("Snapshot(input: T) -> output: T; T: type")
+_stop_gradient = op("StopGradient(input: T) -> output: T; T: type")
+_prevent_gradient = op("PreventGradient(input: T) -> output: T; T: type; message: string = ''")
+_guarantee_const = op("GuaranteeConst(input: T) -> output: T; T: type", stateful=True)
+_check_numerics = op(
+    "CheckNumerics(tensor: T) -> output: T; T: {bfloat16, half, float, double}; message: string", stateful=True
+)
+_ensure_shape = op("EnsureShape(input: T) -> output: T; shape: shape; T: type")
+_placeholder = op("Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank")
+_placeholder_v2 = op("PlaceholderV2() -> output: dtype; dtype: type; shape: shape")
+_with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape")
+
+_PASS_ON = (_identity, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
+
+
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [t._shape for t in node._inputs]
+
+
+def _pass_on(value: Any) -> Any:
+    return value
+
+
+def _pass_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [grad]
+
+
+for _handle in (*_PASS_ON, _identity_n):
+    _handle.shape(_same_shape)
+for _handle in (_identity, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const):
+    _handle.kernel("CPU")(_pass_on)
+    _handle.inline(lambda node: "{0}")
+for _handle in (_identity, _snapshot, _guarantee_const):
+    _handle.gradient(_pass_gradient)
+_stop_gradient.not_differentiable()
+_placeholder.not_differentiable()
+_placeholder_v2.not_differentiable()
+
+
+@_identity_n.kernel("CPU")
+def _identity_n_kernel(values: list[Any]) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+@_identity_n.gradient
+def _identity_n_gradient(node: Operation, *grads: Any) -> list[Any]:
+    return list(grads)
+
+
+@_prevent_gradient.gradient
+def _prevent_gradient_gradient(node: Operation, grad: Any) -> list[Any]:
+    raise LookupError(
+        f"Gradient explicitly disabled by op '{node.name}' (PreventGradient). Reason: {node.attrs['message']!r}"
+    )
+
+
+# ---- checks -----------------------------------------------------------------------------------
+
+
+@_check_numerics.kernel("CPU")
+def _check_numerics_kernel(value: Any, *, message: bytes) -> Any:
+    # One reduction settles the usual case: a sum of finite numbers is finite unless it overflows.
+    if not np.isfinite(np.sum(value)):
+        has_nan, has_inf = bool(np.isnan(value).any()), bool(np.isinf(value).any())
+        if has_nan or has_inf:
+            found = " and ".join(w for w, present in (("Inf", has_inf), ("NaN", has_nan)) if present)
+            raise InvalidArgumentError(None, None, f"{message.decode()} : Tensor had {found} values")
+    return value
+
+
+@_check_numerics.gradient
+def _check_numerics_gradient(node: Operation, grad: Any) -> list[Any]:
+    text = "Not a number (NaN) or infinity (Inf) values detected in gradient."
+    return [_check_numerics(grad, message=text)]
+
+
+@_ensure_shape.shape
+def _ensure_shape_shape(node: Operation) -> list[RawShape]:
+    return [merge_raw(node._inputs[0]._shape, node.attrs["shape"])]
+
+
+@_ensure_shape.kernel("CPU")
+def _ensure_shape_kernel(value: Any, *, shape: RawShape) -> Any:
+    if not compatible_raw(value.shape, shape):
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Shape of tensor {format_raw(value.shape)} is not compatible with expected shape {format_raw(shape)}.",
+        )
+    return value
+
+
+_ensure_shape.gradient(_pass_gradient)
+
+
+# ---- placeholders -----------------------------------------------------------------------------
+
+_CPP_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
+
+
+@_placeholder.shape
+@_placeholder_v2.shape
+def _placeholder_shape(node: Operation) -> list[RawShape]:
+    return [node.attrs["shape"]]
+
+
+@_placeholder.kernel("CPU")
+@_placeholder_v2.kernel("CPU")
+def _placeholder_kernel(*, node: Any) -> Any:
+    dtype = node.attrs["dtype"].name
+    text = f"You must feed a value for placeholder tensor '{node.name}' with dtype {_CPP_NAMES.get(dtype, dtype)}"
+    shape = node.attrs["shape"]
+    if shape:
+        text += f" and shape {format_raw(shape)}"
+    raise InvalidArgumentError(None, None, text)
+
+
+@_with_default.shape
+def _with_default_shape(node: Operation) -> list[RawShape]:
+    shape = node.attrs["shape"]
+    merge_raw(node._inputs[0]._shape, shape)
+    return [shape]
+
+
+_with_default.kernel("CPU")(_pass_on)
+_with_default.gradient(_pass_gradient)
+
+
+# ---- public functions -------------------------------------------------------------------------
+
+
+def identity(input: Any, name: str | None = None) -> Tensor:  # noqa: A002 - TensorFlow's argument name
+    """A tensor with the same value and shape (``tf.identity``); of a variable, its present value."""
+    return _identity(input, name=name)  # type: ignore[no-any-return]
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:  # noqa: A002
+    """A list of tensors with the same values (``tf.identity_n``)."""
+    result = _identity_n(input, name=name)
+    return list(result)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """The same value, as a constant for gradients (``tf.stop_gradient``)."""
+    return _stop_gradient(input, name=name)  # type: ignore[no-any-return]
+
+
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+    """The same value; asking for a gradient through it raises LookupError with ``message``."""
+    return _prevent_gradient(input, message=message, name=name)  # type: ignore[no-any-return]
+
+
+def guarantee_const(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """The same value, promised never to change (``tf.guarantee_const``)."""
+    return _guarantee_const(input, name=name)  # type: ignore[no-any-return]
+
+
+def snapshot(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """A copy of the value (``tf.raw_ops.Snapshot``)."""
+    return _snapshot(input, name=name)  # type: ignore[no-any-return]
+
+
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+    """The same value; the step fails with InvalidArgumentError when it holds NaN or Inf (``tf.check_numerics``)."""
+    return _check_numerics(tensor, message=message, name=name)  # type: ignore[no-any-return]
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+    """The same value; the step fails when its shape is not ``shape`` (``tf.ensure_shape``)."""
+    return _ensure_shape(x, shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor that every step must feed (``tf.placeholder``).
+
+    Args:
+      dtype: the element type.
+      shape: the static shape of what will be fed; None: any.
+      name: of the op.
+    """
+    return _placeholder(dtype=dtypes.as_dtype(dtype), shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """A tensor that passes on ``input`` unless it is fed (``tf.placeholder_with_default``).
+
+    Raises:
+      ValueError: when the default does not have that shape.
+    """
+    return _with_default(input, shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether ``x`` is a tensor, a variable, or something else that stands for a tensor (``tf.is_tensor``)."""
+    return is_dense_tensor_like(x) or type(x).__name__ in ("SparseTensor", "IndexedSlices")
+
+
+def as_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """`convert_to_tensor` that leaves tensors of any type as they are."""
+    return value if type(value) is Tensor else convert_to_tensor(value, dtype, name)

@@ -1,0 +1,460 @@
+"""Tensors put together and taken apart along an axis: concat, stack, split, unstack."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_shape import reshape, shape, shape_n
+from tfmini.ops.array_values import as_ndarray, at_least_rank, check_axis, refuse
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, format_raw, merge_raw
+
+_concat_v2 = op("ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32")
+_concat_v1 = op("Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type")
+_concat_offset = op("ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2")
+_pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0")
+_unpack = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0")
+_split = op("Split(split_dim: int32, value: T) -> output: num_split * T; num_split: int >= 1; T: type")
+_split_v = op(
+    "SplitV(value: T, size_splits: Tlen, split_dim: int32) -> output: num_split * T;"
+    " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64"
+)
+
+
+# ---- Concat -------------------------------------------------------------------------------------
+
+
+def _concat_shapes(shapes: list[RawShape], axis_tensor: Tensor) -> list[RawShape]:
+    known = [s for s in shapes if s is not None]
+    if not known:
+        return [None]
+    rank = len(known[0])
+    for s in known[1:]:
+        if len(s) != rank:
+            raise ValueError(f"Shape must be rank {rank} but is rank {len(s)}")
+    value = constant_value(axis_tensor)
+    if value is None:
+        return [(None,) * rank]
+    axis = int(value.item())
+    at_least_rank(known[0], axis + 1 if axis >= 0 else -axis)
+    axis %= rank
+    head: RawShape = known[0][:axis]
+    tail: RawShape = known[0][axis + 1 :]
+    for s in known[1:]:
+        head, tail = _merged(head, s[:axis]), _merged(tail, s[axis + 1 :])
+    sizes = [None if s is None else s[axis] for s in shapes]
+    return [(*head, None if None in sizes else sum(sizes), *tail)]  # type: ignore[misc,arg-type]
+
+
+def _merged(a: RawShape, b: RawShape) -> RawShape:
+    """`merge_raw` with the message of TensorFlow's concat and stack."""
+    try:
+        return merge_raw(a, b)
+    except ValueError:
+        if a is None or b is None or len(a) != len(b):
+            raise
+    i = next(i for i, (x, y) in enumerate(zip(a, b)) if x != y and None not in (x, y))
+    raise ValueError(
+        f"Dimension {i} in both shapes must be equal, but are {a[i]} and {b[i]}."
+        f" Shapes are {format_raw(a)} and {format_raw(b)}."
+    )
+
+
+@_concat_v2.shape
+def _concat_v2_shape(node: Operation) -> list[RawShape]:
+    return _concat_shapes([t._shape for t in node._inputs[:-1]], node._inputs[-1])
+
+
+@_concat_v1.shape
+def _concat_v1_shape(node: Operation) -> list[RawShape]:
+    return _concat_shapes([t._shape for t in node._inputs[1:]], node._inputs[0])
+
+
+@_concat_v2.kernel("CPU")
+def _concat_kernel(values: list[Any], axis: Any) -> Any:
+    try:
+        return np.concatenate(values, int(axis.item()))
+    except ValueError:
+        return _refuse_concat(values, int(axis.item()))
+
+
+@_concat_v1.kernel("CPU")
+def _concat_v1_kernel(concat_dim: Any, values: list[Any]) -> Any:
+    return _concat_kernel(values, concat_dim)
+
+
+def _refuse_concat(values: list[Any], axis: int) -> Any:
+    shapes = [np.shape(v) for v in values]
+    rank = len(shapes[0])
+    if not -rank <= axis < rank:
+        refuse(f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {axis}")
+    for i, other in enumerate(shapes[1:], 1):
+        if len(other) != rank:
+            first, second = format_raw(shapes[0]), format_raw(other)
+            refuse(f"ConcatOp : Ranks of all input tensors should match: shape[0] = {first} vs. shape[{i}] = {second}")
+        if any(a != b for j, (a, b) in enumerate(zip(shapes[0], other)) if j != axis % rank):
+            first, second = format_raw(shapes[0]), format_raw(other)
+            refuse(f"ConcatOp : Dimensions of inputs should match: shape[0] = {first} vs. shape[{i}] = {second}")
+    raise AssertionError("numpy refused shapes that match")
+
+
+def _concat_gradients(values: list[Tensor], axis: Tensor, grad: Any) -> list[Any]:
+    if isinstance(grad, IndexedSlices):
+        return _slices_gradients(values, axis, grad)
+    known = constant_value(axis)
+    sizes = [None if t._shape is None or known is None else t._shape[int(known.item())] for t in values]
+    if None not in sizes:
+        parts = split(grad, sizes, axis=int(known.item()), num=len(sizes))  # type: ignore[union-attr]
+        return list(parts)
+    rank = handle_of("Rank")(values[0])
+    axis = handle_of("FloorMod")(axis, rank)
+    shapes = shape_n(values)
+    offsets = concat_offset(axis, shapes)
+    return [handle_of("Slice")(grad, begin, size) for begin, size in zip(offsets, shapes)]
+
+
+def _slices_gradients(values: list[Tensor], axis: Tensor, grad: IndexedSlices) -> list[Any]:
+    """The parts of a sparse gradient: rows are picked by range along axis 0, columns are split otherwise."""
+    known = constant_value(axis)
+    if known is None:
+        raise ValueError("Can only compute IndexedSlices gradient with statically-known concat_dim")
+    position = int(known.item())
+    if values[0]._shape is not None:
+        position %= len(values[0]._shape)
+    sizes = [shape(t)[position] for t in values]
+    if position:
+        parts = split(grad.values, stack(sizes), axis=position, num=len(values))
+        return [IndexedSlices(p, grad.indices, shape(t)) for p, t in zip(parts, values)]
+    start: Any = constant(0, dtypes.int32)
+    found = []
+    for tensor, size in zip(values, sizes):
+        low = handle_of("Cast")(start, DstT=grad.indices.dtype)
+        high = handle_of("Cast")(start + size, DstT=grad.indices.dtype)
+        inside = handle_of("LogicalAnd")(
+            handle_of("GreaterEqual")(grad.indices, low), handle_of("Less")(grad.indices, high)
+        )
+        rows = reshape(handle_of("Where")(inside), [-1])
+        taken = [handle_of("GatherV2")(x, rows, 0) for x in (grad.values, grad.indices)]
+        found.append(IndexedSlices(taken[0], taken[1] - low, shape(tensor)))
+        start = start + size
+    return found
+
+
+@_concat_v2.gradient
+def _concat_v2_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [*_concat_gradients(node._inputs[:-1], node._inputs[-1], grad), None]
+
+
+@_concat_v1.gradient
+def _concat_v1_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [None, *_concat_gradients(node._inputs[1:], node._inputs[0], grad)]
+
+
+@_concat_offset.shape
+def _concat_offset_shape(node: Operation) -> list[RawShape]:
+    return [t._shape for t in node._inputs[1:]]
+
+
+@_concat_offset.kernel("CPU")
+def _concat_offset_kernel(concat_dim: Any, shapes: list[Any]) -> tuple[Any, ...]:
+    axis = int(concat_dim)
+    starts = accumulate([int(s[axis]) for s in shapes[:-1]], initial=0)
+    found = []
+    for s, start in zip(shapes, starts):
+        offset = np.zeros_like(s)
+        offset[axis] = start
+        found.append(offset)
+    return tuple(found)
+
+
+_concat_offset.not_differentiable()
+
+
+# ---- Pack, Unpack -------------------------------------------------------------------------------
+
+
+@_pack.shape
+def _pack_shape(node: Operation) -> list[RawShape]:
+    merged: RawShape = None
+    for tensor in node._inputs:
+        try:
+            merged = _merged(merged, tensor._shape)
+        except ValueError as error:
+            raise ValueError(f"{error}\n\tFrom merging shape 0 with other shapes.") from None
+    if merged is None:
+        return [None]
+    axis = check_axis(node.attrs["axis"], len(merged) + 1)
+    return [(*merged[:axis], node.attrs["N"], *merged[axis:])]
+
+
+@_pack.kernel("CPU")
+def _pack_kernel(values: list[Any], *, axis: int) -> Any:
+    try:
+        return np.stack([as_ndarray(v) for v in values], axis)
+    except ValueError:
+        shapes = [format_raw(np.shape(v)) for v in values]
+        i = next(i for i, s in enumerate(shapes) if s != shapes[0])
+        return refuse(f"Shapes of all inputs must match: values[0].shape = {shapes[0]} != values[{i}].shape = {shapes[i]}")
+
+
+@_pack.gradient
+def _pack_gradient(node: Operation, grad: Any) -> list[Any]:
+    return list(unstack(grad, num=node.attrs["N"], axis=node.attrs["axis"]))
+
+
+@_unpack.shape
+def _unpack_shape(node: Operation) -> list[RawShape]:
+    before, count = node._inputs[0]._shape, node.attrs["num"]
+    if before is None:
+        return [None] * count
+    axis = check_axis(node.attrs["axis"], len(before))
+    if before[axis] not in (None, count):
+        raise ValueError(f"Dimension must be {count} but is {before[axis]}")
+    return [before[:axis] + before[axis + 1 :]] * count
+
+
+@_unpack.kernel("CPU")
+def _unpack_kernel(value: Any, *, num: int, axis: int) -> tuple[Any, ...]:
+    if value.shape[axis] != num:
+        refuse(f"Input shape axis {axis} must equal {num}, got shape {format_raw(value.shape)}")
+    return tuple(np.moveaxis(value, axis, 0))
+
+
+@_unpack.gradient
+def _unpack_gradient(node: Operation, *grads: Any) -> list[Any]:
+    return [stack(list(grads), axis=node.attrs["axis"])]
+
+
+# ---- Split --------------------------------------------------------------------------------------
+
+
+@_split.shape
+def _split_shape(node: Operation) -> list[RawShape]:
+    before, count = node._inputs[1]._shape, node.attrs["num_split"]
+    value = constant_value(node._inputs[0])
+    if before is None:
+        return [None] * count
+    if value is None:
+        return [(None,) * len(before)] * count
+    axis = check_axis(int(value.item()), len(before))
+    size = before[axis]
+    if size is not None and size % count:
+        raise ValueError(
+            f"Dimension size must be evenly divisible by {count} but is {size}"
+            "\n\tNumber of ways to split should evenly divide the split dimension"
+        )
+    return [(*before[:axis], None if size is None else size // count, *before[axis + 1 :])] * count
+
+
+@_split.kernel("CPU")
+def _split_kernel(split_dim: Any, value: Any, *, num_split: int) -> tuple[Any, ...]:
+    axis, rank = int(split_dim.item()), value.ndim
+    if not -rank <= axis < rank:
+        refuse(f"-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}")
+    size = value.shape[axis]
+    if size % num_split:
+        refuse(
+            "Number of ways to split should evenly divide the split dimension, but got split_dim"
+            f" {axis % rank} (size = {size}) and num_split {num_split}"
+        )
+    return _cut(value, axis % rank, [size // num_split] * num_split)
+
+
+def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
+    ends = list(accumulate(sizes))
+    prefix = (slice(None),) * axis
+    return tuple(value[(*prefix, slice(end - size, end))] for end, size in zip(ends, sizes))
+
+
+@_split.gradient
+def _split_gradient(node: Operation, *grads: Any) -> list[Any]:
+    return [None, concat(list(grads), node._inputs[0])]
+
+
+@_split_v.shape
+def _split_v_shape(node: Operation) -> list[RawShape]:
+    before, count = node._inputs[0]._shape, node.attrs["num_split"]
+    sizes, axis_value = constant_value(node._inputs[1]), constant_value(node._inputs[2])
+    if before is None:
+        return [None] * count
+    if axis_value is None:
+        return [(None,) * len(before)] * count
+    axis = check_axis(int(axis_value.item()), len(before))
+    known: list[int | None] = [None] * count if sizes is None else _sizes_of(sizes.tolist(), before[axis])
+    return [(*before[:axis], size, *before[axis + 1 :]) for size in known]
+
+
+def _sizes_of(sizes: list[int], total: int | None) -> list[int | None]:
+    """The sizes with -1 replaced by what is left of ``total``."""
+    given = sum(s for s in sizes if s >= 0)
+    fits = total is None or given == total or given < total and sizes.count(-1) == 1
+    if sizes.count(-1) > 1 or not fits:
+        raise ValueError(f"can't split axis of size {total} into pieces of size [{','.join(map(str, sizes))}]")
+    return [s if s >= 0 else None if total is None else total - given for s in sizes]
+
+
+@_split_v.kernel("CPU")
+def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any) -> tuple[Any, ...]:
+    axis, rank = int(split_dim.item()), value.ndim
+    if not -rank <= axis < rank:
+        refuse(f"-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}")
+    try:
+        sizes: Any = _sizes_of(size_splits.tolist(), value.shape[axis])
+    except ValueError:
+        total, given = value.shape[axis], int(size_splits.sum())
+        raise InvalidArgumentError(
+            None, None, "Determined shape must either match input shape along split_dim exactly if fully specified, or be"
+            f" less than the size of the input along split_dim if not fully specified.  Got: {given} for size {total}"
+        ) from None  # fmt: skip
+    return _cut(value, axis % rank, sizes)
+
+
+@_split_v.gradient
+def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
+    return [concat(list(grads), node._inputs[2]), None, None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+    """Tensors joined along an existing axis (``tf.concat``).
+
+    Raises:
+      ValueError: when their other dimensions differ.
+    """
+    if not isinstance(values, (list, tuple)):
+        values = [values]
+    if len(values) > 1:
+        return _concat_v2(values, axis, name=name)  # type: ignore[no-any-return]
+    with name_scope(name) as scope:
+        position = convert_to_tensor(axis, name="concat_dim", dtype=dtypes.int32)
+        if position._shape not in (None, ()):
+            raise ValueError(f"Shape {position.shape} must have rank 0")
+        return identity(values[0], name=scope + "concat")
+
+
+def concat_offset(concat_dim: Any, shapes: list[Tensor], name: str | None = None) -> list[Tensor]:
+    """Where each of the concatenated shapes starts."""
+    return list(_concat_offset(concat_dim, shapes, name=name))
+
+
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
+    """Tensors of one shape joined along a new axis (``tf.stack``).
+
+    Raises:
+      ValueError: when the shapes differ or the axis is out of range.
+    """
+    if axis == 0 and not _holds_tensors(values):
+        return convert_to_tensor(values, name=name)
+    first = convert_to_tensor(values[0]) if not isinstance(values, Tensor) else None
+    if first is not None:
+        values = [first, *values[1:]]
+        if first._shape is not None and not -len(first._shape) - 1 <= axis <= len(first._shape):
+            raise ValueError(f"axis = {axis} not in [{-len(first._shape) - 1}, {len(first._shape) + 1})")
+    return _pack(values, axis=axis, name=name)  # type: ignore[no-any-return]
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_tensors, value))
+    return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
+
+
+def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
+    """The slices of ``value`` along ``axis``, which disappears (``tf.unstack``).
+
+    Raises:
+      ValueError: when ``num`` is not given and the static size is unknown.
+    """
+    value = convert_to_tensor(value)
+    if num is None:
+        raw = value._shape
+        if raw is not None:
+            if not -len(raw) <= axis < len(raw):
+                raise ValueError(f"axis = {axis} not in [{-len(raw)}, {len(raw)})")
+            num = raw[axis]
+        if num is None:
+            raise ValueError(f"Cannot infer num from shape {value.shape}")
+    return list(_unpack(value, num=num, axis=axis, name=name))
+
+
+def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Tensor]:
+    """``value`` cut along ``axis`` (``tf.split``).
+
+    Args:
+      value: the tensor.
+      num_or_size_splits: the number of equal pieces, or the size of each; one may be -1.
+      axis: an int or int32 scalar.
+      num: the number of pieces, when the sizes are a tensor of unknown length.
+      name: of the op.
+
+    Raises:
+      ValueError: when the number of pieces is unknown or the sizes do not fit.
+    """
+    if isinstance(num_or_size_splits, (int, np.integer)) or hasattr(num_or_size_splits, "__index__"):
+        count = int(num_or_size_splits)
+        return list(_split(axis, value, num_split=count, name=name))
+    sizes = convert_to_tensor(num_or_size_splits)
+    if sizes._shape == ():
+        raise ValueError(
+            "Rank-0 tensors are not supported as the num_or_size_splits argument to split. Argument provided:"
+            f" {num_or_size_splits}"
+        )
+    if num is None:
+        num = None if sizes._shape is None else sizes._shape[0]
+        if num is None:
+            raise ValueError("Cannot infer num from shape " + str(num_or_size_splits))
+    return list(_split_v(value, sizes, axis, num_split=num, name=name))
+
+
+# ---- lists that hold tensors --------------------------------------------------------------------
+
+
+def _dtype_within(value: Any) -> dtypes.DType | None:
+    if isinstance(value, (list, tuple)):
+        return next((d for d in map(_dtype_within, value) if d is not None), None)
+    return value.dtype.base_dtype if _holds_tensors(value) else None
+
+
+def _packed(values: Any, dtype: dtypes.DType, name: str) -> Tensor:
+    parts = []
+    with name_scope(name) as scope:
+        for i, value in enumerate(values):
+            if isinstance(value, (list, tuple)):
+                value = _packed(value, dtype, str(i)) if _holds_tensors(value) else constant(value, dtype, name=str(i))
+            elif _holds_tensors(value):
+                value = convert_to_tensor(value)
+                if value.dtype.base_dtype is not dtype:
+                    raise TypeError(
+                        "Cannot convert a list containing a tensor of dtype"
+                        f" {value.dtype!r} to {dtype!r} (Tensor is: {value!r})"
+                    )
+            else:
+                value = constant(value, dtype, name=str(i))
+            parts.append(value)
+        return _pack(parts, axis=0, name=scope)  # type: ignore[no-any-return]
+
+
+def _pack_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+    if as_ref:
+        return NotImplemented
+    found = _dtype_within(value)
+    if found is None:
+        return NotImplemented
+    return _packed(value, found if dtype is None else dtypes.as_dtype(dtype), name or "packed")
+
+
+register_tensor_conversion_function((list, tuple), _pack_conversion, 99)

@@ -1,0 +1,142 @@
+"""Elements put in place by index: ``tf.scatter_nd`` and the tensor_scatter functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_gather import gather_nd, nd_index
+from tfmini.ops.array_values import filled, refuse, zero_of
+from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.shapes import RawShape, format_raw, merge_raw
+
+_TYPES = "T: type; Tindices: {int32, int64}"
+_scatter_nd = op(f"ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T; {_TYPES}")
+_update = op(f"TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_add = op(f"TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_sub = op(f"TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+_non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
+
+
+@_scatter_nd.shape
+def _scatter_nd_shape(node: Operation) -> list[RawShape]:
+    result = constant_value_as_shape(node._inputs[2])
+    _check_updates(node._inputs[0]._shape, node._inputs[1]._shape, result)
+    return [result]
+
+
+def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> None:
+    if indices is None or updates is None or whole is None or not indices or indices[-1] is None:
+        return
+    try:
+        merge_raw(updates, indices[:-1] + whole[indices[-1] :])
+    except ValueError:
+        raise ValueError(
+            f"Must have updates.shape = indices.shape[:-1] + shape[indices.shape[-1]:], got updates.shape"
+            f" {format_raw(updates)}, indices.shape {format_raw(indices)}, shape {format_raw(whole)}"
+        ) from None
+
+
+@_update.shape
+@_add.shape
+@_sub.shape
+@_non_aliasing_add.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    whole, indices, updates = (t._shape for t in node._inputs)
+    _check_updates(indices, updates, whole)
+    return [whole]
+
+
+def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
+    depth = indices.shape[-1]
+    if np.shape(updates) != indices.shape[:-1] + result.shape[depth:]:
+        refuse(
+            "Must have updates.shape = indices.shape[:-1] + params_shape[indices.shape[-1]:], got updates.shape"
+            f" {format_raw(np.shape(updates))}, indices.shape {format_raw(indices.shape)}, params_shape"
+            f" {format_raw(result.shape)}"
+        )
+    index = nd_index(indices, result.shape)
+    if ufunc is None or result.dtype == object:
+        result[index] = updates
+    else:
+        ufunc.at(result, index, updates)
+    return result
+
+
+@_scatter_nd.kernel("CPU")
+def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
+    result = filled(tuple(shape.tolist()), zero_of(updates.dtype), updates.dtype)
+    return _apply(np.add, result, indices, updates)
+
+
+@_update.kernel("CPU")
+def _update_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
+    return _apply(None, tensor.copy(), indices, updates)
+
+
+@_add.kernel("CPU")
+@_non_aliasing_add.kernel("CPU")
+def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
+    return _apply(np.add, tensor.copy(), indices, updates)
+
+
+@_sub.kernel("CPU")
+def _sub_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
+    return _apply(np.subtract, tensor.copy(), indices, updates)
+
+
+@_scatter_nd.gradient
+def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [None, gather_nd(grad, node._inputs[0]), None]
+
+
+@_update.gradient
+def _update_gradient(node: Operation, grad: Any) -> list[Any]:
+    _, indices, updates = node._inputs
+    kept = _update(grad, indices, handle_of("ZerosLike")(updates))
+    return [kept, None, gather_nd(grad, indices)]
+
+
+@_add.gradient
+@_non_aliasing_add.gradient
+def _add_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [grad, None, gather_nd(grad, node._inputs[1])]
+
+
+@_sub.gradient
+def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [grad, None, handle_of("Neg")(gather_nd(grad, node._inputs[1]))]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
+    return _scatter_nd(indices, updates, shape, name=name)  # type: ignore[no-any-return]
+
+
+def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
+    return _update(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+
+
+def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
+    return _add(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+
+
+def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
+    return _sub(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+
+
+tensor_scatter_nd_update, tensor_scatter_nd_add, tensor_scatter_nd_sub = (
+    tensor_scatter_update,
+    tensor_scatter_add,
+    tensor_scatter_sub,
+)

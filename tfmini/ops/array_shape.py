@@ -1,0 +1,421 @@
+"""Shapes as values, and changes of shape that keep the elements: reshape, squeeze, broadcast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_values import as_ndarray, at_least_rank, refuse
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant_in
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, TensorShape, broadcast_raw, merge_dims, num_elements_raw
+
+_shape_op = op("Shape(input: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32")
+_shape_n = op("ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {int32, int64} = DT_INT32")
+_size = op("Size(input: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32")
+_rank = op("Rank(input: T) -> output: int32; T: type")
+_reshape = op("Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {int32, int64} = DT_INT32")
+_expand_dims = op("ExpandDims(input: T, dim: Tdim) -> output: T; T: type; Tdim: {int32, int64} = DT_INT32")
+_squeeze = op("Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []")
+_broadcast_to = op("BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {int32, int64} = DT_INT32")
+_broadcast_args = op("BroadcastArgs(s0: T, s1: T) -> r0: T; T: {int32, int64} = DT_INT32")
+_gradient_args = op("BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {int32, int64} = DT_INT32")
+
+for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args):
+    _handle.not_differentiable()
+
+
+# ---- shapes as values ---------------------------------------------------------------------------
+
+
+@_shape_op.shape
+@_shape_n.shape
+def _shape_shape(node: Operation) -> list[RawShape]:
+    return [(None if t._shape is None else len(t._shape),) for t in node._inputs]
+
+
+@_shape_op.kernel_factory("CPU")
+def _shape_kernel(node: Any) -> Any:
+    dtype = node.attrs["out_type"].numpy
+    return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
+
+
+@_shape_n.kernel("CPU")
+def _shape_n_kernel(values: list[Any], *, out_type: dtypes.DType) -> tuple[Any, ...]:
+    return tuple(np.array(np.shape(v), out_type.numpy) for v in values)
+
+
+@_size.shape
+@_rank.shape
+def _scalar_shape(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@_size.kernel("CPU")
+def _size_kernel(value: Any, *, out_type: dtypes.DType) -> Any:
+    return out_type.numpy.type(1 if isinstance(value, bytes) else value.size)
+
+
+@_rank.kernel("CPU")
+def _rank_kernel(value: Any) -> Any:
+    return np.int32(0 if isinstance(value, bytes) else value.ndim)
+
+
+# ---- Reshape ------------------------------------------------------------------------------------
+
+
+@_reshape.shape
+def _reshape_shape(node: Operation) -> list[RawShape]:
+    before = node._inputs[0]._shape
+    after = constant_value_as_shape(node._inputs[1])
+    count = num_elements_raw(before)
+    if after is None or count is None:
+        return [after]
+    known = 1
+    for dim in after:
+        known *= 1 if dim is None else dim
+    unknown = after.count(None)
+    if not unknown:
+        if known != count:
+            sizes = ",".join(map(str, after))
+            raise ValueError(f"Cannot reshape a tensor with {count} elements to shape [{sizes}] ({known} elements)")
+        return [after]
+    if unknown > 1 or known == 0:
+        return [after]
+    if count % known:
+        raise ValueError(f"Dimension size must be evenly divisible by {known} but is {count}")
+    return [tuple(count // known if d is None else d for d in after)]
+
+
+@_reshape.kernel("CPU")
+def _reshape_kernel(value: Any, shape: Any) -> Any:
+    sizes = shape.tolist()
+    if isinstance(value, bytes):
+        value = as_ndarray(value)
+    try:
+        # numpy reads any negative size as -1.
+        if sizes and min(sizes) < -1:
+            raise ValueError
+        return value.reshape(sizes)
+    except (ValueError, TypeError):
+        return _refuse_reshape(value.size, sizes)
+
+
+def _refuse_reshape(count: int, sizes: Any) -> Any:
+    if not isinstance(sizes, list):
+        refuse("sizes input must be 1-D, not []")
+    unknown = [i for i, s in enumerate(sizes) if s == -1]
+    for i, size in enumerate(sizes):
+        if size < -1:
+            refuse(f"Size {i} must be non-negative, not {size}")
+    if len(unknown) > 1:
+        refuse(f"Only one input size may be -1, not both {unknown[0]} and {unknown[1]}")
+    known = int(np.prod([s for s in sizes if s != -1], dtype=np.int64))
+    if not unknown:
+        refuse(f"Input to reshape is a tensor with {count} values, but the requested shape has {known}")
+    if known == 0:
+        refuse("reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero")
+    return refuse(f"Input to reshape is a tensor with {count} values, but the requested shape requires a multiple of {known}")
+
+
+@_reshape.gradient
+def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [reshape(grad, shape(node._inputs[0])), None]
+
+
+# ---- ExpandDims, Squeeze ------------------------------------------------------------------------
+
+
+@_expand_dims.shape
+def _expand_dims_shape(node: Operation) -> list[RawShape]:
+    before = node._inputs[0]._shape
+    value = constant_value(node._inputs[1])
+    if before is None:
+        return [None]
+    if value is None:
+        return [(None,) * (len(before) + 1)]
+    if value.size != 1:
+        raise ValueError(f"'dim' input must be a tensor with a single value, not {value.size}")
+    rank, axis = len(before), int(value.item())
+    if not -rank - 1 <= axis <= rank:
+        raise ValueError(f"dim {axis} not in the interval [{-rank - 1}, {rank}].")
+    axis %= rank + 1
+    return [(*before[:axis], 1, *before[axis:])]
+
+
+@_expand_dims.kernel("CPU")
+def _expand_dims_kernel(value: Any, dim: Any) -> Any:
+    value = as_ndarray(value)
+    axis, rank = int(dim.item()), value.ndim
+    if not -rank - 1 <= axis <= rank:
+        refuse(f"Tried to expand dim index {axis} for tensor with {rank} dimensions.")
+    axis %= rank + 1
+    return value.reshape((*value.shape[:axis], 1, *value.shape[axis:]))
+
+
+@_expand_dims.gradient
+def _expand_dims_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [reshape(grad, shape(node._inputs[0])), None]
+
+
+@_squeeze.shape
+def _squeeze_shape(node: Operation) -> list[RawShape]:
+    before, axes = node._inputs[0]._shape, node.attrs["squeeze_dims"]
+    if before is None:
+        return [None]
+    rank = len(before)
+    if not axes:
+        return [None if None in before else tuple(d for d in before if d != 1)]
+    for i, axis in enumerate(axes):
+        if not -rank <= axis < rank:
+            raise ValueError(f"squeeze_dims[{i}] not in [{-rank},{rank}).")
+    wanted = {a % rank for a in axes}
+    for axis in sorted(wanted):
+        if before[axis] not in (None, 1):
+            raise ValueError(f"Can not squeeze dim[{axis}], expected a dimension of 1, got {before[axis]}")
+    return [tuple(d for i, d in enumerate(before) if i not in wanted)]
+
+
+@_squeeze.kernel("CPU")
+def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
+    value = as_ndarray(value)
+    rank = value.ndim
+    for axis in squeeze_dims:
+        if not -rank <= axis < rank:
+            refuse(f"Tried to squeeze dim index {axis} for tensor with {rank} dimensions.")
+        if value.shape[axis] != 1:
+            refuse(f"Can not squeeze dim[{axis % rank}], expected a dimension of 1, got {value.shape[axis]}")
+    return value.squeeze(tuple({a % rank for a in squeeze_dims})) if squeeze_dims else value.squeeze()
+
+
+@_squeeze.gradient
+def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [reshape(grad, shape(node._inputs[0]))]
+
+
+# ---- broadcasting -------------------------------------------------------------------------------
+
+
+@_broadcast_to.shape
+def _broadcast_to_shape(node: Operation) -> list[RawShape]:
+    before, after = node._inputs[0]._shape, constant_value_as_shape(node._inputs[1])
+    if before is None or after is None:
+        return [after]
+    if len(before) > len(after):
+        raise ValueError(f"Shape must be at most rank {len(after)} but is rank {len(before)}")
+    for old, new in zip(reversed(before), reversed(after)):
+        if old not in (None, 1) and new is not None:
+            merge_dims(old, new)
+    return [after]
+
+
+@_broadcast_to.kernel("CPU")
+def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
+    value, sizes = as_ndarray(value), tuple(shape.tolist())
+    try:
+        return np.broadcast_to(value, sizes)
+    except ValueError:
+        text = ",".join(map(str, value.shape)), ",".join(map(str, sizes))
+        return refuse(f"Incompatible shapes: [{text[0]}] vs. [{text[1]}]")
+
+
+@_broadcast_to.gradient
+def _broadcast_to_gradient(node: Operation, grad: Any) -> list[Any]:
+    value = node._inputs[0]
+    before = shape(value, out_type=dtypes.int64)
+    axes = broadcast_gradient_args(shape(grad, out_type=dtypes.int64), before)[1]
+    return [reshape(handle_of("Sum")(grad, axes, keep_dims=True), before), None]
+
+
+@_broadcast_args.shape
+def _broadcast_args_shape(node: Operation) -> list[RawShape]:
+    a, b = (at_least_rank(t._shape, 1) for t in node._inputs)
+    if a is None or b is None or a[0] is None or b[0] is None:
+        return [(None,)]
+    return [(max(a[0], b[0]),)]
+
+
+@_broadcast_args.kernel("CPU")
+def _broadcast_args_kernel(a: Any, b: Any) -> Any:
+    left, right = _padded(a.tolist(), b.tolist())
+    return np.array([y if x == 1 else x for x, y in zip(left, right)], a.dtype)
+
+
+@_gradient_args.shape
+def _gradient_args_shape(node: Operation) -> list[RawShape]:
+    return [(None,), (None,)]
+
+
+@_gradient_args.kernel("CPU")
+def _gradient_args_kernel(a: Any, b: Any) -> tuple[Any, Any]:
+    before, after = a.tolist(), b.tolist()
+    if before == after:
+        empty = np.empty(0, a.dtype)
+        return empty, empty
+    left, right = _padded(before, after)
+    return tuple(np.array([i for i, s in enumerate(side) if s == 1], a.dtype) for side in (left, right))  # type: ignore[return-value]
+
+
+def _padded(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
+    """Both shapes at the larger rank, with ones in front."""
+    rank = max(len(a), len(b))
+    left, right = [1] * (rank - len(a)) + a, [1] * (rank - len(b)) + b
+    if any(x != y and 1 not in (x, y) for x, y in zip(left, right)):
+        refuse(f"Incompatible shapes: {_text(a)} vs. {_text(b)}")
+    return left, right
+
+
+def _text(sizes: list[int]) -> str:
+    return f"[{','.join(map(str, sizes))}]"
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def _is_sparse(value: Any) -> bool:
+    return type(value).__name__ in ("SparseTensor", "SparseTensorValue")
+
+
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:  # noqa: A002
+    """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
+    return shape_internal(input, name, True, out_type)
+
+
+def shape_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32  # noqa: A002
+) -> Tensor:
+    """`shape`; without ``optimize`` always a Shape op."""
+    out_type = dtypes.as_dtype(out_type)
+    if _is_sparse(input):
+        return cast(input.dense_shape, out_type, name)  # type: ignore[no-any-return]
+    if type(input) is not Tensor:
+        with name_scope(name, "Shape", [input]) as name:
+            input = convert_to_tensor(input)  # noqa: A001
+    raw = input._shape
+    if optimize and raw is not None and None not in raw:
+        return constant_in(input.graph, np.array(raw, out_type.numpy), name=name or "Shape")
+    return _shape_op(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+
+
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:  # noqa: A002
+    """The shapes of several tensors (``tf.shape_n``)."""
+    return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:  # noqa: A002
+    """The number of elements (``tf.size``); a constant when it is known statically."""
+    return size_internal(input, name, True, out_type)
+
+
+def size_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32  # noqa: A002
+) -> Tensor:
+    """`size`; without ``optimize`` always a Size op."""
+    out_type = dtypes.as_dtype(out_type)
+    if _is_sparse(input):
+        with name_scope(name, "Size", [input.dense_shape]) as name:
+            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=name)  # type: ignore[no-any-return]
+    if type(input) is not Tensor:
+        with name_scope(name, "Size", [input]) as name:
+            input = convert_to_tensor(input)  # noqa: A001
+    count = num_elements_raw(input._shape)
+    if optimize and count is not None:
+        return constant_in(input.graph, np.array(count, out_type.numpy), name=name or "Size")
+    return _size(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """The number of dimensions, int32 (``tf.rank``); a constant when it is known statically."""
+    return rank_internal(input, name, True)
+
+
+def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:  # noqa: A002
+    """`rank`; without ``optimize`` always a Rank op."""
+    if _is_sparse(input):
+        return size_internal(input.dense_shape, name or "Rank")
+    if type(input) is not Tensor:
+        with name_scope(name, "Rank", [input]) as name:
+            input = convert_to_tensor(input)  # noqa: A001
+    if optimize and input._shape is not None:
+        return constant_in(input.graph, np.array(len(input._shape), np.int32), name=name or "Rank")
+    return _rank(input, name=name)  # type: ignore[no-any-return]
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """The same elements in another shape (``tf.reshape``).
+
+    Args:
+      tensor: of any shape.
+      shape: integers; one may be -1, which stands for what is left.
+
+    Raises:
+      ValueError: when the numbers of elements are known and differ.
+    """
+    return _reshape(tensor, shape, name=name)  # type: ignore[no-any-return]
+
+
+def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
+    if old is None:
+        return first
+    if first is not None:
+        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
+    return old
+
+
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:  # noqa: A002
+    """``input`` with a dimension of size 1 put in at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
+
+    Raises:
+      ValueError: when neither or both are given, or the axis is out of range.
+    """
+    axis = _one_of(axis, dim, "axis", "dim")
+    if axis is None:
+        raise ValueError("Must specify an axis argument to tf.expand_dims()")
+    return _expand_dims(input, axis, name=name)  # type: ignore[no-any-return]
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:  # noqa: A002
+    """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
+
+    Raises:
+      ValueError: when a named dimension has another size.
+    """
+    axis = _one_of(axis, squeeze_dims, "axis", "squeeze_dims")
+    if axis is None:
+        axis = []
+    return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)  # type: ignore[no-any-return]
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
+    return _broadcast_to(input, shape, name=name)  # type: ignore[no-any-return]
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+    """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
+    return _broadcast_args(shape_x, shape_y)  # type: ignore[no-any-return]
+
+
+def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
+    """`broadcast_dynamic_shape` on static shapes (``tf.broadcast_static_shape``).
+
+    Raises:
+      ValueError: when they cannot be broadcast together.
+    """
+    try:
+        return TensorShape.from_raw(broadcast_raw(shape_x.raw, shape_y.raw))
+    except ValueError:
+        raise ValueError(f"Incompatible shapes for broadcasting: {shape_x} and {shape_y}") from None
+
+
+def broadcast_gradient_args(s0: Any, s1: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The axes over which the gradients of a broadcast operation on two shapes are summed."""
+    return _gradient_args(s0, s1, name=name)  # type: ignore[no-any-return]

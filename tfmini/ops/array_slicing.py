@@ -1,0 +1,404 @@
+"""Windows of a tensor: ``tf.slice``, ``tf.strided_slice`` and ``tensor[...]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_joining import stack
+from tfmini.ops.array_shape import shape
+from tfmini.ops.array_values import refuse
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import Dimension, RawShape
+
+_MASKS = (
+    "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = 0;"
+    " new_axis_mask: int = 0; shrink_axis_mask: int = 0"
+)
+_slice = op("Slice(input: T, begin: Index, size: Index) -> output: T; T: type; Index: {int32, int64}")
+_strided_slice = op(f"StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T; {_MASKS}")
+_strided_slice_grad = op(
+    f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {_MASKS}"
+)
+_strided_slice_assign = op(
+    f"StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> output_ref: Ref(T); {_MASKS}"
+)
+newaxis = None
+
+
+# ---- Slice --------------------------------------------------------------------------------------
+
+
+@_slice.shape
+def _slice_shape(node: Operation) -> list[RawShape]:
+    before = node._inputs[0]._shape
+    begin, size = (constant_value(t) for t in node._inputs[1:])
+    for tensor in node._inputs[1:]:
+        if before is None and tensor._shape and tensor._shape[0] is not None:
+            before = (None,) * tensor._shape[0]
+        if before is not None and tensor._shape and tensor._shape[0] not in (None, len(before)):
+            raise ValueError(f"Shape must be rank {tensor._shape[0]} but is rank {len(before)}")
+    if before is None:
+        return [None]
+    starts: list[Any] = [None] * len(before) if begin is None else begin.tolist()
+    counts: list[Any] = list(_partial(node._inputs[2], len(before))) if size is None else size.tolist()
+    return [tuple(_sliced(d, b, s) for d, b, s in zip(before, starts, counts))]
+
+
+def _partial(tensor: Tensor, rank: int) -> tuple[int | None, ...]:
+    return constant_value_as_shape(tensor) or (None,) * rank
+
+
+def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
+    if size is None:
+        return None
+    if size == -1:
+        return None if dim is None or begin is None else dim - begin
+    if dim is not None and begin is not None and begin + size > dim:
+        raise ValueError(f"Expected size in [0, {dim - begin}], but got {size}")
+    return size
+
+
+@_slice.kernel("CPU")
+def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
+    starts, sizes = begin.tolist(), size.tolist()
+    if len(starts) != value.ndim or len(sizes) != value.ndim:
+        refuse(
+            "Expected begin and size arguments to be 1-D tensors of size"
+            f" {value.ndim}, but got shapes [{len(starts)}] and [{len(sizes)}] instead."
+        )
+    window = []
+    for i, (start, count, dim) in enumerate(zip(starts, sizes, value.shape)):
+        if not 0 <= start <= dim:
+            refuse(f"Expected begin[{i}] in [0, {dim}], but got {start}")
+        stop = dim if count == -1 else start + count
+        if not start <= stop <= dim:
+            refuse(f"Expected size[{i}] in [0, {dim - start}], but got {count}")
+        window.append(slice(start, stop))
+    return value[tuple(window)]
+
+
+@_slice.gradient
+def _slice_gradient(node: Operation, grad: Any) -> list[Any]:
+    value, begin, _ = node._inputs
+    after = handle_of("Sub")(handle_of("Sub")(shape(value), shape(grad)), _as_int32(begin))
+    paddings = stack([_as_int32(begin), after], axis=1)
+    return [handle_of("Pad")(grad, paddings), None, None]
+
+
+def _as_int32(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype is dtypes.int32 else handle_of("Cast")(tensor, DstT=dtypes.int32)  # type: ignore[no-any-return]
+
+
+# ---- StridedSlice -------------------------------------------------------------------------------
+
+
+def _index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> tuple[Any, ...]:
+    """The numpy index that the masks and bounds stand for.
+
+    Elements are slice, int (an axis that shrinks away), None (a new axis) and Ellipsis.
+
+    Raises:
+      ValueError: for a zero stride, two ellipses, or more indices than dimensions.
+    """
+    ellipsis = attrs["ellipsis_mask"]
+    if ellipsis & (ellipsis - 1):
+        raise ValueError("Multiple ellipses in slice spec not allowed")
+    found: list[Any] = []
+    used = 0
+    for i, (low, high, step) in enumerate(zip(begin, end, strides)):
+        bit = 1 << i
+        if ellipsis & bit:
+            found.append(Ellipsis)
+            continue
+        if attrs["new_axis_mask"] & bit:
+            found.append(None)
+            continue
+        used += 1
+        if step == 0:
+            raise ValueError(f"strides[{i}] must be non-zero")
+        if attrs["shrink_axis_mask"] & bit:
+            if step < 0:
+                raise ValueError("only stride 1 allowed on non-range indexing.")
+            found.append(low)
+        else:
+            found.append(slice(None if attrs["begin_mask"] & bit else low, None if attrs["end_mask"] & bit else high, step))
+    if rank is not None and used > rank:
+        raise ValueError(f"Index out of range using input dim {rank}; input has only {rank} dims")
+    return tuple(found)
+
+
+_UNKNOWN = object()
+
+
+@_strided_slice.shape
+def _strided_slice_shape(node: Operation) -> list[RawShape]:
+    before = node._inputs[0]._shape
+    values = [constant_value(t) for t in node._inputs[1:]]
+    count = next((v.size for v in values if v is not None), None)
+    if count is None:
+        count = next((t._shape[0] for t in node._inputs[1:] if t._shape), None)
+    if before is None or count is None:
+        return [None]
+    lists = [[_UNKNOWN] * count if v is None else v.tolist() for v in values]
+    if values[2] is None:
+        lists[2] = [1] * count
+    index = _index(node.attrs, *lists, len(before))
+    return [_indexed_shape(before, index, known_step=values[2] is not None)]
+
+
+def _indexed_shape(before: tuple[int | None, ...], index: tuple[Any, ...], known_step: bool) -> RawShape:
+    used = sum(i is not None and i is not Ellipsis for i in index)
+    dims = iter(enumerate(before))
+    result: list[int | None] = []
+    for item in index:
+        if item is None:
+            result.append(1)
+        elif item is Ellipsis:
+            result.extend(next(dims)[1] for _ in range(len(before) - used))
+        elif isinstance(item, slice):
+            result.append(_window_size(next(dims)[1], item, known_step))
+        else:
+            axis, dim = next(dims)
+            if item is not _UNKNOWN and dim is not None and not -dim <= item < dim:
+                raise ValueError(f"slice index {item} of dimension {axis} out of bounds.")
+    return (*result, *(dim for _, dim in dims))
+
+
+def _window_size(dim: int | None, window: slice, known_step: bool) -> int | None:
+    low, high, step = window.start, window.stop, window.step
+    if not known_step or low is _UNKNOWN or high is _UNKNOWN:
+        return None
+    if dim is not None:
+        return len(range(*window.indices(dim)))
+    if low is None and high is None and step == 1:
+        return None
+    # An empty window is empty whatever the size; nothing else is sure.
+    same_sign = low is not None and high is not None and (low < 0) == (high < 0)
+    return 0 if same_sign and ((high - low) * step <= 0) else None
+
+
+@_strided_slice.kernel_factory("CPU")
+def _strided_slice_kernel(node: Any) -> Any:
+    attrs = node.attrs
+    if attrs["shrink_axis_mask"] == 1 and not attrs["ellipsis_mask"] | attrs["new_axis_mask"]:
+        return _element_kernel(attrs)
+
+    def run(value: Any, begin: Any, end: Any, strides: Any) -> Any:
+        return _take(attrs, value, begin, end, strides)
+
+    return run
+
+
+def _element_kernel(attrs: Any) -> Any:
+    """A quick path for ``x[i]``, the commonest slice."""
+
+    def run(value: Any, begin: Any, end: Any, strides: Any) -> Any:
+        if begin.size != 1:
+            return _take(attrs, value, begin, end, strides)
+        try:
+            return value[begin[0]]
+        except IndexError:
+            return _take(attrs, value, begin, end, strides)
+
+    return run
+
+
+def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
+    try:
+        index = _index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
+        return value[index]
+    except (ValueError, IndexError) as error:
+        raise InvalidArgumentError(None, None, _out_of_bounds(value.shape, locals().get("index")) or str(error)) from None
+
+
+def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:
+    if index is None:
+        return None
+    try:
+        _indexed_shape(shape, index, known_step=True)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@_strided_slice.gradient
+def _strided_slice_gradient(node: Operation, grad: Any) -> list[Any]:
+    value, begin, end, strides = node._inputs
+    masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
+    whole = shape(value, out_type=begin.dtype.base_dtype)
+    return [_strided_slice_grad(whole, begin, end, strides, grad, **masks), None, None, None]
+
+
+@_strided_slice_grad.shape
+def _strided_slice_grad_shape(node: Operation) -> list[RawShape]:
+    return [constant_value_as_shape(node._inputs[0])]
+
+
+@_strided_slice_grad.kernel("CPU")
+def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, node: Any) -> Any:
+    sizes = tuple(shape.tolist())
+    result = np.zeros(sizes, dy.dtype)
+    try:
+        result[_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(sizes))] = dy
+    except (ValueError, IndexError) as error:
+        raise InvalidArgumentError(None, None, str(error)) from None
+    return result
+
+
+@_strided_slice_grad.gradient
+def _strided_slice_grad_gradient(node: Operation, grad: Any) -> list[Any]:
+    masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
+    return [None, None, None, None, _strided_slice(grad, *node._inputs[1:4], **masks)]
+
+
+@_strided_slice_assign.shape
+def _strided_slice_assign_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@_strided_slice_assign.kernel("CPU")
+def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, value: Any, *, node: Any) -> Any:
+    def write(array: Any) -> None:
+        array[_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)] = value
+
+    try:
+        ref.update(write)
+    except (ValueError, IndexError) as error:
+        raise InvalidArgumentError(None, None, str(error)) from None
+    return ref
+
+
+_strided_slice_assign.not_differentiable()
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """The window of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
+    return _slice(input_, begin, size, name=name)  # type: ignore[no-any-return]
+
+
+def strided_slice(
+    input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
+    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Python slicing with bounds as tensors (``tf.strided_slice``).
+
+    Bit i of a mask speaks of the i-th index: ignore its begin or end, treat it as an ellipsis or a
+    new axis, or take one element and drop the axis. With ``var``, the result has an ``assign`` method.
+    """
+    if strides is None:
+        strides = handle_of("OnesLike")(convert_to_tensor(begin))
+    masks = {
+        "begin_mask": begin_mask, "end_mask": end_mask, "ellipsis_mask": ellipsis_mask,
+        "new_axis_mask": new_axis_mask, "shrink_axis_mask": shrink_axis_mask,
+    }  # fmt: skip
+    return _strided_slice(input_, begin, end, strides, name=name, **masks)  # type: ignore[no-any-return]
+
+
+def strided_slice_assign(ref: Any, spec: Any, value: Any, name: str | None = None) -> Tensor:
+    """Writes ``value`` into ``ref[spec]`` of a ref variable; returns the ref."""
+    with name_scope(name, "StridedSliceAssign") as scope:
+        begin, end, strides, masks = _parse(spec)
+        return _strided_slice_assign(ref, begin, end, strides, value, name=scope, **masks)  # type: ignore[no-any-return]
+
+
+def getitem(tensor: Any, spec: Any) -> Tensor:
+    """``tensor[spec]``: ints, slices, ``...``, ``tf.newaxis`` and integer scalar tensors.
+
+    Raises:
+      TypeError: for any other kind of index.
+      ValueError: when an index is out of range.
+    """
+    if isinstance(spec, Tensor) and spec.dtype.is_bool:
+        return handle_of_mask(tensor, spec)
+    graph = tensor.graph
+    with graph.as_default(), name_scope(None, "strided_slice") as scope:
+        begin, end, strides, masks = _parse(spec)
+        return _strided_slice(tensor, begin, end, strides, name=scope, **masks)  # type: ignore[no-any-return]
+
+
+def handle_of_mask(tensor: Any, mask: Tensor) -> Tensor:
+    """``tensor[mask]`` for a boolean tensor: the elements where it is true."""
+    rows = handle_of("Where")(mask)
+    return handle_of("GatherNd")(tensor, rows)  # type: ignore[no-any-return]
+
+
+def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
+    items = spec if isinstance(spec, (list, tuple)) else (spec,)
+    begin: list[Any] = []
+    end: list[Any] = []
+    strides: list[Any] = []
+    masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+    for i, item in enumerate(items):
+        low, high, step, flags = _parse_item(item)
+        begin.append(low)
+        end.append(high)
+        strides.append(step)
+        for flag in flags:
+            masks[flag] |= 1 << i
+    wide = any(isinstance(v, Tensor) and v.dtype is dtypes.int64 for v in (*begin, *end, *strides))
+    bounds = [_bounds(v, wide, label) for v, label in ((begin, "stack"), (end, "stack_1"), (strides, "stack_2"))]
+    return bounds[0], bounds[1], bounds[2], masks
+
+
+def _parse_item(item: Any) -> tuple[Any, Any, Any, tuple[str, ...]]:
+    if isinstance(item, slice):
+        flags = (("begin_mask",) if item.start is None else ()) + (("end_mask",) if item.stop is None else ())
+        low, high, step = (_position(p, default) for p, default in ((item.start, 0), (item.stop, 0), (item.step, 1)))
+        return low, high, step, flags
+    if item is Ellipsis:
+        return 0, 0, 1, ("ellipsis_mask",)
+    if item is newaxis:
+        return 0, 0, 1, ("new_axis_mask",)
+    position = _position(item, 0)
+    return position, position + 1, 1, ("shrink_axis_mask",)
+
+
+def _position(item: Any, default: int) -> Any:
+    if item is None:
+        return default
+    if isinstance(item, Dimension):
+        return item.value
+    if hasattr(item, "_as_graph_element") and not isinstance(item, Tensor):
+        item = convert_to_tensor(item)
+    if isinstance(item, Tensor):
+        # TensorFlow counts any integer scalar as an index; only int32 and int64 reach the op.
+        if item.dtype.base_dtype not in (dtypes.int32, dtypes.int64) or item._shape not in (None, ()):
+            raise TypeError(_bad_index(item))
+        return item
+    if isinstance(item, (bool, str, bytes, float)) or not hasattr(item, "__index__"):
+        raise TypeError(_bad_index(item))
+    return item.__index__()
+
+
+def _bad_index(item: Any) -> str:
+    return (
+        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are"
+        f" valid indices, got {item!r}"
+    )
+
+
+def _bounds(values: list[Any], wide: bool, name: str) -> Any:
+    dtype = dtypes.int64 if wide else dtypes.int32
+    if not any(isinstance(v, Tensor) for v in values):
+        limit = np.iinfo(np.int32)
+        # slice(None, sys.maxsize) and the like: no int32 axis is longer.
+        clipped = values if wide else [min(max(v, limit.min), limit.max) for v in values]
+        return constant(np.array(clipped, dtype.numpy), name=name)
+    parts = [handle_of("Cast")(v, DstT=dtype) if isinstance(v, Tensor) and v.dtype is not dtype else v for v in values]
+    return handle_of("Pack")([constant(p, dtype) if not isinstance(p, Tensor) else p for p in parts], axis=0, name=name)
+
+
+Tensor._override_operator("__getitem__", getitem)

@@ -1,0 +1,211 @@
+"""Assertions about tensors: at once where the values are static, in the step otherwise (``tf.assert_equal``…)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import math_comparison as compare
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.logging_ops import Assert
+from tfmini.ops.math_elementwise import add, multiply, subtract
+from tfmini.ops.scoping import name_scope
+
+Test = Callable[[Any, Any], Any]
+
+
+def reduce_all(x: Tensor) -> Tensor:
+    """Whether all elements are true."""
+    if x._shape is not None:
+        axes = constant(np.arange(len(x._shape), dtype=np.int32), name="Const")
+    else:
+        axes = handle_of("Range")(0, handle_of("Rank")(x), 1, name="range")
+    return handle_of("All")(x, axes)  # type: ignore[no-any-return]
+
+
+def _binary(
+    symbol: str, default_name: str, test: Test, static_test: Test, x: Any, y: Any, data: Any, summarize: int | None,
+    message: str | None, name: str | None,
+) -> Operation:  # fmt: skip
+    with name_scope(name, default_name, [x, y]):
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y")
+        if data is None:
+            data = [
+                f"Condition x {symbol} y did not hold element-wise:", f"x ({x.name}) = ", x, f"y ({y.name}) = ", y,
+            ]  # fmt: skip
+        if message is not None:
+            data = [message, *data]
+        condition = reduce_all(test(x, y))
+        x_value, y_value = constant_value(x), constant_value(y)
+        if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
+            raise InvalidArgumentError(None, None, "\n".join(map(_static_text, data)))
+        return Assert(condition, data, summarize=summarize)
+
+
+def _static_text(item: Any) -> str:
+    value = constant_value(item) if isinstance(item, Tensor) else None
+    return str(item if value is None else value)
+
+
+def _binary_family(symbol: str, name: str, test: Test, static_test: Test) -> Callable[..., Operation]:
+    def check(
+        x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
+        name: str | None = None,
+    ) -> Operation:  # fmt: skip
+        return _binary(symbol, check.__name__, test, static_test, x, y, data, summarize, message, name)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""An operation that fails unless ``x {symbol} y`` for all elements (``tf.{name}``).
+
+    Args:
+      x, y: tensors that broadcast together.
+      data: what to show, default both tensors.
+      summarize: how many elements of each.
+      message: comes first.
+
+    Raises:
+      InvalidArgumentError: at once when both values are static, else when the operation runs.
+    """
+    return check
+
+
+assert_equal = _binary_family("==", "assert_equal", compare.equal, np.equal)
+assert_none_equal = _binary_family("!=", "assert_none_equal", compare.not_equal, np.not_equal)
+assert_less = _binary_family("<", "assert_less", compare.less, np.less)
+assert_less_equal = _binary_family("<=", "assert_less_equal", compare.less_equal, np.less_equal)
+assert_greater = _binary_family(">", "assert_greater", compare.greater, np.greater)
+assert_greater_equal = _binary_family(">=", "assert_greater_equal", compare.greater_equal, np.greater_equal)
+
+
+def _sign_family(symbol: str, name: str, binary: Callable[..., Operation], zero_first: bool) -> Callable[..., Operation]:
+    def check(
+        x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    ) -> Operation:
+        with name_scope(name, check.__name__, [x]):
+            x = convert_to_tensor(x, name="x")
+            if data is None:
+                data = [message or "", f"Condition x {symbol} 0 did not hold element-wise:", f"x ({x.name}) = ", x]
+            zero = convert_to_tensor(0, dtype=x.dtype.base_dtype)
+            operands = (zero, x) if zero_first else (x, zero)
+            return binary(*operands, data=data, summarize=summarize)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""An operation that fails unless ``x {symbol} 0`` for all elements (``tf.{name}``).
+
+    Raises:
+      InvalidArgumentError: at once when the value is static, else when the operation runs.
+    """
+    return check
+
+
+assert_positive = _sign_family(">", "assert_positive", assert_less, True)
+assert_negative = _sign_family("<", "assert_negative", assert_less, False)
+assert_non_negative = _sign_family(">=", "assert_non_negative", assert_less_equal, True)
+assert_non_positive = _sign_family("<=", "assert_non_positive", assert_less_equal, False)
+
+
+def assert_near(
+    x: Any, y: Any, rtol: Any = None, atol: Any = None, data: Any = None, summarize: int | None = None,
+    message: str | None = None, name: str | None = None,
+) -> Operation:  # fmt: skip
+    """An operation that fails unless ``|x - y| < atol + rtol * |y|`` for all elements (``tf.assert_near``).
+
+    Both tolerances default to ten times the resolution of the type.
+    """
+    with name_scope(name, "assert_near", [x, y, rtol, atol]):
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y", dtype=x.dtype)
+        default = 10 * np.finfo(x.dtype.as_numpy_dtype).eps
+        rtol = convert_to_tensor(default if rtol is None else rtol, name="rtol", dtype=x.dtype)
+        atol = convert_to_tensor(default if atol is None else atol, name="atol", dtype=x.dtype)
+        if data is None:
+            text = f"x and y not equal to tolerance rtol = {rtol}, atol = {atol}"
+            data = [message or "", text, f"x ({x.name}) = ", x, f"y ({y.name}) = ", y]
+        absolute = handle_of("Abs")
+        tolerance = add(atol, multiply(rtol, absolute(y), name="mul"), name="add")
+        close = compare.less(absolute(subtract(x, y, name="sub")), tolerance)
+        return Assert(reduce_all(close), data, summarize=summarize)
+
+
+# ---- types ----------------------------------------------------------------------------------
+
+
+def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
+    """A no-op, when ``tensor`` is of the type (``tf.assert_type``).
+
+    Raises:
+      TypeError: when it is not.
+    """
+    wanted = dtypes.as_dtype(tf_type)
+    with name_scope(name, "assert_type", [tensor]):
+        tensor = convert_to_tensor(tensor, name="tensor")
+        if tensor.dtype is not wanted:
+            prefix = f"{message}.  " if message else ""
+            raise TypeError(f"{prefix}{tensor.name} must be of type {wanted!r}; got {tensor.dtype!r}")
+        return handle_of("NoOp")(name="statically_determined_correct_type")  # type: ignore[no-any-return]
+
+
+def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
+    """A no-op, when ``x`` is of an integer type (``tf.assert_integer``).
+
+    Raises:
+      TypeError: when it is not.
+    """
+    with name_scope(name, "assert_integer", [x]):
+        x = convert_to_tensor(x, name="x")
+        if not x.dtype.is_integer:
+            prefix = f"{message}  " if message else ""
+            raise TypeError(f'{prefix}Expected "x" to be integer type.  Found: {x.name} of dtype {x.dtype}')
+        return handle_of("NoOp")(name="statically_determined_was_integer")  # type: ignore[no-any-return]
+
+
+def assert_proper_iterable(values: Any) -> None:
+    """Checks for a list-like that is no tensor, array or string (``tf.assert_proper_iterable``).
+
+    Raises:
+      TypeError: when it is not.
+    """
+    if isinstance(values, (Tensor, np.ndarray, bytes, str)):
+        raise TypeError(f'Expected argument "values" to be a "proper" iterable.  Found: {type(values)}')
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f'Expected argument "values" to be iterable.  Found: {type(values)}')
+
+
+def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
+    """The one float type of all ``tensors`` (None among them are skipped), float32 without any.
+
+    Raises:
+      ValueError: when they differ from each other or from ``dtype``, or it is no float type.
+    """
+    first = None
+    expected = None if dtype is None else dtypes.as_dtype(dtype)
+    for tensor in tensors or ():
+        if tensor is None:
+            continue
+        found = tensor.dtype.base_dtype
+        if expected is None:
+            expected, first = found, tensor
+        elif found is not expected:
+            beside = f" as {first.name}" if first is not None else ""
+            raise ValueError(f"{tensor.name}, type={found}, must be of the same type ({expected}){beside}.")
+    expected = expected or dtypes.float32
+    if not expected.is_floating:
+        raise ValueError(f"Expected floating point type, got {expected}.")
+    return expected
+
+
+def is_numeric_tensor(tensor: Any) -> bool:
+    """Whether ``tensor`` is a tensor of numbers (``tf.is_numeric_tensor``)."""
+    if not isinstance(tensor, Tensor):
+        return False
+    dtype = tensor.dtype.base_dtype
+    return dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_quantized

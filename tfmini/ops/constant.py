@@ -1,0 +1,228 @@
+"""Constants: the ``Const`` op, ``tf.constant``, and the conversion of Python values to tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import register_tensor_conversion_function
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.shapes import Dimension, RawShape, TensorShape, as_raw
+
+const = op("Const() -> output: dtype; value: tensor; dtype: type")
+
+
+@const.shape
+def _shape(node: Operation) -> list[RawShape]:
+    return [node.attrs["value"].shape]
+
+
+@const.kernel_factory("CPU")
+def _kernel(node: Any) -> Any:
+    value = node.attrs["value"]
+    return lambda: value
+
+
+const.not_differentiable()
+
+
+def as_array(value: Any, dtype: dtypes.DType | None = None) -> np.ndarray[Any, Any]:
+    """The array of a constant, with TensorFlow's rules for the type of Python values.
+
+    Python floats become float32, ints int32 (int64 when they do not fit), strings object arrays
+    of bytes; numpy arrays keep their type.
+
+    Raises:
+      TypeError: when a value does not fit ``dtype``.
+      ValueError: for ragged lists and None.
+    """
+    if value is None:
+        raise ValueError("None values not supported.")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _from_numpy(value, dtype)
+    array = _from_python(value, dtype)
+    if dtype is not None:
+        return _checked(value, array, dtype)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype == np.int64:
+        narrow = array.astype(np.int32)
+        return narrow if np.array_equal(narrow, array) else array
+    dtypes.as_dtype(array.dtype)
+    return array
+
+
+def _from_numpy(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    if array.dtype.kind in "SUO":
+        return _as_bytes(array, value)
+    if dtype is None:
+        dtypes.as_dtype(array.dtype)
+        return array
+    return array.astype(dtype.numpy) if dtype is not dtypes.string else _checked(value, array, dtype)
+
+
+def _from_python(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
+    if isinstance(value, (str, bytes)):
+        return _as_bytes(np.array(value, dtype=object), value)
+    try:
+        array = np.array(_plain(value))
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, OverflowError):
+            raise
+        raise ValueError(f"Argument must be a dense tensor: {value!r} - got ragged nested sequences.") from None
+    if array.dtype.kind in "SUO":
+        return _as_bytes(np.array(_plain(value), dtype=object), value)
+    if not array.size and dtype is None and not isinstance(value, np.ndarray):
+        return array.astype(np.float32)
+    return array
+
+
+def _plain(value: Any) -> Any:
+    """Replaces Dimension and TensorShape objects inside lists by numbers."""
+    if isinstance(value, Dimension):
+        return value.value
+    if isinstance(value, TensorShape):
+        return value.as_list()
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray):
+        return np.asarray(value)
+    return value
+
+
+def _as_bytes(array: np.ndarray[Any, Any], original: Any) -> np.ndarray[Any, Any]:
+    flat = np.empty(array.size, dtype=object)
+    for i, item in enumerate(array.astype(object).ravel()):
+        if isinstance(item, str):
+            item = item.encode()
+        if not isinstance(item, bytes):
+            raise TypeError(
+                f"Failed to convert object of type {type(original)} to Tensor. Contents: {original}."
+                " Consider casting elements to a supported type."
+            )
+        flat[i] = item
+    return flat.reshape(array.shape)
+
+
+def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
+    """The array in the requested type, if each of its Python values may become one."""
+    kind = array.dtype.kind
+    fits = {
+        "b": dtype.is_bool,
+        "i": not dtype.is_bool and dtype is not dtypes.string,
+        "u": not dtype.is_bool and dtype is not dtypes.string,
+        "f": dtype.is_floating or dtype.is_complex or not array.size,
+        "c": dtype.is_complex,
+        "O": dtype is dtypes.string,
+    }.get(kind, False)
+    if not fits and array.size:
+        culprit = next(iter(array.ravel().tolist()))
+        raise TypeError(f"Expected {dtype.name}, got {culprit!r} of type '{type(culprit).__name__}' instead.")
+    if dtype.is_integer and kind in "iu" and array.size:
+        low, high = dtype.limits
+        if array.min() < low or array.max() > high:
+            raise ValueError(f"Value {value!r} does not fit into a tensor of type {dtype.name}.")
+    return array.astype(dtype.numpy)
+
+
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+) -> Tensor:
+    """A constant tensor (``tf.constant``).
+
+    Args:
+      value: a number, string, list or array; one element fills ``shape``, and a shorter value
+        is extended by its last element.
+      dtype: element type; default: by value.
+      shape: static shape, default that of ``value``.
+      verify_shape: refuse a value of another shape.
+
+    Raises:
+      TypeError, ValueError: when the value does not fit type or shape.
+    """
+    return constant_in(get_default_graph(), value, dtype, shape, name, verify_shape)
+
+
+def constant_in(
+    graph: Any, value: Any, dtype: Any = None, shape: Any = None, name: str | None = None, verify_shape: bool = False
+) -> Tensor:
+    """`constant`, in a given graph."""
+    array = as_array(value, None if dtype is None else dtypes.as_dtype(dtype).base_dtype)
+    if shape is not None:
+        array = _with_shape(array, as_raw(shape), verify_shape)
+    if array is value or array.base is not None or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    array.setflags(write=False)
+    tensor_dtype = dtypes.as_dtype(array.dtype)
+    full_name = graph._full_name(name, "Const")
+    node = graph.add_op(
+        const, full_name, [], {"value": array, "dtype": tensor_dtype}, [tensor_dtype], [array.shape]
+    )
+    return node._outputs[0]  # type: ignore[no-any-return]
+
+
+def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> np.ndarray[Any, Any]:
+    if shape is None or None in shape:
+        raise ValueError("A constant needs a fully defined shape.")
+    if array.shape == shape:
+        return array
+    if verify:
+        raise TypeError(f"Expected Tensor's shape: {TensorShape(shape)}, got {TensorShape(array.shape)}.")
+    size = int(np.prod(shape, dtype=np.int64))
+    if array.size > size:
+        raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
+    if array.size == size:
+        return array.reshape(shape)
+    if not array.size:
+        raise ValueError("Cannot create a constant with a non-empty shape from an empty value.")
+    flat = np.full(size, array.ravel()[-1], dtype=array.dtype)
+    flat[: array.size] = array.ravel()
+    return flat.reshape(shape)
+
+
+def _constant_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+    return constant(value, dtype=dtype, name=name or "Const")
+
+
+def _sequence_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+    if _holds_tensors(value):
+        return NotImplemented
+    return constant(value, dtype=dtype, name=name or "Const")
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensors(v) for v in value)
+    return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
+
+
+def _shape_conversion(value: TensorShape, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+    if not value.is_fully_defined():
+        raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
+    sizes = value.as_list()
+    if dtype is None:
+        dtype = dtypes.int64 if any(d > np.iinfo(np.int32).max for d in sizes if d) else dtypes.int32
+    elif dtypes.as_dtype(dtype) not in (dtypes.int32, dtypes.int64):
+        raise TypeError(f"Cannot convert a TensorShape to dtype: {dtypes.as_dtype(dtype).name}")
+    return constant(np.array(sizes, dtypes.as_dtype(dtype).numpy), name=name or "shape_as_tensor")
+
+
+def _dimension_conversion(value: Dimension, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+    if value.value is None:
+        raise ValueError(f"Cannot convert an unknown Dimension to a Tensor: {value}")
+    wanted = dtypes.as_dtype(dtype or dtypes.int32)
+    if wanted not in (dtypes.int32, dtypes.int64):
+        raise TypeError(f"Cannot convert a TensorShape to dtype: {wanted.name}")
+    return constant(value.value, dtype=wanted, name=name or "shape_as_tensor")
+
+
+register_tensor_conversion_function((list, tuple), _sequence_conversion, 100)
+register_tensor_conversion_function((np.ndarray, np.generic, str, bytes), _constant_conversion, 100)
+register_tensor_conversion_function(TensorShape, _shape_conversion, 99)
+register_tensor_conversion_function(Dimension, _dimension_conversion, 99)
+register_tensor_conversion_function(object, _constant_conversion, 200)

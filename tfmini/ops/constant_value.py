@@ -1,0 +1,265 @@
+"""What can be said about a tensor's value while the graph is built (``tf.get_static_value``).
+
+Shape functions ask here for the values of their ``shape``, ``axis`` or ``paddings`` inputs. A value
+is known when it comes from constants through stateless ops, or from static shapes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import OpError
+from tfmini.graph.node import node_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import kernel_for
+from tfmini.shapes import RawShape, num_elements_raw
+
+# Larger results are left to the runtime: a graph is no place to compute.
+_MAX_ELEMENTS = 4096
+# Ops looked at for one question. What lies deeper counts as unknown, so that building stays linear.
+_MAX_OPS = 128
+_RUNTIME_ONLY = frozenset({
+    "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Switch", "Merge", "Enter", "Exit", "NextIteration",
+    "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration", "PreventGradient", "CheckNumerics",
+})  # fmt: skip
+
+# Results of kernels that were run to answer; constants themselves are not kept twice.
+_known: weakref.WeakKeyDictionary[Tensor, Any] = weakref.WeakKeyDictionary()
+
+
+def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not write to it."""
+    op = tensor.op
+    if op.type == "Const":
+        return op.attrs["value"]  # type: ignore[no-any-return]
+    return _value(tensor, [_MAX_OPS])
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """`constant_value` for programs (``tf.get_static_value``, ``tf.contrib.util.constant_value``).
+
+    A tensor whose value was given out here can no longer be fed. With ``partial``, a stacked tensor
+    gives a nested list with None for the unknown elements.
+    """
+    if not isinstance(tensor, Tensor):
+        return tensor if isinstance(tensor, (np.ndarray, np.generic)) else None
+    value = constant_value(tensor)
+    if value is None and partial and tensor.op.type == "Pack" and tensor.op.attrs["axis"] == 0:
+        return np.array([get_static_value(t) for t in tensor.op._inputs], dtype=object)
+    if value is not None:
+        tensor.graph.prevent_feeding(tensor)
+    return value
+
+
+def constant_value_as_shape(tensor: Tensor) -> RawShape:
+    """The shape that an integer vector stands for, as far as it is known; -1 means unknown.
+
+    Raises:
+      ValueError: when an element is less than -1 or the tensor is no vector.
+    """
+    raw = tensor._shape
+    if raw == ():
+        value = constant_value(tensor)
+        if value is not None and int(value) == -1:
+            return None
+        raise ValueError("Received a scalar with value other than -1 as a shape: a scalar must be -1 (unknown shape)")
+    if raw is not None and len(raw) != 1:
+        raise ValueError(f"Shape must be rank 1 but is rank {len(raw)}")
+    rule = _SHAPE_RULES.get(tensor.op.type)
+    found = rule(tensor.op) if rule is not None else None
+    if found is not None:
+        return found
+    value = constant_value(tensor)
+    if value is not None:
+        return _as_sizes(value.tolist())
+    return None if raw is None or raw[0] is None else (None,) * raw[0]
+
+
+def _as_sizes(values: list[int]) -> RawShape:
+    for value in values:
+        if value < -1:
+            raise ValueError(f"Invalid value in tensor used for shape: {value}")
+    return tuple(None if v == -1 else v for v in values)
+
+
+# ---- partially known shapes -------------------------------------------------------------------
+
+
+def _shape_of_shape(op: Operation) -> RawShape:
+    return op._inputs[0]._shape
+
+
+def _shape_of_pack(op: Operation) -> RawShape:
+    if any(t._shape != () for t in op._inputs):
+        return None
+    values = [constant_value(t) for t in op._inputs]
+    return _as_sizes([-1 if v is None else int(v) for v in values])
+
+
+def _shape_of_concat(op: Operation) -> RawShape:
+    parts = op._inputs[:-1] if op.type == "ConcatV2" else op._inputs[1:]
+    total: tuple[int | None, ...] = ()
+    for part in parts:
+        if part._shape == ():
+            return None
+        shape = constant_value_as_shape(part)
+        if shape is None:
+            return None
+        total += shape
+    return total
+
+
+def _shape_of_slice(op: Operation) -> RawShape:
+    window = _window(op)
+    if window is None or op.attrs["shrink_axis_mask"]:
+        return None
+    whole = constant_value_as_shape(op._inputs[0])
+    return None if whole is None else whole[window]
+
+
+def _shape_of_cast(op: Operation) -> RawShape:
+    return constant_value_as_shape(op._inputs[0]) if op._inputs[0]._dtype.is_integer else None
+
+
+_SHAPE_RULES = {
+    "Shape": _shape_of_shape,
+    "Pack": _shape_of_pack,
+    "ConcatV2": _shape_of_concat,
+    "Concat": _shape_of_concat,
+    "StridedSlice": _shape_of_slice,
+    "Cast": _shape_of_cast,
+    "Identity": lambda op: constant_value_as_shape(op._inputs[0]),
+}
+
+
+def _window(op: Operation) -> slice | None:
+    """The slice of a vector that a StridedSlice with constant bounds takes."""
+    attrs = op.attrs
+    if attrs["new_axis_mask"] or attrs["ellipsis_mask"] or op._inputs[0]._shape is None or len(op._inputs[0]._shape) != 1:
+        return None
+    bounds = [constant_value(t) for t in op._inputs[1:4]]
+    if any(b is None or b.size != 1 for b in bounds):
+        return None
+    begin, end, stride = (int(b.item()) for b in bounds)  # type: ignore[union-attr]
+    return slice(None if attrs["begin_mask"] & 1 else begin, None if attrs["end_mask"] & 1 else end, stride)
+
+
+# ---- values -----------------------------------------------------------------------------------
+
+
+def _value(tensor: Tensor, budget: list[int]) -> Any:
+    op = tensor.op
+    if op.type == "Const":
+        return op.attrs["value"]
+    found = _known.get(tensor)
+    if found is not None:
+        return found
+    budget[0] -= 1
+    if budget[0] < 0 or not _may_run(op):
+        return None
+    rule = _VALUE_RULES.get(op.type)
+    found = rule(tensor) if rule is not None else None
+    if found is None:
+        found = _run(tensor, budget)
+    if found is not None:
+        _known[tensor] = found
+    return found
+
+
+def _may_run(op: Operation) -> bool:
+    return not op.handle.op_def.is_stateful and op.type not in _RUNTIME_ONLY
+
+
+def _value_of_shape(tensor: Tensor) -> Any:
+    shape = tensor.op._inputs[tensor._index]._shape
+    if shape is None or None in shape:
+        return None
+    return np.array(shape, tensor._dtype.numpy)
+
+
+def _value_of_size(tensor: Tensor) -> Any:
+    size = num_elements_raw(tensor.op._inputs[0]._shape)
+    return None if size is None else np.array(size, tensor._dtype.numpy)
+
+
+def _value_of_rank(tensor: Tensor) -> Any:
+    shape = tensor.op._inputs[0]._shape
+    return None if shape is None else np.array(len(shape), np.int32)
+
+
+def _value_of_element(tensor: Tensor) -> Any:
+    """One known size of a shape that is not known as a whole: ``tf.shape(x)[1]``."""
+    op = tensor.op
+    if op.attrs["shrink_axis_mask"] != 1 or not tensor._dtype.is_integer or op._inputs[0].op.type not in _SHAPE_RULES:
+        return None
+    window = _window(op)
+    shape = None if window is None else constant_value_as_shape(op._inputs[0])
+    if shape is None or window is None or window.start is None or not -len(shape) <= window.start < len(shape):
+        return None
+    size = shape[window.start]
+    return None if size is None else np.array(size, tensor._dtype.numpy)
+
+
+_VALUE_RULES = {
+    "Shape": _value_of_shape,
+    "ShapeN": _value_of_shape,
+    "Size": _value_of_size,
+    "Rank": _value_of_rank,
+    "StridedSlice": _value_of_element,
+}
+
+
+def _run(tensor: Tensor, budget: list[int]) -> Any:
+    """Runs the op's kernel on constant inputs."""
+    op = tensor.op
+    kernel = kernel_for(op.type, "CPU")
+    if kernel is None or kernel.wants_step or kernel.makes_state or not _is_small(op):
+        return None
+    if kernel.is_factory or not op._inputs or "resources" in kernel.bound:
+        return None
+    arguments = _arguments(op, budget)
+    if arguments is None:
+        return None
+    bound = {name: node_of(op) if name == "node" else op.attrs[name] for name in kernel.bound}
+    try:
+        with np.errstate(all="ignore"):
+            results = kernel.function(*arguments, **bound)
+    except (OpError, ValueError, TypeError, IndexError, ZeroDivisionError):
+        # The arguments are wrong for the kernel; that error belongs to the step that runs it.
+        return None
+    value = results[tensor._index] if isinstance(results, tuple) else results
+    value = np.asarray(value, tensor._dtype.base_dtype.numpy)
+    if value.flags.writeable:
+        value.setflags(write=False)
+    return value
+
+
+def _is_small(op: Operation) -> bool:
+    for tensor in (*op._inputs, *op._outputs):
+        size = num_elements_raw(tensor._shape)
+        if size is None or size > _MAX_ELEMENTS:
+            return False
+    return True
+
+
+def _arguments(op: Operation, budget: list[int]) -> list[Any] | None:
+    flat: list[Any] = []
+    for tensor in op._inputs:
+        value = None if tensor._dtype._is_ref_dtype else _value(tensor, budget)
+        if value is None:
+            return None
+        flat.append(value)
+    arguments: list[Any] = []
+    position = 0
+    for arg in op.handle.op_def.inputs:
+        if not arg.is_list:
+            arguments.append(flat[position])
+            position += 1
+            continue
+        count = op.attrs[arg.number_attr] if arg.number_attr else len(op.attrs[arg.type_list_attr])  # type: ignore[index]
+        arguments.append(flat[position : position + count])
+        position += count
+    return arguments

@@ -1,0 +1,149 @@
+"""Ordering without data: ``NoOp``, ``ControlTrigger``, ``tf.group``, ``tf.tuple``, ``with_dependencies``."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
+
+noop = op("NoOp()")
+control_trigger_op = op("ControlTrigger()")
+
+
+@noop.shape
+@control_trigger_op.shape
+def _no_outputs(node: Operation) -> list[Any]:
+    return []
+
+
+@noop.kernel("CPU")
+@control_trigger_op.kernel("CPU")
+def _nothing() -> tuple[()]:
+    return ()
+
+
+noop.not_differentiable()
+control_trigger_op.not_differentiable()
+
+
+def no_op(name: str | None = None) -> Operation:
+    """An operation that does nothing: something to hang control dependencies on (``tf.no_op``)."""
+    return noop(name=name)  # type: ignore[no-any-return]
+
+
+def control_trigger(name: str | None = None) -> Operation:
+    """A `no_op` that runs even if its control inputs lie in an untaken branch."""
+    return control_trigger_op(name=name)  # type: ignore[no-any-return]
+
+
+def group(*inputs: Any, **kwargs: Any) -> Operation:
+    """An operation that finishes when all ``inputs`` have (``tf.group``).
+
+    Inputs of several devices are gathered by one NoOp per device, so that each pair of devices
+    exchanges one signal however many inputs there are.
+
+    Args:
+      *inputs: tensors, operations, variables, or nested lists and dicts of them.
+      name: default ``group_deps``.
+
+    Raises:
+      ValueError: for other keyword arguments.
+      TypeError: for an input of another kind.
+    """
+    name = kwargs.pop("name", None)
+    if kwargs:
+        raise ValueError("Unknown keyword arguments: " + ", ".join(kwargs))
+    flat = list(_flatten(inputs))
+    with name_scope(name, "group_deps", flat) as scope:
+        by_device: dict[str, list[Any]] = {}
+        for item in flat:
+            if not hasattr(item, "device"):
+                raise TypeError(f"Expected tf.group() expected Tensor arguments not '{item}' with type '{type(item)}'")
+            by_device.setdefault(item.device or "", []).append(item)
+        if not by_device:
+            return no_op(name=scope)
+        if len(by_device) == 1:
+            ((where, items),) = by_device.items()
+            return _no_op_after(items, where, scope)
+        gathered = [_no_op_after(by_device[where], where, None) for where in sorted(by_device)]
+        with control_dependencies(gathered):
+            return no_op(name=scope)
+
+
+def _no_op_after(items: list[Any], where: str, name: str | None) -> Operation:
+    with control_dependencies(items), device(where):
+        return no_op(name=name)
+
+
+def _flatten(value: Any) -> Iterator[Any]:
+    """The leaves of nested lists, tuples and dicts (by sorted key); indexed slices give their parts."""
+    if isinstance(value, dict):
+        value = [value[key] for key in sorted(value)]
+    if isinstance(value, IndexedSlices):
+        value = [part for part in (value.values, value.indices, value.dense_shape) if part is not None]
+    if isinstance(value, (list, builtins.tuple)):
+        for item in value:
+            yield from _flatten(item)
+    else:
+        yield value
+
+
+def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
+    """``output_tensor``, available only when ``dependencies`` have run."""
+    dependencies = list(dependencies)
+    with name_scope(name, "control_dependency", [*dependencies, output_tensor]) as scope:
+        with colocate_with(output_tensor), control_dependencies(dependencies):
+            value = convert_to_tensor_or_indexed_slices(output_tensor)
+            if isinstance(value, Tensor):
+                return identity(value, scope)
+            return IndexedSlices(identity(value.values, scope), value.indices, value.dense_shape)
+
+
+def identity(value: Tensor, name: str | None) -> Tensor:
+    """An ``Identity`` of ``value``; the op belongs to the array family, above this one."""
+    return handle_of("Identity")(value, name=name)  # type: ignore[no-any-return]
+
+
+def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:  # noqa: A001
+    """The same tensors, each available only when all are (``tf.tuple``).
+
+    Args:
+      tensors: tensors, indexed slices, operations or None.
+      name: of the name scope.
+      control_inputs: more operations or tensors to wait for.
+
+    Raises:
+      ValueError: without any tensor.
+      TypeError: when a control input is neither operation nor tensor.
+    """
+    given = list(tensors)
+    with name_scope(name, "tuple", given):
+        items = [t if _is_graph_value(t) else convert_to_tensor(t) for t in given]
+        gates = [t if isinstance(t, Operation) else t.op for t in items if t is not None]
+        for control in control_inputs or ():
+            if not isinstance(control, (Tensor, Operation)):
+                raise TypeError(f"Control input must be Operation or Tensor: {control}")
+            gates.append(control.op if isinstance(control, Tensor) else control)
+        if not gates:
+            raise ValueError(f"Must have at least one Tensor: {items}")
+        gate = group(*sorted(set(gates), key=lambda o: o._id))
+        return [_gated(gate, item) for item in items]
+
+
+def _is_graph_value(value: Any) -> bool:
+    return value is None or isinstance(value, (Tensor, IndexedSlices, Operation))
+
+
+def _gated(gate: Operation, item: Any) -> Any:
+    if item is None:
+        return None
+    if isinstance(item, Operation):
+        with control_dependencies([gate]):
+            return group(item)
+    return with_dependencies([gate], item)

@@ -1,0 +1,47 @@
+"""Registering gradients from user code: ``tf.RegisterGradient``, ``tf.NotDifferentiable``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tfmini.graph.registry import register_gradient
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RegisterGradient:
+    """Decorator that makes ``f(op, *grads)`` the gradient of an op type or override name.
+
+    Args:
+      op_type: the name; with ``graph.gradient_override_map`` any name will do.
+
+    Raises:
+      TypeError: when ``op_type`` is no string.
+      KeyError: when the name has a gradient.
+    """
+
+    def __init__(self, op_type: str) -> None:
+        if not isinstance(op_type, str):
+            raise TypeError("op_type must be a string")
+        self._op_type = op_type
+
+    def __call__(self, f: F) -> F:
+        register_gradient(self._op_type, f)
+        return f
+
+
+def no_gradient(op_type: str) -> None:
+    """Declares that gradients stop at ops of this type (``tf.NotDifferentiable``, ``tf.NoGradient``).
+
+    Raises:
+      TypeError: when ``op_type`` is no string.
+      KeyError: when the type has a gradient.
+    """
+    if not isinstance(op_type, str):
+        raise TypeError("op_type must be a string")
+    register_gradient(op_type, None)
+
+
+NotDifferentiable = no_gradient
+NoGradient = no_gradient

@@ -1,0 +1,344 @@
+"""``tf.gradients``: reverse-mode differentiation as a graph transformation.
+
+The graph between ``xs`` and ``ys`` is walked once, from the ys back, in an order in which an op
+comes after all its consumers in that region. At each op the contributions to each output are
+summed and handed to the op's gradient function, whose results become contributions to the ops
+that made its inputs. The cost is linear in the region's size.
+
+Ops of other families (``Fill``, ``AddN``, ``Identity``…) are reached by op type through the
+registry: the families sit above this module and may use it.
+
+Conds and loops hook in at `ControlFlowGradients`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import GRADIENTS
+from tfmini.ops.constant import constant
+from tfmini.ops.control import tuple as gate_together
+from tfmini.ops.gradient_inputs import as_sources, as_targets, as_tensors, default_gradients, is_trainable
+from tfmini.ops.gradient_sums import AggregationMethod, UnconnectedGradients, sum_gradients
+from tfmini.ops.scoping import colocate_with, device, name_scope
+from tfmini.shapes import TensorShape, merge_raw
+
+_log = logging.getLogger("tfmini")
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: Any = UnconnectedGradients.NONE,
+) -> list[Any]:
+    """The gradient of the sum of ``ys`` by each of ``xs`` (``tf.gradients``).
+
+    Args:
+      ys: a tensor or a list of tensors.
+      xs: a tensor, variable or a list of those. Ref variables are differentiated by their
+        reference, resource variables by their handle.
+      grad_ys: the gradients of the ys, each of its y's shape; None stands for ones.
+      name: of the name scope of the new ops.
+      colocate_gradients_with_ops: put each gradient op on the device of the op it belongs to.
+      gate_gradients: let no gradient of an op be used before all of them are computed.
+      aggregation_method: one of `AggregationMethod`.
+      stop_gradients: tensors to treat as constants.
+      unconnected_gradients: what an x gets on which no y depends: None, or zeros.
+
+    Returns:
+      One tensor, `IndexedSlices` or None per x.
+
+    Raises:
+      LookupError: when an op on the way has no gradient.
+      ValueError, TypeError: for arguments that do not fit together, and when a gradient function
+        returns something that does not fit its op.
+    """
+    ys, xs = as_list(ys), as_list(xs)
+    stop_gradients = [] if stop_gradients is None else as_list(stop_gradients)
+    grad_ys = [None] * len(ys) if grad_ys is None else as_list(grad_ys)
+    unconnected = _unconnected(unconnected_gradients)
+    with name_scope(name, "gradients", [*ys, *xs, *stop_gradients, *grad_ys]):
+        targets = as_targets(ys)
+        sources = as_sources(xs)
+        stops = as_tensors(stop_gradients)
+        seeds = default_gradients(grad_ys, targets, colocate_gradients_with_ops)
+        _warn_of_integers(targets)
+        settings = (colocate_gradients_with_ops, gate_gradients, aggregation_method)
+        sweep = _Sweep(targets, sources, stops, settings)
+        for y, seed in zip(targets, seeds):
+            sweep.add(y, seed)
+        sweep.run()
+        return [sweep.result(x, unconnected) for x in sources]
+
+
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+) -> list[Tensor]:
+    """The second derivatives of the sum of ``ys`` by each x: shape of x twice (``tf.hessians``).
+
+    The rows are unrolled: one backward pass of the gradient per element of x.
+
+    Raises:
+      ValueError: when an x has no static shape, or no y depends on it.
+    """
+    options = {
+        "colocate_gradients_with_ops": colocate_gradients_with_ops,
+        "gate_gradients": gate_gradients,
+        "aggregation_method": aggregation_method,
+    }
+    xs = as_list(xs)
+    with name_scope(name):
+        return [_hessian(x, first, options) for x, first in zip(xs, gradients(ys, xs, **options))]
+
+
+def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
+    shape = x.shape.as_list() if x.shape.ndims is not None and x.shape.is_fully_defined() else None
+    if shape is None:
+        raise ValueError(f"tf.hessians needs a static shape for {x}, to unroll one row per element.")
+    if first is None:
+        raise ValueError(f"tf.hessians: the ys do not depend on {x}.")
+    count = TensorShape(shape).num_elements() or 0
+    flat = handle_of("Reshape")(first, [count])
+    rows = []
+    for element in handle_of("Unpack")(flat, num=count, axis=0) if count else ():
+        row = gradients(element, x, unconnected_gradients=UnconnectedGradients.ZERO, **options)[0]
+        rows.append(handle_of("Reshape")(row, [count]))
+    stacked = handle_of("Pack")(rows, axis=0) if rows else handle_of("Reshape")(first, [0])
+    return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")  # type: ignore[no-any-return]
+
+
+def as_list(value: Any) -> list[Any]:
+    """``value`` as a list: lists and tuples item by item, everything else alone."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _unconnected(value: Any) -> UnconnectedGradients:
+    try:
+        return UnconnectedGradients(value)
+    except ValueError:
+        raise ValueError(f"Unknown value for unconnected_gradients: {value!r}") from None
+
+
+def _warn_of_integers(targets: list[Tensor]) -> None:
+    for y in targets:
+        if not is_trainable(y):
+            _log.warning(
+                "The dtype of the target tensor must be floating (e.g. tf.float32) when calling GradientTape.gradient,"
+                " got %r",
+                y.dtype,
+            )
+
+
+class ControlFlowGradients:
+    """What differentiation does about conds and loops; this class: nothing, for a graph without them.
+
+    Args:
+      between: the ops of the region, unordered.
+      colocate: as ``colocate_gradients_with_ops``.
+    """
+
+    def __init__(self, between: Iterable[Operation], colocate: bool) -> None:
+        self.between = between
+        self.colocate = colocate
+
+    def first_ready(self, pending: dict[Operation, int], targets: set[Operation]) -> list[Operation]:
+        """Ops to start from besides the targets, such as loop exits that nobody uses."""
+        return []
+
+    def inside(self, op: Operation) -> AbstractContextManager[Any]:
+        """The context in which the gradient ops of ``op`` are made."""
+        return nullcontext()
+
+    def zeros_like(self, op: Operation, index: int) -> Tensor | None:
+        """The gradient of an output that got none while another output got one."""
+        return handle_of("ZerosLike")(op._outputs[index], name="zeros_like")  # type: ignore[no-any-return]
+
+    def released(self, op: Operation, pending: dict[Operation, int]) -> Iterable[Operation]:
+        """The ops that become ready now that a consumer of ``op`` is done."""
+        return () if pending[op] else (op,)
+
+    def finish(self) -> None:
+        """Called when all ops of the region are done."""
+
+
+# Control flow installs its subclass here.
+control_flow_gradients: Callable[[Iterable[Operation], bool], ControlFlowGradients] = ControlFlowGradients
+
+
+class _Sweep:
+    """One backward pass: the region, what each op still waits for, and the contributions so far."""
+
+    def __init__(
+        self, ys: list[Tensor], xs: list[Tensor], stops: list[Tensor], settings: tuple[bool, bool, int | None]
+    ) -> None:
+        self.colocate, self.gate, self.aggregation = settings
+        self.targets = list(dict.fromkeys(y.op for y in ys))
+        between = _region(self.targets, xs)
+        self.pending = dict.fromkeys(between, 0)
+        for op in between:
+            for tensor in op._inputs:
+                if tensor.op in self.pending:
+                    self.pending[tensor.op] += 1
+        self.control_flow = control_flow_gradients(between, self.colocate)
+        self.stopped = _stop_ops([x.op for x in xs], self.pending)
+        self.stopped.update(t.op for t in stops)
+        # Per op: the contributions to each output; after the op's turn, one sum (or none) each.
+        self.contributions: dict[Operation, list[list[Any]]] = {}
+
+    def add(self, tensor: Tensor, gradient: Any) -> None:
+        """Adds a contribution to the gradient of ``tensor``."""
+        slots = self.contributions.get(tensor.op)
+        if slots is None:
+            slots = self.contributions[tensor.op] = [[] for _ in tensor.op._outputs]
+        slots[tensor._index].append(gradient)
+
+    def run(self) -> None:
+        """Visits the region from the targets back."""
+        pending, control_flow = self.pending, self.control_flow
+        queue = deque(op for op in self.targets if pending.get(op) == 0)
+        queue.extend(control_flow.first_ready(pending, set(self.targets)))
+        while queue:
+            op = queue.popleft()
+            with self._beside(op), control_flow.inside(op):
+                self._visit(op)
+            for tensor in op._inputs:
+                source = tensor.op
+                if source in pending:
+                    pending[source] -= 1
+                    queue.extend(control_flow.released(source, pending))
+        control_flow.finish()
+
+    def _beside(self, op: Operation) -> AbstractContextManager[Any]:
+        return colocate_with(op) if self.colocate else nullcontext()
+
+    def _visit(self, op: Operation) -> None:
+        slots = self.contributions.get(op)
+        if slots is None:
+            return
+        sums = [sum_gradients(found, self.aggregation, op) if found else None for found in slots]
+        self.contributions[op] = [[] if s is None else [s] for s in sums]
+        if op in self.stopped or all(s is None for s in sums):
+            return
+        function = gradient_function(op)
+        if function is None:
+            return
+        for i, output in enumerate(op._outputs):
+            if sums[i] is None and is_trainable(output):
+                sums[i] = self.control_flow.zeros_like(op, i)
+        for tensor, gradient in zip(op._inputs, self._differentiate(op, function, sums)):
+            if gradient is not None:
+                self.add(tensor, gradient)
+
+    def _differentiate(self, op: Operation, function: Callable[..., Any], sums: list[Any]) -> list[Any]:
+        # The name scope by hand: once per op, so the context manager would show.
+        scopes = op.graph.scopes
+        outer = scopes.name
+        scopes.name = op.graph.unique_name(op._name + "_grad")
+        try:
+            found = as_list(function(op, *sums))
+            if len(found) != len(op._inputs):
+                raise ValueError(
+                    f"Num gradients {len(found)} generated for op {op.node_def} do not match num inputs {len(op._inputs)}"
+                )
+            if self.gate and sum(g is not None for g in found) > 1:
+                with device(None), colocate_with(None, ignore_existing=True):
+                    found = gate_together(found)
+        finally:
+            scopes.name = outer
+        for i, gradient in enumerate(found):
+            if type(gradient) is Tensor:
+                _match_shape(op, i, gradient)
+        return found
+
+    def result(self, x: Tensor, unconnected: UnconnectedGradients) -> Any:
+        """The summed gradient of ``x``."""
+        slots = self.contributions.get(x.op)
+        if slots is None or not slots[x._index]:
+            if unconnected is UnconnectedGradients.ZERO:
+                return _zeros(x)
+            return None
+        # An x that is not between the ys and the xs was never visited, but may itself be a y.
+        return sum_gradients(slots[x._index], self.aggregation, x.op)
+
+
+def _zeros(x: Tensor) -> Tensor:
+    if x._dtype.name != "resource":
+        return handle_of("ZerosLike")(x, name="zeros_like")  # type: ignore[no-any-return]
+    dtype = x._handle_data[0] if x._handle_data else dtypes.float32
+    zero = constant(0, dtype=dtype, name="zeros/Const")
+    return handle_of("Fill")(handle_of("VariableShape")(x), zero, name="zeros")  # type: ignore[no-any-return]
+
+
+def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:
+    """The ops on a path from an x to a target, both included, targets first."""
+    reached: set[Operation] = set()
+    waiting = [x.op for x in xs]
+    while waiting:
+        op = waiting.pop()
+        if op not in reached:
+            reached.add(op)
+            for output in op._outputs:
+                if output._consumers and is_trainable(output):
+                    waiting.extend(output._consumers)
+    between: list[Operation] = []
+    queue = deque(targets)
+    while queue:
+        op = queue.popleft()
+        if op in reached:
+            reached.discard(op)
+            between.append(op)
+            queue.extend(tensor.op for tensor in op._inputs)
+    return between
+
+
+def _stop_ops(from_ops: list[Operation], pending: dict[Operation, int]) -> set[Operation]:
+    """The ops of xs behind which there is no other x: the walk need not go on there."""
+    return {op for op in from_ops if not any(pending.get(t.op) for t in op._inputs)}
+
+
+def _match_shape(op: Operation, index: int, gradient: Tensor) -> None:
+    """Refines a gradient's static shape by that of the input it belongs to."""
+    source = op._inputs[index]
+    if source._dtype.name == "resource":
+        return
+    try:
+        gradient._shape = merge_raw(gradient._shape, source._shape)
+    except ValueError:
+        raise ValueError(
+            "Incompatible shapes between op input and calculated input gradient. "
+            f" Forward operation: {op._name}.  Input index: {index}. Original input shape: {source.shape}. "
+            f" Calculated input gradient shape: {gradient.shape}"
+        ) from None
+
+
+def gradient_function(op: Operation) -> Callable[..., Any] | None:
+    """The gradient of an op's type, or of the name that `gradient_override_map` put in its place; None stops.
+
+    Raises:
+      LookupError: when there is none.
+    """
+    if not op._inputs:
+        return None
+    override = op.attrs.get("_gradient_op_type")
+    try:
+        return GRADIENTS[op.type if override is None else override.decode()]
+    except KeyError:
+        raise LookupError(f"No gradient defined for operation '{op._name}' (op type: {op.type})") from None

@@ -1,0 +1,309 @@
+"""Initializers: objects that make an initial value of a given shape (``tf.initializers``).
+
+Called with ``(shape, dtype=None, partition_info=None)``. ``partition_info`` describes the whole
+of which a partitioned variable is a part: what depends on the size looks at the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Tensor
+from tfmini.ops import array_filling, random_sampling
+from tfmini.ops.constant import constant as make_constant
+
+# The standard deviation of a standard normal cut off at two deviations.
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+def _float_type(dtype: Any) -> dtypes.DType:
+    dtype = dtypes.as_dtype(dtype)
+    if not dtype.is_floating:
+        raise ValueError(f"Expected floating point type, got {dtype}.")
+    return dtype
+
+
+class Initializer:
+    """The base of all: subclasses name their settings in ``_SETTINGS``, which `get_config` returns."""
+
+    _SETTINGS: tuple[str, ...] = ()
+    dtype: dtypes.DType
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        """A tensor of that shape."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings, as `from_config` takes them."""
+        config = {name: getattr(self, name) for name in self._SETTINGS}
+        return {**config, "dtype": self.dtype.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """An initializer of these settings."""
+        return cls(**config)
+
+    def _type(self, dtype: Any) -> dtypes.DType:
+        return self.dtype if dtype is None else dtypes.as_dtype(dtype)
+
+
+class Zeros(Initializer):
+    """All zeros (``tf.zeros_initializer``)."""
+
+    def __init__(self, dtype: Any = dtypes.float32) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        return array_filling.zeros(shape, self._type(dtype))
+
+
+class Ones(Initializer):
+    """All ones (``tf.ones_initializer``)."""
+
+    def __init__(self, dtype: Any = dtypes.float32) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        return array_filling.ones(shape, self._type(dtype))
+
+
+class Constant(Initializer):
+    """A given value, extended by its last element (``tf.constant_initializer``).
+
+    Raises:
+      TypeError: when the value is no scalar, list or array.
+    """
+
+    _SETTINGS = ("value",)
+
+    def __init__(self, value: Any = 0, dtype: Any = dtypes.float32, verify_shape: bool = False) -> None:
+        if not (np.isscalar(value) or isinstance(value, (list, tuple, np.ndarray))):
+            raise TypeError(
+                f"Invalid type for initial value: {type(value)} (expected Python scalar, list or tuple of values, or"
+                " numpy.ndarray)."
+            )
+        self.value = value
+        self.dtype = dtypes.as_dtype(dtype)
+        self._verify_shape = verify_shape
+
+    def __call__(
+        self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: bool | None = None
+    ) -> Tensor:
+        verify = self._verify_shape if verify_shape is None else verify_shape
+        return make_constant(self.value, dtype=self._type(dtype), shape=shape, verify_shape=verify)
+
+
+class RandomUniform(Initializer):
+    """Uniform in ``[minval, maxval)`` (``tf.random_uniform_initializer``)."""
+
+    _SETTINGS = ("minval", "maxval", "seed")
+
+    def __init__(self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        self.minval, self.maxval, self.seed = minval, maxval, seed
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        return random_sampling.random_uniform(shape, self.minval, self.maxval, self._type(dtype), seed=self.seed)
+
+
+class RandomNormal(Initializer):
+    """Normal (``tf.random_normal_initializer``)."""
+
+    _SETTINGS = ("mean", "stddev", "seed")
+
+    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        self.mean, self.stddev, self.seed = mean, stddev, seed
+        self.dtype = _float_type(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        return random_sampling.random_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+
+
+class TruncatedNormal(RandomNormal):
+    """Normal, redrawn beyond two standard deviations (``tf.truncated_normal_initializer``)."""
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        return random_sampling.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+
+
+class UniformUnitScaling(Initializer):
+    """Uniform, of the width that keeps the scale of a layer's input (``tf.uniform_unit_scaling_initializer``)."""
+
+    _SETTINGS = ("factor", "seed")
+
+    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        self.factor, self.seed = factor, seed
+        self.dtype = _float_type(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        whole = shape if partition_info is None else partition_info.full_shape
+        inputs = max(1.0, math.prod(float(d) for d in whole[:-1]))
+        limit = math.sqrt(3 / inputs) * self.factor
+        return random_sampling.random_uniform(shape, -limit, limit, self._type(dtype), seed=self.seed)
+
+
+class VarianceScaling(Initializer):
+    """Random, of variance ``scale / n`` with n by the layer's fan (``tf.variance_scaling_initializer``).
+
+    Args:
+      scale: positive factor.
+      mode: ``fan_in``, ``fan_out`` or ``fan_avg``.
+      distribution: ``truncated_normal`` (or ``normal``), ``untruncated_normal`` or ``uniform``.
+      seed: of the op.
+      dtype: floating.
+
+    Raises:
+      ValueError: for other settings.
+    """
+
+    _SETTINGS = ("scale", "mode", "distribution", "seed")
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        if scale <= 0.0:
+            raise ValueError("`scale` must be positive float.")
+        if mode not in ("fan_in", "fan_out", "fan_avg"):
+            raise ValueError("Invalid `mode` argument:", mode)
+        distribution = distribution.lower()
+        if distribution not in ("normal", "uniform", "truncated_normal", "untruncated_normal"):
+            raise ValueError("Invalid `distribution` argument:", distribution)
+        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+        self.dtype = _float_type(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        dtype = self._type(dtype)
+        fan_in, fan_out = fans(shape if partition_info is None else partition_info.full_shape)
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
+        variance = self.scale / max(1.0, fan)
+        if self.distribution == "uniform":
+            limit = math.sqrt(3.0 * variance)
+            return random_sampling.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
+        if self.distribution == "untruncated_normal":
+            return random_sampling.random_normal(shape, 0.0, math.sqrt(variance), dtype, seed=self.seed)
+        stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
+        return random_sampling.truncated_normal(shape, 0.0, stddev, dtype, seed=self.seed)
+
+
+def fans(shape: Sequence[int]) -> tuple[float, float]:
+    """The number of inputs and outputs of a unit, for the weights of a dense or convolution layer."""
+    if len(shape) < 1:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    field = math.prod(int(d) for d in shape[:-2])
+    return int(shape[-2]) * field, int(shape[-1]) * field
+
+
+class GlorotUniform(VarianceScaling):
+    """Glorot's uniform initializer, the default of `get_variable` (``tf.glorot_uniform_initializer``)."""
+
+    _SETTINGS = ("seed",)
+
+    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        super().__init__(scale=1.0, mode="fan_avg", distribution="uniform", seed=seed, dtype=dtype)
+
+
+class GlorotNormal(VarianceScaling):
+    """Glorot's normal initializer (``tf.glorot_normal_initializer``)."""
+
+    _SETTINGS = ("seed",)
+
+    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        super().__init__(scale=1.0, mode="fan_avg", distribution="truncated_normal", seed=seed, dtype=dtype)
+
+
+class Orthogonal(Initializer):
+    """An orthogonal matrix; other shapes are flattened to their last axis (``tf.orthogonal_initializer``).
+
+    Raises (when called):
+      ValueError: for fewer than two axes.
+    """
+
+    _SETTINGS = ("gain", "seed")
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        self.gain, self.seed = gain, seed
+        self.dtype = _float_type(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        if len(shape) < 2:
+            raise ValueError("The tensor to initialize must be at least two-dimensional")
+        rows, columns = math.prod(int(d) for d in shape[:-1]), int(shape[-1])
+        tall = (max(rows, columns), min(rows, columns))
+        noise = random_sampling.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
+        q, r = handle_of("Qr")(noise, full_matrices=False)
+        # Signs of the diagonal make the distribution uniform over orthogonal matrices.
+        q = handle_of("Mul")(q, handle_of("Sign")(handle_of("DiagPart")(r)))
+        if rows < columns:
+            q = handle_of("Transpose")(q, [1, 0])
+        return handle_of("Mul")(self.gain, handle_of("Reshape")(q, shape))  # type: ignore[no-any-return]
+
+
+class Identity(Initializer):
+    """An identity matrix, possibly not square (``tf.initializers.identity``).
+
+    Raises (when called):
+      ValueError: for a shape that is no matrix.
+    """
+
+    _SETTINGS = ("gain",)
+
+    def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
+        self.gain = gain
+        self.dtype = _float_type(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+        whole = list(shape if partition_info is None else partition_info.full_shape)
+        if len(whole) != 2:
+            raise ValueError("Identity matrix initializer can only be used for 2D matrices.")
+        array = self.gain * np.eye(*whole)
+        if partition_info is not None:
+            (top, left), (height, width) = partition_info.var_offset, shape
+            array = array[top : top + height, left : left + width]
+        return make_constant(array, dtype=self._type(dtype))
+
+
+def he_normal(seed: int | None = None) -> VarianceScaling:
+    """He's normal initializer (``tf.initializers.he_normal``)."""
+    return VarianceScaling(scale=2.0, mode="fan_in", distribution="truncated_normal", seed=seed)
+
+
+def he_uniform(seed: int | None = None) -> VarianceScaling:
+    """He's uniform initializer (``tf.initializers.he_uniform``)."""
+    return VarianceScaling(scale=2.0, mode="fan_in", distribution="uniform", seed=seed)
+
+
+def lecun_normal(seed: int | None = None) -> VarianceScaling:
+    """LeCun's normal initializer (``tf.initializers.lecun_normal``)."""
+    return VarianceScaling(scale=1.0, mode="fan_in", distribution="truncated_normal", seed=seed)
+
+
+def lecun_uniform(seed: int | None = None) -> VarianceScaling:
+    """LeCun's uniform initializer (``tf.initializers.lecun_uniform``)."""
+    return VarianceScaling(scale=1.0, mode="fan_in", distribution="uniform", seed=seed)
+
+
+zeros = zeros_initializer = Zeros
+ones = ones_initializer = Ones
+constant = constant_initializer = Constant
+random_uniform = random_uniform_initializer = RandomUniform
+random_normal = random_normal_initializer = RandomNormal
+truncated_normal = truncated_normal_initializer = TruncatedNormal
+uniform_unit_scaling = uniform_unit_scaling_initializer = UniformUnitScaling
+variance_scaling = variance_scaling_initializer = VarianceScaling
+glorot_uniform = glorot_uniform_initializer = GlorotUniform
+glorot_normal = glorot_normal_initializer = GlorotNormal
+orthogonal = orthogonal_initializer = Orthogonal
+identity = Identity

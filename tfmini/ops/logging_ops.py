@@ -1,0 +1,257 @@
+"""Ops that speak to a person: ``Print``, ``PrintV2``, ``StringFormat``, ``Assert``."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pprint
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.value_text import edges_text, summary
+from tfmini.shapes import RawShape, with_rank
+
+_log = logging.getLogger("tfmini")
+
+print_op = op(
+    """Print(input: T, data: U) -> output: T
+    T: type
+    U: list(type) >= 0
+    message: string = ''
+    first_n: int = -1
+    summarize: int = 3""",
+    stateful=True,
+)
+print_v2_op = op(
+    r"PrintV2(input: string); output_stream: string = 'stderr'; end: string = '\n'",
+    stateful=True,
+)
+string_format_op = op(
+    """StringFormat(inputs: T) -> output: string
+    T: list(type) >= 0
+    template: string = '%s'
+    placeholder: string = '%s'
+    summarize: int = 3"""
+)
+assert_op = op("Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True)
+for _handle in (print_v2_op, string_format_op, assert_op):
+    _handle.not_differentiable()
+
+
+@print_op.gradient
+def _print_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [grad] + [None] * (len(node._inputs) - 1)
+
+
+@print_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@print_v2_op.shape
+def _print_v2_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    return []
+
+
+@string_format_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@assert_op.shape
+def _assert_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    return []
+
+
+@print_op.kernel_factory("CPU")
+def _print(node: Any) -> Callable[..., Any]:
+    attrs = node.attrs
+    message, first_n, limit = attrs["message"].decode(errors="replace"), attrs["first_n"], attrs["summarize"]
+    calls = itertools.count()
+
+    def show(value: Any, data: list[Any]) -> Any:
+        if first_n < 0 or next(calls) < first_n:
+            sys.stderr.write(message + "".join(f"[{summary(d, limit)}]" for d in data) + "\n")
+        return value
+
+    return show
+
+
+_LOG_LEVELS = {b"log(info)": logging.INFO, b"log(warning)": logging.WARNING, b"log(error)": logging.ERROR}
+
+
+@print_v2_op.kernel("CPU")
+def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
+    text = _scalar_bytes(value).decode(errors="replace")
+    line = text + end.decode()
+    if output_stream in _LOG_LEVELS:
+        _log.log(_LOG_LEVELS[output_stream], "%s", text)
+    elif output_stream.startswith(b"file://"):
+        with open(output_stream[7:].decode(), "a", encoding="utf-8") as file:
+            file.write(line)
+    else:
+        stream = sys.stdout if output_stream == b"stdout" else sys.stderr
+        stream.write(line)
+        stream.flush()
+    return ()
+
+
+def _scalar_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else value[()]  # type: ignore[no-any-return]
+
+
+@string_format_op.kernel("CPU")
+def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, summarize: int) -> Any:
+    pieces = template.split(placeholder)
+    if len(pieces) - 1 != len(inputs):
+        raise InvalidArgumentError(
+            None, None, f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(inputs)}"
+        )
+    texts = [edges_text(value, summarize).encode() for value in inputs]
+    return pieces[0] + b"".join(text + piece for text, piece in zip(texts, pieces[1:]))
+
+
+@assert_op.kernel("CPU")
+def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
+    if np.ndim(condition):
+        raise InvalidArgumentError(None, None, f"In[0] should be a scalar: {list(np.shape(condition))}")
+    if not condition:
+        texts = " ".join(f"[{summary(d, summarize)}]" for d in data)
+        raise InvalidArgumentError(None, None, f"assertion failed: {texts}")
+    return ()
+
+
+def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:  # noqa: N802
+    """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
+
+    Args:
+      condition: a scalar bool.
+      data: a list of tensors to show.
+      summarize: how many elements of each, default 3.
+      name: of the name scope.
+
+    Raises:
+      TypeError: when ``data`` is no list. `InvalidArgumentError` comes when it runs.
+    """
+    if not isinstance(data, (list, tuple)):
+        raise TypeError("values must be a sequence.")
+    with name_scope(name, "Assert", [condition, *data]):
+        values = convert_n_to_tensor(data)
+        return assert_op(condition, values, summarize=3 if summarize is None else summarize, name="Assert")  # type: ignore[no-any-return]
+
+
+def Print(  # noqa: N802
+    input_: Any, data: Any, message: str | None = None, first_n: int | None = None, summarize: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """``input_``, printing ``data`` to the worker's stderr whenever it is computed (``tf.Print``).
+
+    Args:
+      message: comes first.
+      first_n: print only so many times.
+      summarize: elements per tensor, default 3, all when negative.
+    """
+    options = {"message": message, "first_n": first_n, "summarize": summarize}
+    return print_op(input_, list(data), name=name, **options)  # type: ignore[no-any-return]
+
+
+_STREAM_NAMES = {
+    logging.INFO: "log(info)",
+    logging.WARNING: "log(warning)",
+    logging.ERROR: "log(error)",
+}
+
+
+def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
+    """An operation that prints tensors and Python values, nested as they are (``tf.print``).
+
+    Keyword args:
+      output_stream: ``sys.stderr`` (default), ``sys.stdout``, a logging level, or ``"file://path"``.
+      summarize: elements shown at each end of a dimension, default 3, all when -1.
+      sep, end: as of Python's print.
+      name: of the op.
+
+    Raises:
+      ValueError: for other keyword arguments and streams.
+    """
+    stream = _stream_name(kwargs.pop("output_stream", sys.stderr))
+    name, summarize = kwargs.pop("name", None), kwargs.pop("summarize", 3)
+    sep, end = kwargs.pop("sep", " "), kwargs.pop("end", "\n")
+    if kwargs:
+        raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
+    only = inputs[0] if len(inputs) == 1 else None
+    if isinstance(only, Tensor) and only.dtype is dtypes.string and only._shape == ():
+        text = only
+    else:
+        text = _formatted(inputs, sep, summarize, name)
+    return print_v2_op(text, output_stream=stream, end=end, name=name)  # type: ignore[no-any-return]
+
+
+def _stream_name(stream: Any) -> str:
+    if isinstance(stream, str) and stream.startswith("file://"):
+        return stream
+    if stream is sys.stderr or stream is sys.stdout:
+        return "stderr" if stream is sys.stderr else "stdout"
+    found = _STREAM_NAMES.get(stream) if isinstance(stream, int) else None
+    if found is None:
+        raise ValueError(
+            f"Unsupported output stream, logging level, or file.{stream}. Supported streams are sys.stdout, sys.stderr,"
+            " tf.logging.info, tf.logging.warning, tf.logging.error. File needs to be in the form of 'file://<filepath>'."
+        )
+    return found
+
+
+def _formatted(inputs: tuple[Any, ...], sep: str, summarize: int, name: str | None) -> Tensor:
+    tensors: list[Tensor] = []
+    plain = " ".join(item for item in inputs if isinstance(item, str)) + repr(inputs)
+    # A placeholder that the user's own text does not contain.
+    placeholder = next(p for i in itertools.count() if (p := "{" * i + "{}" + "}" * i) not in plain)
+    texts = []
+    for item in inputs:
+        text = item if isinstance(item, str) else pprint.pformat(_without_tensors(item, placeholder, tensors))
+        texts.append(text.replace(f"'{placeholder}'", placeholder))
+    format_name = f"{name}_format" if name else None
+    options = {"template": sep.join(texts), "placeholder": placeholder, "summarize": summarize}
+    return string_format_op(tensors, name=format_name, **options)  # type: ignore[no-any-return]
+
+
+def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any:
+    """The structure with a placeholder for each tensor; dicts in the order of their keys."""
+    if isinstance(value, dict):
+        return {key: _without_tensors(value[key], placeholder, tensors) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        items = [_without_tensors(item, placeholder, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, Tensor) or hasattr(value, "_as_graph_element"):
+        tensors.append(convert_to_tensor(value))
+        return placeholder
+    return value
+
+
+def string_format(
+    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+) -> Tensor:
+    """``template`` with each placeholder replaced by the text of a tensor (``tf.strings.format``).
+
+    Raises:
+      ValueError: when placeholders and inputs differ in number.
+    """
+    tensors = convert_n_to_tensor(inputs if isinstance(inputs, (list, tuple)) else [inputs])
+    if template.count(placeholder) != len(tensors):
+        raise ValueError(
+            f"{len(tensors)} placeholder(s) in template does not match {template.count(placeholder)} tensor(s)"
+            " provided as input"
+        )
+    options = {"template": template, "placeholder": placeholder, "summarize": summarize}
+    return string_format_op(tensors, name=name, **options)  # type: ignore[no-any-return]

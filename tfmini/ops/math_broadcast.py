@@ -1,0 +1,210 @@
+"""Broadcasting: the shapes of element-wise ops, and gradients summed back to the shape of an operand.
+
+The ``Sum`` op lives here because every gradient of a broadcasting op needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import array_shape
+from tfmini.ops.constant_value import constant_value
+from tfmini.shapes import RawShape, broadcast_raw
+
+sum_op = op(
+    """Sum(input: T, reduction_indices: Tidx) -> output: T
+    keep_dims: bool = false
+    T: numbertype
+    Tidx: {int32, int64} = DT_INT32"""
+)
+
+HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+def same_shape(node: Operation) -> list[RawShape]:
+    """Shape function of unary element-wise ops."""
+    return [node._inputs[0]._shape]
+
+
+def broadcast_shape(node: Operation) -> list[RawShape]:
+    """Shape function of binary element-wise ops."""
+    x, y = node._inputs
+    return [broadcast_raw(x._shape, y._shape)]
+
+
+def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Callable[..., Any]]:
+    """A kernel factory: ``function``, computed in float32 where the element type is a 16-bit float."""
+
+    def factory(node: Any) -> Callable[..., Any]:
+        dtype = node.attrs[attr]
+        if dtype not in HALVES:
+            return function
+        narrow = dtype.numpy
+
+        def in_float32(*values: Any) -> Any:
+            return function(*[v.astype(np.float32) for v in values]).astype(narrow)
+
+        return in_float32
+
+    return factory
+
+
+# ---- axes of reductions ---------------------------------------------------------------------
+
+
+def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a reduction as distinct numbers from 0.
+
+    Raises:
+      InvalidArgumentError: for an axis out of range or named twice.
+    """
+    found = axes.tolist()
+    found = found if isinstance(found, list) else [found]
+    for i, axis in enumerate(found):
+        if not -rank <= axis < rank:
+            raise InvalidArgumentError(
+                None, None, f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)"
+            )
+        found[i] = axis + rank if axis < 0 else axis
+    if len(set(found)) != len(found):
+        twice = next(a for a in found if found.count(a) > 1)
+        raise InvalidArgumentError(None, None, f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
+    return tuple(found)
+
+
+def static_axes(node: Operation) -> tuple[int, ...] | None:
+    """The axes of a reduction node from 0, when they and the rank are known."""
+    shape = node._inputs[0]._shape
+    if shape is None:
+        return None
+    axes = constant_value(node._inputs[1])
+    return None if axes is None else tuple(int(a) % len(shape) for a in axes.ravel()) if shape else ()
+
+
+def reduced_shape(node: Operation) -> list[RawShape]:
+    """Shape function of reductions.
+
+    Raises:
+      ValueError: for an axis out of range or axes of more than one dimension.
+    """
+    shape, keep = node._inputs[0]._shape, node.attrs["keep_dims"]
+    indices = node._inputs[1]._shape
+    if indices is not None and len(indices) > 1:
+        raise ValueError("Reduction indices must be a scalar or vector")
+    axes = constant_value(node._inputs[1])
+    if shape is None or axes is None:
+        return [(None,) * len(shape) if keep and shape is not None else None]
+    rank = len(shape)
+    for axis in axes.ravel().tolist():
+        if not -rank <= axis < rank:
+            raise ValueError(f"Invalid reduction dimension {axis} for input with {rank} dimensions.")
+    gone = {int(a) % rank for a in axes.ravel()} if rank else set()
+    return [tuple(1 if i in gone else d for i, d in enumerate(shape) if keep or i not in gone)]
+
+
+# ---- Sum ------------------------------------------------------------------------------------
+
+sum_op.shape(reduced_shape)
+
+
+@sum_op.kernel_factory("CPU")
+def _sum_factory(node: Any) -> Callable[..., Any]:
+    return reducer(np.add, node.attrs["T"], node.attrs["keep_dims"])
+
+
+def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None) -> Callable[..., Any]:
+    """The kernel of a reduction by ``ufunc`` that keeps the element type.
+
+    Args:
+      empty: the result over no elements, where ``ufunc`` has no identity of its own.
+    """
+    numpy_dtype = dtype.numpy
+    compute = np.dtype(np.float32) if dtype in HALVES else numpy_dtype
+    reduce = ufunc.reduce
+    narrow = compute is not numpy_dtype
+
+    def kernel(x: Any, axes: Any) -> Any:
+        if not x.ndim:
+            normal_axes(axes, 1)
+            return x
+        chosen: Any = normal_axes(axes, x.ndim)
+        if len(chosen) == x.ndim:
+            chosen = None
+        if empty is not None and not x.size:
+            result = reduce(x, chosen, compute, None, keep, empty)
+        else:
+            result = reduce(x, chosen, compute, None, keep)
+        return result.astype(numpy_dtype) if narrow else result
+
+    return kernel
+
+
+@sum_op.gradient
+def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [spread(node, grad), None]
+
+
+def kept(node: Operation, value: Tensor) -> Tensor:
+    """A result or gradient of a reduction, with the reduced axes put back as size 1."""
+    shape = node._inputs[0]._shape
+    if node.attrs["keep_dims"]:
+        return value
+    axes = static_axes(node)
+    if axes is None or shape is None:
+        whole = node.handle(node._inputs[0], node._inputs[1], **{**node.attrs, "keep_dims": True})
+        return array_shape.reshape(value, array_shape.shape(whole))
+    sizes = [1 if i in axes else -1 if d is None else d for i, d in enumerate(shape)]
+    if sizes.count(-1) <= 1 and 0 not in sizes:
+        return array_shape.reshape(value, sizes)
+    for axis in sorted(set(axes)):
+        value = array_shape.expand_dims(value, axis)
+    return value
+
+
+def spread(node: Operation, grad: Tensor) -> Tensor:
+    """The gradient of a sum: every element of the input gets the gradient of its sum."""
+    x = node._inputs[0]
+    if x._shape == ():
+        return grad
+    return array_shape.broadcast_to(kept(node, grad), array_shape.shape(x))
+
+
+# ---- gradients of broadcasting ops ----------------------------------------------------------
+
+
+def sum_to_operands(node: Operation, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Sums the gradients of a binary op over the axes along which its operands were broadcast.
+
+    Nothing is added to the graph where the static shapes show that there is nothing to sum.
+    """
+    x, y = node._inputs[0], node._inputs[1]
+    a, b = x._shape, y._shape
+    gx, gy = grads
+    if a is not None and b is not None and None not in a and None not in b:
+        return [_sum_to_static(gx, a, b), _sum_to_static(gy, b, a)]
+    sx, sy = array_shape.shape(x), array_shape.shape(y)
+    rx, ry = array_shape.broadcast_gradient_args(sx, sy)
+    return [
+        None if gx is None else array_shape.reshape(sum_op(gx, rx), sx),
+        None if gy is None else array_shape.reshape(sum_op(gy, ry), sy),
+    ]
+
+
+def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, ...]) -> Tensor | None:
+    if grad is None or own == other:
+        return grad
+    full = broadcast_raw(own, other)
+    assert full is not None
+    head = len(full) - len(own)
+    axes = [i for i, d in enumerate(full) if i < head or own[i - head] == 1 and d != 1]
+    if not axes:
+        return grad
+    summed = sum_op(grad, np.array(axes, np.int32))
+    return summed if summed._shape == own else array_shape.reshape(summed, list(own))

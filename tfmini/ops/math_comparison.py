@@ -1,0 +1,279 @@
+"""Comparisons, logic, and selection by a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops import array_filling, array_gather
+from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
+
+less_op = op("Less(x: T, y: T) -> z: bool; T: realnumbertype")
+less_equal_op = op("LessEqual(x: T, y: T) -> z: bool; T: realnumbertype")
+greater_op = op("Greater(x: T, y: T) -> z: bool; T: realnumbertype")
+greater_equal_op = op("GreaterEqual(x: T, y: T) -> z: bool; T: realnumbertype")
+equal_op = op("Equal(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
+not_equal_op = op("NotEqual(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
+approximate_equal_op = op("ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001")
+logical_and_op = op("LogicalAnd(x: bool, y: bool) -> z: bool")
+logical_or_op = op("LogicalOr(x: bool, y: bool) -> z: bool")
+logical_not_op = op("LogicalNot(x: bool) -> y: bool")
+select_op = op("Select(condition: bool, t: T, e: T) -> output: T; T: type")
+select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
+
+
+def _attach(handle: OpHandle, ufunc: np.ufunc, sign: str) -> None:
+    handle.shape(broadcast_shape)
+    handle.kernel("CPU")(ufunc)
+    handle.inline(lambda node: f"({{0}} {sign} {{1}})")
+    handle.not_differentiable()
+
+
+_attach(less_op, np.less, "<")
+_attach(less_equal_op, np.less_equal, "<=")
+_attach(greater_op, np.greater, ">")
+_attach(greater_equal_op, np.greater_equal, ">=")
+_attach(logical_and_op, np.logical_and, "&")
+_attach(logical_or_op, np.logical_or, "|")
+logical_not_op.shape(same_shape)
+logical_not_op.kernel("CPU")(np.logical_not)
+logical_not_op.not_differentiable()
+
+
+# ---- equality -------------------------------------------------------------------------------
+
+
+@equal_op.shape
+@not_equal_op.shape
+def _equality_shape(node: Operation) -> list[RawShape]:
+    if node.attrs["incompatible_shape_error"]:
+        return broadcast_shape(node)
+    try:
+        return broadcast_shape(node)
+    except ValueError:
+        return [()]
+
+
+def _is_plain(node: Any) -> bool:
+    return node.attrs["T"] is not dtypes.string and node.attrs.get("incompatible_shape_error", True)
+
+
+def _equality_kernel(node: Any, ufunc: np.ufunc, symbol: str) -> Callable[..., Any]:
+    # numpy's comparison of bytes ignores trailing zeros, and of object scalars makes S arrays.
+    compare: Any = np.frompyfunc(lambda a, b: (a == b) == (symbol == "=="), 2, 1)
+    is_string = node.attrs["T"] is dtypes.string
+    is_strict = node.attrs.get("incompatible_shape_error", True)
+
+    def kernel(x: Any, y: Any) -> Any:
+        try:
+            if not is_string:
+                return ufunc(x, y)
+            result = compare(_as_objects(x), _as_objects(y))
+            return result.astype(np.bool_) if isinstance(result, np.ndarray) else np.bool_(result)
+        except ValueError:
+            if is_strict:
+                raise
+            return np.bool_(symbol == "!=")
+
+    return ufunc if _is_plain(node) else kernel
+
+
+def _as_objects(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
+    cell = np.empty((), dtype=object)
+    cell[()] = value
+    return cell
+
+
+equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.equal, "=="))
+not_equal_op.kernel_factory("CPU")(lambda node: _equality_kernel(node, np.not_equal, "!="))
+equal_op.inline(lambda node: "({0} == {1})" if _is_plain(node) else None)
+not_equal_op.inline(lambda node: "({0} != {1})" if _is_plain(node) else None)
+equal_op.not_differentiable()
+not_equal_op.not_differentiable()
+
+
+@approximate_equal_op.shape
+def _approximate_shape(node: Operation) -> list[RawShape]:
+    return [merge_raw(node._inputs[0]._shape, node._inputs[1]._shape)]
+
+
+@approximate_equal_op.kernel("CPU")
+def _approximate_kernel(x: Any, y: Any, *, tolerance: float) -> Any:
+    if x.shape != y.shape:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}",
+        )
+    return np.abs(x - y) < x.real.dtype.type(tolerance)
+
+
+approximate_equal_op.not_differentiable()
+
+
+# ---- selection ------------------------------------------------------------------------------
+
+
+@select_op.shape
+def _select_shape(node: Operation) -> list[RawShape]:
+    condition, t, e = (x._shape for x in node._inputs)
+    data = merge_raw(t, e)
+    if condition is None or data is None or condition == ():
+        return [data]
+    if len(condition) == 1 and len(data) > 0:
+        return [(merge_raw(condition, data[:1]) or ()) + data[1:]]
+    return [merge_raw(condition, data)]
+
+
+@select_op.kernel("CPU")
+def _select_kernel(condition: Any, t: Any, e: Any) -> Any:
+    if not condition.ndim:
+        return t if condition else e
+    if np.shape(t) != np.shape(e) or condition.shape != t.shape and condition.shape != t.shape[:1]:
+        raise InvalidArgumentError(
+            None,
+            None,
+            "Inputs to operation Select must have the same size and shape. Input 0: "
+            f"{format_raw(condition.shape)} != input 1: {format_raw(np.shape(t))}",
+        )
+    if condition.ndim != t.ndim:  # a vector chooses whole rows
+        condition = condition.reshape(condition.shape + (1,) * (t.ndim - 1))
+    return np.where(condition, t, e)
+
+
+@select_op.gradient
+def _select_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    condition = node._inputs[0]
+    zeros = array_filling.zeros_like(grad)
+    return [None, select_op(condition, grad, zeros), select_op(condition, zeros, grad)]
+
+
+@select_v2_op.shape
+def _select_v2_shape(node: Operation) -> list[RawShape]:
+    condition, t, e = (x._shape for x in node._inputs)
+    return [broadcast_raw(condition, broadcast_raw(t, e))]
+
+
+@select_v2_op.kernel("CPU")
+def _select_v2_kernel(condition: Any, t: Any, e: Any) -> Any:
+    if isinstance(t, bytes) or isinstance(e, bytes):
+        t, e = _as_objects(t), _as_objects(e)
+    result = np.where(condition, t, e)
+    return result if result.ndim else result[()]
+
+
+@select_v2_op.gradient
+def _select_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    condition, t, e = node._inputs
+    zeros = array_filling.zeros_like(grad)
+    both = [select_v2_op(condition, grad, zeros), select_v2_op(condition, zeros, grad)]
+    return [None, *(_sum_like(node, g, x) for g, x in zip(both, (t, e)))]
+
+
+def _sum_like(node: Operation, grad: Tensor, operand: Tensor) -> Any:
+    """``grad``, which has the shape of the output, summed to the shape of one operand."""
+    view = _Operands([operand, node._outputs[0]])
+    return sum_to_operands(view, [grad, None])[0]  # type: ignore[arg-type]
+
+
+class _Operands:
+    """Stands for a binary node whose operands are given."""
+
+    def __init__(self, inputs: list[Tensor]) -> None:
+        self._inputs = inputs
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def less(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x < y``, element-wise."""
+    return less_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x <= y``, element-wise."""
+    return less_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x > y``, element-wise."""
+    return greater_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x >= y``, element-wise."""
+    return greater_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x == y``, element-wise (`Tensor.__eq__` is identity)."""
+    return equal_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x != y``, element-wise."""
+    return not_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None = None) -> Tensor:
+    """``abs(x - y) < tolerance``; both of one shape."""
+    return approximate_equal_op(x, y, tolerance=tolerance, name=name)  # type: ignore[no-any-return]
+
+
+def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x & y`` of bools, element-wise."""
+    return logical_and_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x | y`` of bools, element-wise."""
+    return logical_or_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def logical_not(x: Any, name: str | None = None) -> Tensor:
+    """``~x`` of bools, element-wise."""
+    return logical_not_op(x, name=name)  # type: ignore[no-any-return]
+
+
+def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
+    """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y)."""
+    return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """The elements of ``x`` where ``condition`` is true, else of ``y`` (``tf.where``).
+
+    ``x`` and ``y`` have one shape; ``condition`` has it too, or is a scalar, or a vector that
+    chooses rows. Without ``x`` and ``y``: the [n, rank] int64 coordinates of the true elements.
+
+    Raises:
+      ValueError: when only one of ``x`` and ``y`` is given.
+    """
+    return _where(select_op, "Select", condition, x, y, name)
+
+
+def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """`where` with broadcasting of all three (``tf.where_v2``)."""
+    return _where(select_v2_op, "SelectV2", condition, x, y, name)
+
+
+def _where(handle: OpHandle, default_name: str, condition: Any, x: Any, y: Any, name: str | None) -> Tensor:
+    if x is None and y is None:
+        with name_scope(name, "Where", [condition]) as scope:
+            condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
+            return array_gather.where(condition, name=scope)
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    return handle(condition, x, y, name=name or default_name)  # type: ignore[no-any-return]

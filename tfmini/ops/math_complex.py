@@ -1,0 +1,135 @@
+"""Complex numbers and their parts; ``tf.abs``, which serves both kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import array_filling
+from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
+from tfmini.ops.math_elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
+from tfmini.ops.math_unary import abs_op
+from tfmini.ops.scoping import name_scope
+
+_PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
+real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
+imag_op = op(f"Imag(input: T) -> output: Tout; {_PART}")
+angle_op = op(f"Angle(input: T) -> output: Tout; {_PART}")
+complex_abs_op = op(f"ComplexAbs(x: T) -> y: Tout; {_PART}")
+complex_op = op(
+    "Complex(real: T, imag: T) -> out: Tout"
+    "; T: {float, double} = DT_FLOAT; Tout: {complex64, complex128} = DT_COMPLEX64"
+)
+
+for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_op, np.absolute)):
+    _handle.shape(same_shape)
+    _handle.kernel("CPU")(lambda x, function=_function: function(x))
+angle_op.shape(same_shape)
+complex_op.shape(broadcast_shape)
+
+
+@angle_op.kernel("CPU")
+def _angle_kernel(x: Any) -> Any:
+    return np.arctan2(x.imag, x.real)
+
+
+@complex_op.kernel_factory("CPU")
+def _complex_factory(node: Any) -> Any:
+    dtype = node.attrs["Tout"].numpy
+
+    def kernel(real: Any, imag: Any) -> Any:
+        result = np.empty(np.broadcast(real, imag).shape, dtype)
+        result.real, result.imag = real, imag
+        return result
+
+    return kernel
+
+
+@real_op.gradient
+def _real_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [_make(grad, array_filling.zeros_like(grad))]
+
+
+@imag_op.gradient
+def _imag_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [_make(array_filling.zeros_like(grad), grad)]
+
+
+@complex_op.gradient
+def _complex_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return sum_to_operands(node, [real(grad), imag(grad)])
+
+
+@complex_abs_op.gradient
+def _complex_abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, size = node._inputs[0], node._outputs[0]
+    zero = array_filling.zeros_like(grad)
+    return [div_no_nan_op(mul_op(_make(grad, zero), x), _make(size, zero))]
+
+
+@angle_op.gradient
+def _angle_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x = node._inputs[0]
+    zero = array_filling.zeros_like(grad)
+    turned = _make(imag(x), real(x))
+    return [neg_op(mul_op(real_div_op(_one_like(turned), turned), _make(grad, zero)))]
+
+
+def _one_like(x: Tensor) -> Tensor:
+    return convert_to_tensor(np.array(1, x._dtype.numpy))
+
+
+def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
+    wide = dtypes.complex128 if re._dtype.base_dtype is dtypes.float64 else dtypes.complex64
+    return complex_op(re, im, Tout=wide, name=name)  # type: ignore[no-any-return]
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """``real + 1j * imag``: complex64 from float32, complex128 from float64.
+
+    Raises:
+      TypeError: for other types.
+    """
+    with name_scope(name, "Complex", [real, imag]) as scope:
+        re, im = convert_to_tensor(real, name="real"), convert_to_tensor(imag, name="imag")
+        types = (re._dtype.base_dtype, im._dtype.base_dtype)
+        if types not in ((dtypes.float32, dtypes.float32), (dtypes.float64, dtypes.float64)):
+            raise TypeError(f"real and imag have incorrect types: {types[0].name} {types[1].name}")
+        return _make(re, im, scope)
+
+
+def real(input: Any, name: str | None = None) -> Tensor:
+    """The real part; real tensors pass unchanged."""
+    with name_scope(name, "Real", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        return real_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else x
+
+
+def imag(input: Any, name: str | None = None) -> Tensor:
+    """The imaginary part; zeros for real tensors."""
+    with name_scope(name, "Imag", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        return imag_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else array_filling.zeros_like(x)
+
+
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """The argument of a complex number in radians; zeros for real tensors."""
+    with name_scope(name, "Angle", [input]) as scope:
+        x = convert_to_tensor(input, name="input")
+        if x._dtype.is_complex:
+            return angle_op(x, Tout=x._dtype.real_dtype, name=scope)  # type: ignore[no-any-return]
+        return array_filling.zeros_like(x)
+
+
+def abs(x: Any, name: str | None = None) -> Tensor:
+    """The absolute value; of complex numbers, their size as a real tensor."""
+    with name_scope(name, "Abs", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        if x._dtype.is_complex:
+            return complex_abs_op(x, Tout=x._dtype.real_dtype, name=scope)  # type: ignore[no-any-return]
+        return abs_op(x, name=scope)  # type: ignore[no-any-return]

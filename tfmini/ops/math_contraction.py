@@ -1,0 +1,191 @@
+"""Contractions by reshape and matrix product: ``tf.tensordot`` and ``tf.einsum``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops import array_joining, array_shape, array_transpose
+from tfmini.ops.math_elementwise import mul_op
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import name_scope
+
+
+def _sizes(x: Tensor, axes: list[int]) -> list[Any]:
+    """The sizes of some axes: ints where known, scalar tensors elsewhere."""
+    assert x._shape is not None
+    dynamic = None
+    found: list[Any] = []
+    for axis in axes:
+        size: Any = x._shape[axis]
+        if size is None:
+            dynamic = array_shape.shape(x) if dynamic is None else dynamic
+            size = dynamic[axis]  # type: ignore[index]
+        found.append(size)
+    return found
+
+
+def _product(sizes: list[Any]) -> Any:
+    """The product of sizes, -1 ("the rest") when one is known only at run time."""
+    return -1 if any(isinstance(s, Tensor) for s in sizes) else math.prod(sizes)
+
+
+def _arranged(x: Tensor, order: list[int]) -> Tensor:
+    return x if order == sorted(order) else array_transpose.transpose(x, order)
+
+
+def _grouped(x: Tensor, groups: list[list[int]]) -> Tensor:
+    """``x`` with its axes ordered by group and each group flattened into one axis."""
+    order = [axis for group in groups for axis in group]
+    sizes = [_product(_sizes(x, group)) for group in groups]
+    x = _arranged(x, order)
+    if sizes.count(-1) > 1:
+        parts = []
+        for group, size in zip(groups, sizes):
+            position = [order.index(a) for a in group]
+            parts.append(size if size != -1 else _dynamic_product(_sizes(x, position)))
+        return array_shape.reshape(x, array_joining.stack(parts))
+    return x if len(order) == len(sizes) else array_shape.reshape(x, sizes)
+
+
+def _dynamic_product(sizes: list[Any]) -> Any:
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = mul_op(total, size) if isinstance(total, Tensor) else mul_op(size, total)
+    return total
+
+
+def _ungrouped(x: Tensor, sizes: list[Any]) -> Tensor:
+    if sum(isinstance(s, Tensor) for s in sizes) == 1:
+        sizes = [-1 if isinstance(s, Tensor) else s for s in sizes]
+    return array_shape.reshape(x, array_joining.stack(sizes) if any(isinstance(s, Tensor) for s in sizes) else sizes)
+
+
+def _normal_axes(x: Tensor, axes: Any) -> list[int]:
+    rank = len(x._shape or ())
+    return [int(a) % rank for a in np.ravel(axes)]
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """The sum of products over chosen axes of two tensors (``tf.tensordot``).
+
+    Args:
+      axes: a number n (the last n axes of ``a`` with the first n of ``b``), or a pair of axes or
+        lists of axes.
+
+    Raises:
+      ValueError: when the axes do not pair up, or a rank is unknown.
+    """
+    with name_scope(name, "Tensordot", [a, b]) as scope:
+        a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
+        if a._shape is None or b._shape is None:
+            raise ValueError("tensordot needs tensors of known rank")
+        of_a, of_b = _axes_pair(a, b, axes)
+        free_a = [i for i in range(len(a._shape)) if i not in of_a]
+        free_b = [i for i in range(len(b._shape)) if i not in of_b]
+        product = matmul(_grouped(a, [free_a, of_a]), _grouped(b, [of_b, free_b]))
+        sizes = _sizes(a, free_a) + _sizes(b, free_b)
+        result = array_shape.reshape(product, array_joining.stack(sizes) if _has_tensor(sizes) else sizes, name=scope)
+        result.set_shape([a._shape[i] for i in free_a] + [b._shape[i] for i in free_b])
+        return result
+
+
+def _has_tensor(sizes: list[Any]) -> bool:
+    return any(isinstance(s, Tensor) for s in sizes)
+
+
+def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
+    assert a._shape is not None
+    if isinstance(axes, (int, np.integer)):
+        if axes < 0:
+            raise ValueError("'axes' must be at least 0.")
+        if axes > len(a._shape):
+            raise ValueError(f"'axes' must not be larger than the number of dimensions of tensor {a}.")
+        return list(range(len(a._shape) - axes, len(a._shape))), list(range(axes))
+    if not isinstance(axes, (list, tuple, np.ndarray)) or len(axes) != 2:
+        raise ValueError("'axes' must be an integer or have length 2.")
+    of_a, of_b = _normal_axes(a, axes[0]), _normal_axes(b, axes[1])
+    if len(of_a) != len(of_b):
+        raise ValueError(f"Different number of contraction axes 'a' and 'b', {len(of_a)} != {len(of_b)}.")
+    return of_a, of_b
+
+
+# ---- einsum ---------------------------------------------------------------------------------
+
+
+def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+    """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
+
+    Raises:
+      ValueError: for an equation that does not fit the inputs; no diagonals, no ellipsis.
+      TypeError: for an unknown keyword.
+    """
+    name = kwargs.pop("name", None)
+    if kwargs:
+        raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
+    with name_scope(name, "einsum", list(inputs)):
+        tensors = [convert_to_tensor(x) for x in inputs]
+        terms, output = _parse(equation, tensors)
+        value, labels = tensors[0], terms[0]
+        for i in range(1, len(tensors)):
+            needed = set(output).union(*terms[i + 1 :])
+            value, labels = _contract(value, labels, tensors[i], terms[i], needed)
+        value, labels = _summed(value, labels, set(output))
+        return _arranged(value, [labels.index(c) for c in output])
+
+
+def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
+    equation = equation.replace(" ", "")
+    if "." in equation:
+        raise ValueError("Subscripts with ellipses are not yet supported.")
+    left, arrow, output = equation.partition("->")
+    terms = left.split(",")
+    if not all(term.isalpha() or not term for term in terms):
+        raise ValueError(f"Indices have incorrect format: {equation}")
+    if len(terms) != len(tensors):
+        raise ValueError(f"Got {len(tensors)} arguments for equation \"{equation}\", expecting {len(terms)}")
+    if not arrow:
+        output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    for term, tensor in zip(terms, tensors):
+        if len(set(term)) != len(term):
+            raise ValueError(f"Subscript not supported: an axis appears more than once: {term}")
+        if tensor._shape is not None and len(tensor._shape) != len(term):
+            raise ValueError(f"Subscript {term} does not fit an input of rank {len(tensor._shape)}")
+        if tensor._shape is None:
+            tensor.set_shape([None] * len(term))
+    missing = set(output) - set(left)
+    if missing:
+        raise ValueError(f"Unknown output subscripts: {''.join(sorted(missing))}")
+    return terms, output
+
+
+def _summed(x: Tensor, labels: str, needed: set[str]) -> tuple[Tensor, str]:
+    """``x`` summed over the axes that nobody needs."""
+    gone = [i for i, c in enumerate(labels) if c not in needed]
+    if not gone:
+        return x, labels
+    return reduce_sum(x, axis=gone), "".join(c for c in labels if c in needed)
+
+
+def _contract(a: Tensor, of_a: str, b: Tensor, of_b: str, needed: set[str]) -> tuple[Tensor, str]:
+    """Two tensors as one batched matrix product; labels not needed further are summed."""
+    a, of_a = _summed(a, of_a, needed | set(of_b))
+    b, of_b = _summed(b, of_b, needed | set(of_a))
+    batch = [c for c in of_a if c in of_b and c in needed]
+    inner = [c for c in of_a if c in of_b and c not in needed]
+    rows = [c for c in of_a if c not in of_b]
+    columns = [c for c in of_b if c not in of_a]
+    left = _batched(a, of_a, batch, rows, inner)
+    right = _batched(b, of_b, batch, inner, columns)
+    sizes = _sizes(a, [of_a.index(c) for c in batch + rows]) + _sizes(b, [of_b.index(c) for c in columns])
+    return _ungrouped(matmul(left, right), sizes), "".join(batch + rows + columns)
+
+
+def _batched(x: Tensor, labels: str, *groups: list[str]) -> Tensor:
+    positions = [[labels.index(c) for c in group] for group in groups]
+    return _grouped(x, positions if positions[0] else positions[1:])

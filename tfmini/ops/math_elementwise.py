@@ -1,0 +1,461 @@
+"""Arithmetic of two operands with broadcasting: sums, products, quotients, remainders, extremes, bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops import array_filling
+from tfmini.ops.casting import cast
+from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
+from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
+from tfmini.ops.scoping import name_scope
+
+_ALL = "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
+_BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
+_MOD = "{int32, int64, bfloat16, half, float, double}"
+
+add_op = op(
+    "Add(x: T, y: T) -> z: T"
+    "; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}"
+)
+add_v2_op = op(
+    "AddV2(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
+)
+sub_op = op(f"Sub(x: T, y: T) -> z: T; T: {_ALL}")
+mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}")
+div_op = op(f"Div(x: T, y: T) -> z: T; T: {_ALL}")
+real_div_op = op(f"RealDiv(x: T, y: T) -> z: T; T: {_ALL}")
+floor_div_op = op(f"FloorDiv(x: T, y: T) -> z: T; T: {_ALL}")
+truncate_div_op = op(f"TruncateDiv(x: T, y: T) -> z: T; T: {_ALL}")
+div_no_nan_op = op("DivNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
+mul_no_nan_op = op("MulNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
+mod_op = op(f"Mod(x: T, y: T) -> z: T; T: {_MOD}")
+floor_mod_op = op(f"FloorMod(x: T, y: T) -> z: T; T: {_MOD}")
+truncate_mod_op = op(f"TruncateMod(x: T, y: T) -> z: T; T: {_MOD}")
+maximum_op = op("Maximum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}")
+minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}")
+squared_difference_op = op(
+    "SquaredDifference(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
+)
+bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
+bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}")
+bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}")
+left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}")
+right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}")
+invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
+neg_op = op("Neg(x: T) -> y: T; T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
+conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64")
+
+for _handle in (
+    add_op, add_v2_op, sub_op, mul_op, div_op, real_div_op, floor_div_op, truncate_div_op, div_no_nan_op,
+    mul_no_nan_op, mod_op, floor_mod_op, truncate_mod_op, maximum_op, minimum_op, squared_difference_op,
+    bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op,
+):  # fmt: skip
+    _handle.shape(broadcast_shape)
+for _handle in (invert_op, neg_op, conj_op):
+    _handle.shape(same_shape)
+
+# ---- kernels --------------------------------------------------------------------------------
+
+add_v2_op.kernel("CPU")(np.add)
+sub_op.kernel("CPU")(np.subtract)
+mul_op.kernel("CPU")(np.multiply)
+maximum_op.kernel("CPU")(np.maximum)
+minimum_op.kernel("CPU")(np.minimum)
+bitwise_and_op.kernel("CPU")(np.bitwise_and)
+bitwise_or_op.kernel("CPU")(np.bitwise_or)
+bitwise_xor_op.kernel("CPU")(np.bitwise_xor)
+invert_op.kernel("CPU")(np.invert)
+neg_op.kernel("CPU")(np.negative)
+conj_op.kernel("CPU")(np.conjugate)
+add_v2_op.inline(lambda node: "({0} + {1})")
+sub_op.inline(lambda node: "({0} - {1})")
+mul_op.inline(lambda node: "({0} * {1})")
+neg_op.inline(lambda node: "(-{0})")
+add_op.inline(lambda node: None if node.attrs["T"] is dtypes.string else "({0} + {1})")
+
+
+@add_op.kernel_factory("CPU")
+def _add_factory(node: Any) -> Callable[..., Any]:
+    # bytes + bytes and object arrays concatenate with Python's operator.
+    return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
+
+
+def _nonzero(y: Any) -> None:
+    if not np.all(y):
+        raise InvalidArgumentError(None, None, "Integer division by zero")
+
+
+def _truncated_quotient(x: Any, y: Any) -> Any:
+    """Integer division that rounds towards zero, as in C."""
+    _nonzero(y)
+    quotient = np.floor_divide(x, y)
+    if x.dtype.kind == "u":
+        return quotient
+    inexact = (quotient * y != x) & ((x < 0) != (y < 0))
+    return (quotient + inexact).astype(x.dtype)
+
+
+def _floored_quotient(x: Any, y: Any) -> Any:
+    _nonzero(y)
+    return np.floor_divide(x, y)
+
+
+def _floored_real(x: Any, y: Any) -> Any:
+    return np.floor(np.divide(x, y))
+
+
+def _floored_complex(x: Any, y: Any) -> Any:
+    raise InvalidArgumentError(None, None, "FloorDiv is not defined for complex numbers")
+
+
+def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
+    def kernel(x: Any, y: Any) -> Any:
+        _nonzero(y)
+        return ufunc(x, y)
+
+    return kernel
+
+
+def _by_kind(integers: Callable[..., Any], others: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    return lambda node: integers if node.attrs["T"].is_integer else others
+
+
+div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, np.divide))
+real_div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, np.divide))
+truncate_div_op.kernel_factory("CPU")(_by_kind(_truncated_quotient, lambda x, y: np.trunc(np.divide(x, y))))
+floor_div_op.kernel_factory("CPU")(
+    lambda node: _floored_complex if node.attrs["T"].is_complex else _by_kind(_floored_quotient, _floored_real)(node)
+)
+floor_mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.remainder), np.remainder))
+mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.fmod), np.fmod))
+truncate_mod_op.kernel_factory("CPU")(_by_kind(_integer_remainder(np.fmod), np.fmod))
+real_div_op.inline(lambda node: None if node.attrs["T"].is_integer else "({0} / {1})")
+div_op.inline(lambda node: None if node.attrs["T"].is_integer else "({0} / {1})")
+
+
+@div_no_nan_op.kernel("CPU")
+def _div_no_nan_kernel(x: Any, y: Any) -> Any:
+    zero = y.dtype.type(0)
+    return np.where(y == zero, zero, np.divide(x, y))[()]
+
+
+@mul_no_nan_op.kernel("CPU")
+def _mul_no_nan_kernel(x: Any, y: Any) -> Any:
+    zero = y.dtype.type(0)
+    return np.where(y == zero, zero, np.multiply(x, y))[()]
+
+
+def _squared_difference(x: Any, y: Any) -> Any:
+    difference = np.subtract(x, y)
+    if difference.dtype.kind == "c":
+        return np.conjugate(difference) * difference
+    return np.multiply(difference, difference, out=difference if difference.ndim else None)
+
+
+squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
+
+
+def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
+    def kernel(x: Any, y: Any) -> Any:
+        # Amounts outside the width are undefined in C; TensorFlow clamps them into it.
+        last = x.dtype.type(x.dtype.itemsize * 8 - 1)
+        return ufunc(x, np.clip(y, x.dtype.type(0), last))
+
+    return kernel
+
+
+left_shift_op.kernel("CPU")(_shift_kernel(np.left_shift))
+right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
+
+# ---- gradients ------------------------------------------------------------------------------
+
+
+def conjugate(x: Tensor) -> Tensor:
+    """``x``, conjugated if it is complex; gradients are conjugate derivatives."""
+    return conj_op(x) if x._dtype.is_complex else x
+
+
+for _handle in (bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op, invert_op,
+                mod_op, truncate_mod_op, floor_div_op, truncate_div_op):  # fmt: skip
+    _handle.not_differentiable()
+
+
+@add_op.gradient
+@add_v2_op.gradient
+def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return sum_to_operands(node, [grad, grad])
+
+
+@sub_op.gradient
+def _sub_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return sum_to_operands(node, [grad, neg_op(grad)])
+
+
+@neg_op.gradient
+def _neg_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [neg_op(grad)]
+
+
+@conj_op.gradient
+def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [conj_op(grad)]
+
+
+@mul_op.gradient
+def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+    return sum_to_operands(node, [mul_op(grad, conjugate(y)), mul_op(conjugate(x), grad)])
+
+
+@div_op.gradient
+@real_div_op.gradient
+def _div_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return _quotient_gradient(node, grad, node.handle)
+
+
+@div_no_nan_op.gradient
+def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return _quotient_gradient(node, grad, div_no_nan_op)
+
+
+def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
+    x, y = (conjugate(t) for t in node._inputs)
+    return sum_to_operands(node, [divide_by(grad, y), mul_op(grad, divide_by(divide_by(neg_op(x), y), y))])
+
+
+@mul_no_nan_op.gradient
+def _mul_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+    return sum_to_operands(node, [mul_no_nan_op(grad, y), mul_no_nan_op(x, grad)])
+
+
+@floor_mod_op.gradient
+def _floor_mod_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    # x mod y = x - floor(x / y) * y
+    x, y = node._inputs
+    return sum_to_operands(node, [grad, mul_op(grad, neg_op(floor_div_op(x, y)))])
+
+
+@maximum_op.gradient
+def _maximum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return _extreme_gradient(node, grad, greater_equal_op)
+
+
+@minimum_op.gradient
+def _minimum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return _extreme_gradient(node, grad, less_equal_op)
+
+
+def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> list[Any]:
+    mask = first_wins(*node._inputs)
+    zeros = array_filling.zeros_like(grad)
+    return sum_to_operands(node, [select_op(mask, grad, zeros), select_op(mask, zeros, grad)])
+
+
+@squared_difference_op.gradient
+def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    two = convert_to_tensor(2, dtype=grad._dtype.base_dtype)
+    gx = mul_op(mul_op(two, grad), sub_op(*node._inputs))
+    return sum_to_operands(node, [gx, neg_op(gx)])
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def add(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x + y``; strings are concatenated."""
+    return add_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x - y``."""
+    return sub_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x * y``, element-wise."""
+    return mul_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def negative(x: Any, name: str | None = None) -> Tensor:
+    """``-x``."""
+    return neg_op(x, name=name)  # type: ignore[no-any-return]
+
+
+def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y`` by Python's rules: integers give floats."""
+    if name is not None:
+        return truediv(x, y, name)
+    return convert_to_tensor(x) / y  # type: ignore[operator, no-any-return]
+
+
+# Integers are divided as floats that hold them: up to 16 bits in float32, more in float64.
+_TRUEDIV_TYPES = {d: dtypes.float32 for d in (dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int16)}
+_TRUEDIV_TYPES.update({d: dtypes.float64 for d in (dtypes.int32, dtypes.int64)})
+
+
+def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first.
+
+    Raises:
+      TypeError: when the types differ or cannot be divided.
+    """
+    with name_scope(name, "truediv", [x, y]) as scope:
+        x, y = _operands(x, y)
+        wanted = _TRUEDIV_TYPES.get(x._dtype.base_dtype)
+        if wanted is not None:
+            x, y = cast(x, wanted), cast(y, wanted)
+        elif not (x._dtype.is_floating or x._dtype.is_complex):
+            raise TypeError(f"Invalid dtype {x._dtype!r} in __truediv__")
+        return real_div_op(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    x = convert_to_tensor(x, name="x")
+    y = convert_to_tensor(y, name="y", preferred_dtype=x._dtype.base_dtype)
+    if x._dtype.base_dtype is not y._dtype.base_dtype:
+        raise TypeError(f"x and y must have the same dtype, got {x._dtype.base_dtype!r} != {y._dtype.base_dtype!r}")
+    return x, y
+
+
+def div(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y`` by Python 2's rules: integers are divided with floor."""
+    with name_scope(name, "div", [x, y]) as scope:
+        x, y = _operands(x, y)
+        is_real = x._dtype.is_floating or x._dtype.is_complex
+        return (real_div_op if is_real else floor_div_op)(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y`` for real numbers."""
+    return real_div_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x // y``, rounded towards minus infinity."""
+    with name_scope(name, "floordiv", [x, y]) as scope:
+        return floor_div_op(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x // y``, rounded towards minus infinity (the bare op)."""
+    return floor_div_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``, rounded towards zero."""
+    return truncate_div_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``, and 0 where ``y`` is 0."""
+    with name_scope(name, "div_no_nan", [x, y]) as scope:
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
+        return div_no_nan_op(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN."""
+    with name_scope(name, "multiply_no_nan", [x, y]) as scope:
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
+        return mul_no_nan_op(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x % y`` with the sign of ``y``, as in Python."""
+    return floor_mod_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+mod = floormod
+
+
+def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """The remainder with the sign of ``x``, as in C."""
+    return truncate_mod_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """The larger of each pair."""
+    return maximum_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """The smaller of each pair."""
+    return minimum_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``(x - y) ** 2``."""
+    return squared_difference_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+    """``scalar * x`` for a tensor or `IndexedSlices`.
+
+    Raises:
+      ValueError: when ``scalar`` is no scalar.
+    """
+    scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")
+    if scalar._shape not in ((), None):
+        raise ValueError(f"Only scalar multiply works, got shape {scalar.shape}")
+    if isinstance(x, IndexedSlices):
+        return IndexedSlices(mul_op(scalar, x.values, name=name), x.indices, x.dense_shape)
+    return mul_op(scalar, x, name=name)
+
+
+def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
+    return bitwise_and_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
+    return bitwise_or_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
+    return bitwise_xor_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x << y`` of integers (``tf.bitwise.left_shift``)."""
+    return left_shift_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
+    return right_shift_op(x, y, name=name)  # type: ignore[no-any-return]
+
+
+def invert(x: Any, name: str | None = None) -> Tensor:
+    """``~x`` of integers (``tf.bitwise.invert``)."""
+    return invert_op(x, name=name)  # type: ignore[no-any-return]
+
+
+def conj(x: Any, name: str | None = None) -> Tensor:
+    """The complex conjugate; real tensors pass unchanged.
+
+    Raises:
+      TypeError: for types that are not numbers.
+    """
+    if isinstance(x, Tensor) and (x._dtype.is_floating or x._dtype.is_integer):
+        return x
+    with name_scope(name, "Conj", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        if x._dtype.is_complex or x._dtype.base_dtype is dtypes.variant:
+            return conj_op(x, name=scope)  # type: ignore[no-any-return]
+        if x._dtype.is_floating or x._dtype.is_integer:
+            return x
+        raise TypeError(f"Expected numeric or variant tensor, got dtype {x._dtype!r}")

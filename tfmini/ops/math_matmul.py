@@ -1,0 +1,287 @@
+"""Matrix products: single, batched, "sparse" (dense matrices with many zeros), and the cross product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import array_shape
+from tfmini.ops.casting import cast
+from tfmini.ops.math_broadcast import HALVES, sum_op
+from tfmini.ops.math_elementwise import conj, conjugate
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_dims, merge_raw, with_rank
+
+_TYPES = "{bfloat16, half, float, double, int32, int64, complex64, complex128}"
+mat_mul_op = op(
+    f"MatMul(a: T, b: T) -> product: T; transpose_a: bool = false; transpose_b: bool = false; T: {_TYPES}"
+)
+batch_mat_mul_op = op(f"BatchMatMul(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false")
+batch_mat_mul_v2_op = op(
+    f"BatchMatMulV2(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false"
+)
+sparse_mat_mul_op = op(
+    """SparseMatMul(a: Ta, b: Tb) -> product: float
+    transpose_a: bool = false; transpose_b: bool = false; a_is_sparse: bool = false; b_is_sparse: bool = false
+    Ta: {float, bfloat16} = DT_FLOAT; Tb: {float, bfloat16} = DT_FLOAT"""
+)
+cross_op = op("Cross(a: T, b: T) -> product: T; T: realnumbertype")
+
+
+@mat_mul_op.shape
+@sparse_mat_mul_op.shape
+def _matmul_shape(node: Operation) -> list[RawShape]:
+    a, b = (with_rank(t._shape, 2) for t in node._inputs)
+    a = a[::-1] if node.attrs["transpose_a"] else a
+    b = b[::-1] if node.attrs["transpose_b"] else b
+    merge_dims(a[1], b[0])
+    return [(a[0], b[1])]
+
+
+def _product(a: Any, b: Any) -> Any:
+    try:
+        return np.dot(a, b)
+    except ValueError:
+        raise _incompatible(a, b) from None
+
+
+def _incompatible(a: Any, b: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        None, None, f"Matrix size-incompatible: In[0]: {format_raw(a.shape)}, In[1]: {format_raw(b.shape)}"
+    )
+
+
+# By (transpose_a, transpose_b). Transposes are views, which numpy hands to BLAS as flags.
+_PRODUCTS: dict[tuple[bool, bool], Callable[[Any, Any], Any]] = {
+    (False, False): _product,
+    (True, False): lambda a, b: _product(a.T, b),
+    (False, True): lambda a, b: _product(a, b.T),
+    (True, True): lambda a, b: _product(a.T, b.T),
+}
+
+
+@mat_mul_op.kernel_factory("CPU")
+def _matmul_factory(node: Any) -> Callable[..., Any]:
+    product = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
+    dtype = node.attrs["T"]
+    if dtype not in HALVES:
+        return product
+    narrow = dtype.numpy
+    return lambda a, b: product(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
+
+
+@sparse_mat_mul_op.kernel_factory("CPU")
+def _sparse_matmul_factory(node: Any) -> Callable[..., Any]:
+    product = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
+    return lambda a, b: product(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
+
+
+def _times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
+    return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb)  # type: ignore[no-any-return]
+
+
+@mat_mul_op.gradient
+def _matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    a, b = (conjugate(t) for t in node._inputs)
+    return _product_gradients(a, b, grad, node.attrs["transpose_a"], node.attrs["transpose_b"], _times)
+
+
+def _product_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, ta: bool, tb: bool, times: Callable[..., Tensor]
+) -> list[Any]:
+    """For each operand the product that gives its gradient without a transposed copy."""
+    if not ta and not tb:
+        return [times(grad, b, tb=True), times(a, grad, ta=True)]
+    if not ta:
+        return [times(grad, b), times(grad, a, ta=True)]
+    if not tb:
+        return [times(b, grad, tb=True), times(a, grad)]
+    return [times(b, grad, ta=True, tb=True), times(grad, a, ta=True, tb=True)]
+
+
+@sparse_mat_mul_op.gradient
+def _sparse_matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    a, b = node._inputs
+
+    def times(x: Tensor, y: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
+        return sparse_mat_mul_op(x, y, transpose_a=ta, transpose_b=tb)  # type: ignore[no-any-return]
+
+    found = _product_gradients(a, b, grad, node.attrs["transpose_a"], node.attrs["transpose_b"], times)
+    return [g if t._dtype.base_dtype is dtypes.float32 else cast(g, t._dtype) for g, t in zip(found, (a, b))]
+
+
+# ---- batched --------------------------------------------------------------------------------
+
+
+def _batch_shape(node: Operation) -> list[RawShape]:
+    x, y = (t._shape for t in node._inputs)
+    if x is None or y is None:
+        return [None]
+    for shape in (x, y):
+        if len(shape) < 2:
+            raise ValueError(f"Shape must be at least rank 2 but is rank {len(shape)}")
+    rows, inner = x[-2:][::-1] if node.attrs["adj_x"] else x[-2:]
+    also_inner, columns = y[-2:][::-1] if node.attrs["adj_y"] else y[-2:]
+    merge_dims(inner, also_inner)
+    combine = merge_raw if node.type == "BatchMatMul" else broadcast_raw
+    return [(combine(x[:-2], y[:-2]) or ()) + (rows, columns)]
+
+
+def _adjoint(x: Any) -> Any:
+    x = x.swapaxes(-1, -2)
+    return np.conjugate(x) if x.dtype.kind == "c" else x
+
+
+def _batch_factory(node: Any) -> Callable[..., Any]:
+    adj_x, adj_y, dtype = node.attrs["adj_x"], node.attrs["adj_y"], node.attrs["T"]
+
+    def kernel(x: Any, y: Any) -> Any:
+        if dtype in HALVES:
+            x, y = x.astype(np.float32), y.astype(np.float32)
+        x, y = _adjoint(x) if adj_x else x, _adjoint(y) if adj_y else y
+        try:
+            product = np.matmul(x, y)
+        except ValueError:
+            raise _incompatible(x, y) from None
+        return product.astype(dtype.numpy) if dtype in HALVES else product
+
+    return kernel
+
+
+for _handle in (batch_mat_mul_op, batch_mat_mul_v2_op):
+    _handle.shape(_batch_shape)
+    _handle.kernel_factory("CPU")(_batch_factory)
+
+
+def _batch_gradients(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+
+    def times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
+        return node.handle(a, b, adj_x=ta, adj_y=tb)  # type: ignore[no-any-return]
+
+    return _product_gradients(x, y, grad, node.attrs["adj_x"], node.attrs["adj_y"], times)
+
+
+batch_mat_mul_op.gradient(_batch_gradients)
+
+
+@batch_mat_mul_v2_op.gradient
+def _batch_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+    gx, gy = _batch_gradients(node, grad)
+    a, b = x._shape, y._shape
+    if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
+        return [gx, gy]
+    sx, sy = array_shape.shape(x), array_shape.shape(y)
+    rx, ry = array_shape.broadcast_gradient_args(_head(sx, x), _head(sy, y))
+    return [array_shape.reshape(sum_op(gx, rx), sx), array_shape.reshape(sum_op(gy, ry), sy)]
+
+
+def _head(sizes: Tensor, x: Tensor) -> Tensor:
+    """The batch part of a shape tensor."""
+    return sizes[:-2]  # type: ignore[index, no-any-return]
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
+    adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The matrix product, over the last two axes; leading axes are a batch and broadcast (``tf.matmul``).
+
+    Args:
+      transpose_a, transpose_b: take the transpose of that matrix.
+      adjoint_a, adjoint_b: take the conjugate transpose.
+      a_is_sparse, b_is_sparse: a hint that most elements are zero.
+
+    Raises:
+      ValueError: when transpose and adjoint are both asked for, or the shapes do not fit.
+    """
+    with name_scope(name, "MatMul", [a, b]) as scope:
+        if transpose_a and adjoint_a:
+            raise ValueError("Only one of transpose_a and adjoint_a can be True.")
+        if transpose_b and adjoint_b:
+            raise ValueError("Only one of transpose_b and adjoint_b can be True.")
+        a = convert_to_tensor(a, name="a")
+        b = convert_to_tensor(b, name="b", dtype=a._dtype.base_dtype if not isinstance(b, Tensor) else None)
+        if (a._shape is None or len(a._shape) > 2) and (b._shape is None or len(b._shape) >= 2) or (
+            b._shape is None or len(b._shape) > 2
+        ) and a._shape is not None and len(a._shape) >= 2:
+            return _batch_matmul(a, b, transpose_a, transpose_b, adjoint_a, adjoint_b, scope)
+        a, ta = (conj(a), True) if adjoint_a else (a, transpose_a)
+        b, tb = (conj(b), True) if adjoint_b else (b, transpose_b)
+        sparse_types = (dtypes.float32, dtypes.bfloat16)
+        if (a_is_sparse or b_is_sparse) and a._dtype.base_dtype in sparse_types and b._dtype.base_dtype in sparse_types:
+            return sparse_matmul(a, b, ta, tb, a_is_sparse, b_is_sparse, scope)
+        return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb, name=scope)  # type: ignore[no-any-return]
+
+
+def _batch_matmul(a: Tensor, b: Tensor, ta: bool, tb: bool, adj_a: bool, adj_b: bool, scope: str) -> Tensor:
+    # The op knows only adjoints: a mere transpose is the adjoint of the conjugate.
+    a = conj(a) if ta else a
+    b = conj(b) if tb else b
+    return batch_mat_mul_v2_op(a, b, adj_x=ta or adj_a, adj_y=tb or adj_b, name=scope)  # type: ignore[no-any-return]
+
+
+def sparse_matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
+    b_is_sparse: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The float32 product of float32 or bfloat16 matrices with a hint of many zeros; computed densely."""
+    return sparse_mat_mul_op(  # type: ignore[no-any-return]
+        a, b, transpose_a=transpose_a, transpose_b=transpose_b, a_is_sparse=a_is_sparse, b_is_sparse=b_is_sparse,
+        name=name,
+    )  # fmt: skip
+
+
+def matvec(
+    a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
+    b_is_sparse: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The product of a matrix and a vector, over the last axes (``tf.linalg.matvec``)."""
+    with name_scope(name, "MatVec", [a, b]):
+        column = array_shape.expand_dims(convert_to_tensor(b, name="b"), -1)
+        product = matmul(
+            a, column, transpose_a=transpose_a, adjoint_a=adjoint_a, a_is_sparse=a_is_sparse, b_is_sparse=b_is_sparse
+        )
+        return array_shape.squeeze(product, axis=-1)
+
+
+# ---- cross product --------------------------------------------------------------------------
+
+
+@cross_op.shape
+def _cross_shape(node: Operation) -> list[RawShape]:
+    shape = merge_raw(node._inputs[0]._shape, node._inputs[1]._shape)
+    if shape is not None:
+        if not shape:
+            raise ValueError("Shape must be at least rank 1 but is rank 0")
+        merge_dims(shape[-1], 3)
+    return [shape]
+
+
+@cross_op.kernel("CPU")
+def _cross_kernel(a: Any, b: Any) -> Any:
+    if a.shape != b.shape or a.shape[-1] != 3:
+        raise InvalidArgumentError(None, None, "Cross-products are only defined for 3-element vectors of one shape.")
+    return np.cross(a, b)
+
+
+@cross_op.gradient
+def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    a, b = node._inputs
+    return [cross_op(b, grad), cross_op(grad, a)]
+
+
+def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
+    """The cross product of 3-vectors along the last axis."""
+    return cross_op(a, b, name=name)  # type: ignore[no-any-return]

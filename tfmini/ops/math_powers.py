@@ -1,0 +1,123 @@
+"""Powers, products with logarithms, and angles of two operands; their gradients need logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import array_filling
+from tfmini.ops.math_broadcast import broadcast_shape, sum_to_operands, widened
+from tfmini.ops.math_comparison import greater_op, not_equal_op, select_op
+from tfmini.ops.math_elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
+from tfmini.ops.math_unary import log_op, square_op
+from tfmini.ops.scoping import name_scope
+
+_LOG_TYPES = "T: {bfloat16, half, float, double, complex64, complex128}"
+pow_op = op("Pow(x: T, y: T) -> z: T; T: {bfloat16, float, half, double, int32, int64, complex64, complex128}")
+xdivy_op = op(f"Xdivy(x: T, y: T) -> z: T; {_LOG_TYPES}")
+xlogy_op = op(f"Xlogy(x: T, y: T) -> z: T; {_LOG_TYPES}")
+atan2_op = op("Atan2(y: T, x: T) -> z: T; T: {bfloat16, half, float, double}")
+next_after_op = op("NextAfter(x1: T, x2: T) -> output: T; T: {float64, float32} = DT_FLOAT")
+
+for _handle in (pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op):
+    _handle.shape(broadcast_shape)
+atan2_op.kernel("CPU")(np.arctan2)
+next_after_op.kernel("CPU")(np.nextafter)
+next_after_op.not_differentiable()
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    if np.any(y < 0):
+        raise InvalidArgumentError(None, None, "Integers to negative integer powers are not allowed")
+    return np.power(x, y)
+
+
+@pow_op.kernel_factory("CPU")
+def _pow_factory(node: Any) -> Callable[..., Any]:
+    return _integer_power if node.attrs["T"].is_integer else np.power
+
+
+def _xdivy(x: Any, y: Any) -> Any:
+    zero = x.dtype.type(0)
+    return np.where(x == zero, zero, np.divide(x, y))[()]
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    zero = x.dtype.type(0)
+    return np.where(x == zero, zero, np.multiply(x, np.log(y)))[()]
+
+
+xdivy_op.kernel_factory("CPU")(widened(_xdivy))
+xlogy_op.kernel_factory("CPU")(widened(_xlogy))
+
+
+@pow_op.gradient
+def _pow_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = (conjugate(t) for t in node._inputs)
+    z = conjugate(node._outputs[0])
+    one = convert_to_tensor(np.array(1, y._dtype.numpy))
+    gx = mul_op(mul_op(grad, y), pow_op(x, sub_op(y, one)))
+    # log(x) only where it exists: 0 ** y does not change with y.
+    defined = (not_equal_op if x._dtype.is_complex else greater_op)(x, array_filling.zeros_like(x))
+    safe = select_op(defined, x, array_filling.ones_like(x))
+    gy = mul_op(grad, mul_op(z, select_op(defined, log_op(safe), array_filling.zeros_like(x))))
+    return sum_to_operands(node, [gx, gy])
+
+
+@xlogy_op.gradient
+def _xlogy_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+    return sum_to_operands(node, [mul_op(xlogy_op(_indicator(x), y), grad), mul_op(xdivy_op(x, y), grad)])
+
+
+@xdivy_op.gradient
+def _xdivy_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, y = node._inputs
+    gy = xdivy_op(neg_op(x), square_op(y))
+    return sum_to_operands(node, [mul_op(xdivy_op(_indicator(x), y), grad), mul_op(gy, grad)])
+
+
+def _indicator(x: Tensor) -> Tensor:
+    """1 where ``x`` is not 0."""
+    return div_no_nan_op(x, x)  # type: ignore[no-any-return]
+
+
+@atan2_op.gradient
+def _atan2_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    y, x = node._inputs
+    scaled = real_div_op(grad, add_op(square_op(x), square_op(y)))
+    return sum_to_operands(node, [mul_op(x, scaled), mul_op(neg_op(y), scaled)])
+
+
+def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x ** y``; integers refuse negative exponents at run time."""
+    with name_scope(name, "Pow", [x]) as scope:
+        return pow_op(x, y, name=scope)  # type: ignore[no-any-return]
+
+
+def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
+    with name_scope(name, "xdivy", [x]):
+        return xdivy_op(x, y)  # type: ignore[no-any-return]
+
+
+def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
+    with name_scope(name, "xlogy", [x]):
+        return xlogy_op(x, y)  # type: ignore[no-any-return]
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    """The angle of the point (x, y) in radians."""
+    return atan2_op(y, x, name=name)  # type: ignore[no-any-return]
+
+
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+    """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
+    return next_after_op(x1, x2, name=name)  # type: ignore[no-any-return]

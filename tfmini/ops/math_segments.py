@@ -1,0 +1,335 @@
+"""Segment reductions: rows of a tensor combined by the segment that each belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops import array_filling, array_gather, array_shape
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.math_comparison import equal_op, greater_equal_op, select_v2_op
+from tfmini.ops.math_elementwise import maximum_op, mul_op, real_div_op
+from tfmini.ops.math_unary import sqrt_op
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape
+
+_IDS = "Tindices: {int32,int64}"
+
+
+def _sorted_op(name: str, types: str) -> OpHandle:
+    return op(f"{name}(data: T, segment_ids: Tindices) -> output: T; T: {types}; {_IDS}")
+
+
+def _unsorted_op(name: str, types: str) -> OpHandle:
+    return op(
+        f"{name}(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T; T: {types}; {_IDS}"
+        "; Tnumsegments: {int32,int64} = DT_INT32"
+    )
+
+
+segment_sum_op, segment_mean_op = _sorted_op("SegmentSum", "numbertype"), _sorted_op("SegmentMean", "numbertype")
+segment_prod_op = _sorted_op("SegmentProd", "numbertype")
+segment_max_op, segment_min_op = _sorted_op("SegmentMax", "realnumbertype"), _sorted_op("SegmentMin", "realnumbertype")
+unsorted_sum_op = _unsorted_op("UnsortedSegmentSum", "numbertype")
+unsorted_prod_op = _unsorted_op("UnsortedSegmentProd", "numbertype")
+unsorted_max_op = _unsorted_op("UnsortedSegmentMax", "realnumbertype")
+unsorted_min_op = _unsorted_op("UnsortedSegmentMin", "realnumbertype")
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def _reject(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(None, None, message)
+
+
+def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
+    """Reduces runs of equal ``ids`` in ``rows`` into ``out[id]``; the ids are sorted."""
+    if not ids.size:
+        return
+    starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
+    if starts.size == ids.size:
+        out[ids] = rows
+        return
+    compute = np.float32 if rows.dtype.type.__name__ in ("float16", "bfloat16") else None
+    rows = rows if compute is None else rows.astype(compute)
+    out[ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
+
+
+def _check_sorted(data: Any, ids: Any) -> int:
+    """The number of segments of sorted ids."""
+    if ids.ndim != 1:
+        raise _reject("segment_ids should be a vector.")
+    if not data.ndim or data.shape[0] != ids.size:
+        raise _reject("segment_ids should be the same size as dimension 0 of input.")
+    if not ids.size:
+        return 0
+    if ids[0] < 0:
+        raise _reject("segment ids must be >= 0")
+    if np.any(ids[1:] < ids[:-1]):
+        raise _reject("segment ids are not increasing")
+    return int(ids[-1]) + 1
+
+
+def _sorted_kernel(ufunc: np.ufunc, empty: float) -> Callable[..., Any]:
+    def kernel(data: Any, ids: Any) -> Any:
+        out = np.full((_check_sorted(data, ids), *data.shape[1:]), empty, data.dtype)
+        reduce_runs(ufunc, data, ids, out)
+        return out
+
+    return kernel
+
+
+segment_sum_op.kernel("CPU")(_sorted_kernel(np.add, 0))
+segment_prod_op.kernel("CPU")(_sorted_kernel(np.multiply, 1))
+segment_max_op.kernel("CPU")(_sorted_kernel(np.maximum, 0))
+segment_min_op.kernel("CPU")(_sorted_kernel(np.minimum, 0))
+
+
+@segment_mean_op.kernel("CPU")
+def _segment_mean_kernel(data: Any, ids: Any) -> Any:
+    count = _check_sorted(data, ids)
+    out = np.zeros((count, *data.shape[1:]), data.dtype)
+    reduce_runs(np.add, data, ids, out)
+    return _divided(out, np.maximum(np.bincount(ids, minlength=count), 1))
+
+
+def _divided(rows: Any, counts: Any) -> Any:
+    divisors = counts.reshape(counts.shape + (1,) * (rows.ndim - 1)).astype(rows.dtype)
+    return rows // divisors if rows.dtype.kind in "iu" else rows / divisors
+
+
+def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> Callable[[Any], Callable[..., Any]]:
+    def factory(node: Any) -> Callable[..., Any]:
+        fill = empty(node.attrs["T"])
+
+        def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
+            count, ids_shape = int(num_segments), np.shape(ids)
+            if data.shape[: len(ids_shape)] != ids_shape:
+                raise _reject(
+                    f"data.shape = [{','.join(map(str, data.shape))}] does not start with segment_ids.shape = "
+                    f"[{','.join(map(str, ids_shape))}]"
+                )
+            if count < 0:
+                raise _reject("Input num_segments == " + str(count) + " must not be negative.")
+            tail = data.shape[len(ids_shape) :]
+            out = np.full((count, *tail), fill, data.dtype)
+            flat = np.ravel(ids)
+            _check_range(flat, ids_shape, count)
+            _reduce_unsorted(ufunc, np.reshape(data, (flat.size, *tail)), flat, out)
+            return out
+
+        return kernel
+
+    return factory
+
+
+def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
+    if flat.size and flat.max() >= count:
+        where = int(np.argmax(flat >= count))
+        place = ",".join(str(int(i)) for i in np.unravel_index(where, shape)) if shape else ""
+        name = f"segment_ids[{place}]" if shape else "segment_ids"
+        raise _reject(f"{name} = {int(flat[where])} is out of range [0, {count})")
+
+
+def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
+    if ids.size and ids.min() < 0:  # rows of negative ids are dropped
+        kept = ids >= 0
+        rows, ids = rows[kept], ids[kept]
+    if np.any(ids[1:] < ids[:-1]):
+        order = np.argsort(ids, kind="stable")
+        rows, ids = rows[order], ids[order]
+    reduce_runs(ufunc, rows, ids, out)
+
+
+def _lowest(dtype: dtypes.DType) -> Any:
+    return dtype.min
+
+
+def _highest(dtype: dtypes.DType) -> Any:
+    return dtype.max
+
+
+unsorted_sum_op.kernel_factory("CPU")(_unsorted_factory(np.add, lambda dtype: 0))
+unsorted_prod_op.kernel_factory("CPU")(_unsorted_factory(np.multiply, lambda dtype: 1))
+unsorted_max_op.kernel_factory("CPU")(_unsorted_factory(np.maximum, _lowest))
+unsorted_min_op.kernel_factory("CPU")(_unsorted_factory(np.minimum, _highest))
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _sorted_shape(node: Operation) -> list[RawShape]:
+    data = node._inputs[0]._shape
+    return [None if data is None else (None, *data[1:])]
+
+
+def _unsorted_shape(node: Operation) -> list[RawShape]:
+    data, ids = node._inputs[0]._shape, node._inputs[1]._shape
+    if data is None or ids is None:
+        return [None]
+    count = constant_value(node._inputs[2])
+    if len(ids) > len(data):
+        raise ValueError(f"Shape must be at least rank {len(ids)} but is rank {len(data)}")
+    return [(None if count is None else int(count), *data[len(ids) :])]
+
+
+for _handle in (segment_sum_op, segment_mean_op, segment_prod_op, segment_max_op, segment_min_op):
+    _handle.shape(_sorted_shape)
+for _handle in (unsorted_sum_op, unsorted_prod_op, unsorted_max_op, unsorted_min_op):
+    _handle.shape(_unsorted_shape)
+
+# ---- gradients ------------------------------------------------------------------------------
+
+segment_prod_op.not_differentiable()
+
+
+@segment_sum_op.gradient
+def _segment_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [array_gather.gather(grad, node._inputs[1]), None]
+
+
+@segment_mean_op.gradient
+def _segment_mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    data, ids = node._inputs
+    counts = segment_sum_op(array_filling.ones_like(cast(ids, grad._dtype.base_dtype)), ids)
+    return [mul_op(array_gather.gather(grad, ids), _as_column(_inverse(array_gather.gather(counts, ids)), data)), None]
+
+
+def _inverse(x: Tensor) -> Tensor:
+    return real_div_op(np.array(1, x._dtype.numpy), x)  # type: ignore[no-any-return]
+
+
+def _as_column(vector: Tensor, like: Tensor) -> Tensor:
+    """A vector with as many trailing axes of size 1 as broadcasting against the rows of ``like`` needs.
+
+    Raises:
+      ValueError: when the rank of ``like`` is unknown.
+    """
+    if like._shape is None:
+        raise ValueError(f"The rank of {like.name} must be known for the gradient of a segment reduction.")
+    for _ in like._shape[1:]:
+        vector = array_shape.expand_dims(vector, -1)
+    return vector
+
+
+@segment_max_op.gradient
+@segment_min_op.gradient
+def _segment_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    data, ids = node._inputs
+    hits = equal_op(array_gather.gather(node._outputs[0], ids), data)
+    shared = real_div_op(grad, segment_sum_op(cast(hits, grad._dtype.base_dtype), ids))
+    picked = array_gather.gather(shared, ids)
+    return [select_v2_op(hits, picked, array_filling.zeros_like(picked)), None]
+
+
+def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """``rows[ids]`` with zeros where an id is negative, and the mask of the others."""
+    zero = np.array(0, ids._dtype.numpy)
+    inside = greater_equal_op(ids, zero)
+    picked = array_gather.gather(rows, maximum_op(ids, zero))
+    if ids._shape is None or picked._shape is None:
+        raise ValueError(f"The rank of {rows.name} must be known for the gradient of an unsorted segment reduction.")
+    for _ in picked._shape[len(ids._shape) :]:
+        inside = array_shape.expand_dims(inside, -1)
+    return select_v2_op(inside, picked, np.array(0, picked._dtype.numpy)), inside
+
+
+@unsorted_sum_op.gradient
+def _unsorted_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [_gather_kept(grad, node._inputs[1])[0], None, None]
+
+
+@unsorted_max_op.gradient
+@unsorted_min_op.gradient
+def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    data, ids, count = node._inputs
+    extremes, inside = _gather_kept(node._outputs[0], ids)
+    dtype = grad._dtype.base_dtype
+    hits = mul_op(cast(equal_op(data, extremes), dtype), cast(inside, dtype))
+    shared = real_div_op(grad, unsorted_sum_op(hits, ids, count))
+    return [mul_op(hits, array_gather.gather(shared, maximum_op(ids, np.array(0, ids._dtype.numpy)))), None, None]
+
+
+@unsorted_prod_op.gradient
+def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    # Each element's gradient is the product of the others: the quotient, or where the element is
+    # the only zero of its segment the product of the elements that are not zero.
+    data, ids, count = node._inputs
+    zero, one = np.array(0, data._dtype.numpy), np.array(1, data._dtype.numpy)
+    is_zero = equal_op(data, zero)
+    zeros = unsorted_sum_op(cast(is_zero, dtypes.int32), ids, count)
+    lone = select_v2_op(equal_op(zeros, 1), grad, zero)
+    no_zero = select_v2_op(equal_op(zeros, 0), grad, zero)
+    nonzero = select_v2_op(is_zero, one, data)
+    product = unsorted_prod_op(nonzero, ids, count)
+    at_zero = _gather_kept(mul_op(lone, product), ids)[0]
+    elsewhere = real_div_op(_gather_kept(mul_op(no_zero, product), ids)[0], nonzero)
+    return [select_v2_op(is_zero, at_zero, elsewhere), None, None]
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
+    def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+        return handle(data, segment_ids, name=name)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = function_name
+    function.__doc__ = f"{text} of the rows of each segment; the vector ``segment_ids`` is sorted."
+    return function
+
+
+def _public_unsorted(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
+    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+        return handle(data, segment_ids, num_segments, name=name)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = function_name
+    function.__doc__ = f"{text} of the elements of each segment; negative ids are dropped, order does not matter."
+    return function
+
+
+segment_sum = _public(segment_sum_op, "segment_sum", "The sum")
+segment_mean = _public(segment_mean_op, "segment_mean", "The mean")
+segment_prod = _public(segment_prod_op, "segment_prod", "The product")
+segment_max = _public(segment_max_op, "segment_max", "The maximum")
+segment_min = _public(segment_min_op, "segment_min", "The minimum")
+unsorted_segment_sum = _public_unsorted(unsorted_sum_op, "unsorted_segment_sum", "The sum")
+unsorted_segment_prod = _public_unsorted(unsorted_prod_op, "unsorted_segment_prod", "The product")
+unsorted_segment_max = _public_unsorted(unsorted_max_op, "unsorted_segment_max", "The maximum")
+unsorted_segment_min = _public_unsorted(unsorted_min_op, "unsorted_segment_min", "The minimum")
+
+
+def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
+    """The number of elements of each segment, at least 1, shaped to divide its rows."""
+    ones = array_filling.ones_like(cast(ids, data._dtype.base_dtype))
+    counts = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data._dtype.numpy))
+    if data._shape is None or ids._shape is None:
+        raise ValueError("The ranks of data and segment_ids must be known.")
+    for _ in data._shape[len(ids._shape) :]:
+        counts = array_shape.expand_dims(counts, -1)
+    return counts
+
+
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """The mean of the elements of each segment, 0 for empty ones."""
+    with name_scope(name, "UnsortedSegmentMean"):
+        data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        return real_div_op(  # type: ignore[no-any-return]
+            unsorted_sum_op(data, ids, num_segments), _segment_sizes(data, ids, num_segments)
+        )
+
+
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """The sum of the elements of each segment divided by the square root of their number."""
+    with name_scope(name, "UnsortedSegmentSqrtN"):
+        data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        return real_div_op(  # type: ignore[no-any-return]
+            unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments))
+        )

@@ -1,0 +1,181 @@
+"""Bias addition, L2 loss, and the dense layers in one call (``xw_plus_b``, ``relu_layer``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.math_broadcast import HALVES
+from tfmini.ops.math_elementwise import multiply
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.nn_activation import relu
+from tfmini.ops.nn_windows import Array
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+_FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
+
+bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
+bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
+bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
+l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}")
+
+
+def _channel_axis(node: Any) -> int:
+    return 1 if node.attrs.get("data_format") == b"NCHW" else -1
+
+
+@bias_add_op.shape
+@bias_add_v1_op.shape
+def _bias_shape(node: Operation) -> list[RawShape]:
+    value = node._inputs[0]._shape
+    bias = with_rank(node._inputs[1]._shape, 1)
+    if value is None:
+        return [None]
+    if len(value) < 2:
+        raise ValueError(f"Shape must be at least rank 2 but is rank {len(value)}")
+    axis = _channel_axis(node) % len(value)
+    return [value[:axis] + (merge_dims(value[axis], bias[0]),) + value[axis + 1 :]]
+
+
+@bias_add_grad_op.shape
+def _bias_grad_shape(node: Operation) -> list[RawShape]:
+    value = node._inputs[0]._shape
+    if value is not None and len(value) < 2:
+        raise ValueError(f"Shape must be at least rank 2 but is rank {len(value)}")
+    return [(None if value is None else value[_channel_axis(node)],)]
+
+
+@l2_loss_op.shape
+def _l2_shape(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+def _add_bias(value: Array, bias: Array) -> Array:
+    if bias.ndim != 1 or value.shape[-1:] != bias.shape:
+        raise _bias_mismatch(value, bias)
+    return value + bias
+
+
+def _bias_mismatch(value: Array, bias: Array) -> InvalidArgumentError:
+    sizes = ["[" + ",".join(map(str, v.shape)) + "]" for v in (value, bias)]
+    return InvalidArgumentError(
+        None, None, f"Must provide as many biases as the last dimension of the input tensor: {sizes[1]} vs. {sizes[0]}"
+    )
+
+
+bias_add_v1_op.kernel("CPU")(_add_bias)
+
+
+@bias_add_op.kernel_factory("CPU")
+def _bias_factory(node: Any) -> Callable[..., Array]:
+    if node.attrs["data_format"] != b"NCHW":
+        return _add_bias
+
+    def add_to_channels(value: Array, bias: Array) -> Array:
+        if bias.ndim != 1 or value.shape[1] != bias.shape[0]:
+            raise _bias_mismatch(value, bias)
+        return value + bias.reshape((-1,) + (1,) * (value.ndim - 2))
+
+    return add_to_channels
+
+
+@bias_add_grad_op.kernel_factory("CPU")
+def _bias_grad_factory(node: Any) -> Callable[..., Array]:
+    halves = node.attrs["T"] in HALVES
+    dtype = node.attrs["T"].numpy
+    first = node.attrs["data_format"] == b"NCHW"
+
+    def sum_channels(grad: Array) -> Array:
+        if first:
+            axes = (0, *range(2, grad.ndim))
+            return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
+        flat = grad.reshape(-1, grad.shape[-1])
+        if not halves and dtype.kind == "f":
+            # A product with ones reads each element once at memory speed, and BLAS uses every core.
+            return np.ones(flat.shape[0], dtype) @ flat
+        return flat.sum(axis=0, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
+
+    return sum_channels
+
+
+@l2_loss_op.kernel_factory("CPU")
+def _l2_factory(node: Any) -> Callable[..., Any]:
+    dtype = node.attrs["T"].numpy
+    wide = np.dtype(np.float32) if node.attrs["T"] in HALVES else dtype
+
+    def half_square_sum(value: Any) -> Any:
+        flat = value.astype(wide, copy=False).reshape(-1)
+        return (np.dot(flat, flat) * wide.type(0.5)).astype(dtype, copy=False)
+
+    return half_square_sum
+
+
+# ---- gradients ----------------------------------------------------------------------------------
+
+
+@bias_add_op.gradient
+def _bias_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [grad, bias_add_grad_op(grad, data_format=node.attrs["data_format"])]
+
+
+@bias_add_v1_op.gradient
+def _bias_v1_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [grad, bias_add_grad_op(grad)]
+
+
+@bias_add_grad_op.gradient
+def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    value = node._inputs[0]
+    zeros = multiply(value, convert_to_tensor(0, dtype=value.dtype.base_dtype))
+    return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
+
+
+@l2_loss_op.gradient
+def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [multiply(node._inputs[0], grad)]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+    """Adds a vector to the channels of ``value`` (``tf.nn.bias_add``).
+
+    Raises:
+      ValueError: for a ``data_format`` that starts with neither N...C nor NC.
+    """
+    with name_scope(name, "BiasAdd", [value, bias]) as scope:
+        if data_format is not None and not data_format.startswith("NC") and not (
+            data_format.startswith("N") and data_format.endswith("C")
+        ):
+            raise ValueError("data_format must be of the form `N...C` or `NC...`")
+        layout = "NCHW" if data_format is not None and data_format.startswith("NC") else "NHWC"
+        value = convert_to_tensor(value, name="input")
+        bias = convert_to_tensor(bias, dtype=value.dtype.base_dtype, name="bias")
+        return bias_add_op(value, bias, data_format=layout, name=scope)  # type: ignore[no-any-return]
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
+    return l2_loss_op(t, name=name)  # type: ignore[no-any-return]
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``)."""
+    with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
+        product = matmul(convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"))
+        return bias_add(product, convert_to_tensor(biases, name="biases"), name=scope)
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """``relu(matmul(x, weights) + biases)`` (``tf.nn.relu_layer``)."""
+    with name_scope(name, "relu_layer", [x, weights, biases]) as scope:
+        product = matmul(convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"))
+        return relu(bias_add(product, convert_to_tensor(biases, name="biases")), name=scope)

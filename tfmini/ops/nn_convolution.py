@@ -1,0 +1,206 @@
+"""The convolution functions of ``tf.nn``, over the ops of `nn_conv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops import nn_conv
+from tfmini.ops.array_shape import expand_dims, squeeze
+from tfmini.ops.nn_arguments import either, padding_attrs, spatial_sequence
+from tfmini.ops.scoping import name_scope
+
+_ONES = (1, 1, 1, 1)
+
+
+def conv2d(
+    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, use_cudnn_on_gpu: bool = True,  # noqa: A002
+    data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None, filters: Any = None,
+) -> Tensor:  # fmt: skip
+    """Convolves images with filters (``tf.nn.conv2d``).
+
+    Args:
+      input: images, [batch, rows, columns, channels], or channels second for NCHW.
+      filter: [rows, columns, channels in, channels out].
+      strides: one int, two, or four in the layout of ``data_format``.
+      padding: "SAME", "VALID", or four (before, after) pairs.
+      dilations: as ``strides``, the distance between the elements of a filter.
+      filters: another name for ``filter``.
+
+    Raises:
+      ValueError: for shapes that do not fit.
+    """
+    channels = 1 if data_format == "NCHW" else 3
+    return nn_conv.conv2d_op(  # type: ignore[no-any-return]
+        input,
+        either("filters", filters, "filter", filter),
+        strides=spatial_sequence(strides, 2, channels, "strides"),
+        use_cudnn_on_gpu=use_cudnn_on_gpu,
+        data_format=data_format,
+        dilations=spatial_sequence(dilations, 2, channels, "dilations"),
+        name=name,
+        **padding_attrs(padding),
+    )
+
+
+def conv2d_backprop_filter(
+    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, use_cudnn_on_gpu: bool = True,  # noqa: A002
+    data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv2d` for its filter, of shape ``filter_sizes`` (``tf.nn.conv2d_backprop_filter``)."""
+    return nn_conv.backprop_filter_op(  # type: ignore[no-any-return]
+        input, filter_sizes, out_backprop, strides=list(strides), use_cudnn_on_gpu=use_cudnn_on_gpu,
+        data_format=data_format, dilations=list(dilations), name=name, **padding_attrs(padding),
+    )  # fmt: skip
+
+
+def conv2d_backprop_input(
+    input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None, padding: Any = None,  # noqa: A002
+    use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
+    filters: Any = None,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv2d` for its input, of shape ``input_sizes`` (``tf.nn.conv2d_backprop_input``)."""
+    return nn_conv.backprop_input_op(  # type: ignore[no-any-return]
+        input_sizes, either("filters", filters, "filter", filter), out_backprop, strides=list(strides),
+        use_cudnn_on_gpu=use_cudnn_on_gpu, data_format=data_format, dilations=list(dilations), name=name,
+        **padding_attrs(padding),
+    )  # fmt: skip
+
+
+def conv2d_transpose(
+    value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: Any = "SAME",  # noqa: A002
+    data_format: str = "NHWC", name: str | None = None, input: Any = None, filters: Any = None,  # noqa: A002
+    dilations: Any = None,
+) -> Tensor:  # fmt: skip
+    """The transpose ("deconvolution") of `conv2d` (``tf.nn.conv2d_transpose``).
+
+    Args:
+      value: [batch, rows, columns, channels in].
+      filter: [rows, columns, channels out, channels in].
+      output_shape: the shape of the result, a list or an int32 vector.
+    """
+    value = either("input", input, "value", value)
+    filters = either("filters", filters, "filter", filter)
+    channels = 1 if data_format.startswith("NC") else 3
+    with name_scope(name, "conv2d_transpose", [value, filters, output_shape]) as scope:
+        return nn_conv.backprop_input_op(  # type: ignore[no-any-return]
+            output_shape, filters, value, strides=spatial_sequence(strides, 2, channels, "strides"),
+            data_format=data_format, dilations=spatial_sequence(dilations, 2, channels, "dilations"), name=scope,
+            **padding_attrs(padding),
+        )  # fmt: skip
+
+
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str | None = None) -> Tensor:
+    """`conv2d` with holes of ``rate - 1`` elements between those of the filter (``tf.nn.atrous_conv2d``)."""
+    return conv2d(value, filters, _ONES, padding, dilations=[1, rate, rate, 1], name=name)
+
+
+def conv1d(
+    value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None, data_format: str | None = None, name: str | None = None,
+    input: Any = None, dilations: Any = None,  # noqa: A002
+) -> Tensor:  # fmt: skip
+    """Convolves [batch, width, channels] with [width, channels in, channels out] (``tf.nn.conv1d``).
+
+    Raises:
+      ValueError: for an unknown ``data_format``.
+    """
+    value = either("input", input, "value", value)
+    with name_scope(name, "conv1d", [value, filters]) as scope:
+        first = data_format is None or data_format in ("NHWC", "NWC")
+        if not first and data_format not in ("NCHW", "NCW"):
+            raise ValueError("data_format must be NWC or NCW")
+        axis, channels = (1, 2) if first else (2, 1)
+        steps = [1, *spatial_sequence(stride, 1, channels, "stride")]
+        holes = [1, *spatial_sequence(dilations, 1, channels, "dilations")]
+        result = nn_conv.conv2d_op(
+            expand_dims(value, axis),
+            expand_dims(filters, 0),
+            strides=steps,
+            use_cudnn_on_gpu=True if use_cudnn_on_gpu is None else use_cudnn_on_gpu,
+            padding=padding,
+            data_format="NHWC" if first else "NCHW",
+            dilations=holes,
+            name=scope,
+        )
+        return squeeze(result, [axis])
+
+
+def depthwise_conv2d_native(
+    input: Any, filter: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = _ONES,  # noqa: A002
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Convolves each channel with its own filters (``tf.nn.depthwise_conv2d_native``).
+
+    Args:
+      filter: [rows, columns, channels in, multiplier]; the result has channels in * multiplier channels.
+    """
+    return nn_conv.depthwise_op(  # type: ignore[no-any-return]
+        input, filter, strides=list(strides), data_format=data_format, dilations=list(dilations), name=name,
+        **padding_attrs(padding),
+    )  # fmt: skip
+
+
+def depthwise_conv2d_backprop_input(
+    input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",  # noqa: A002
+    dilations: Any = _ONES, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The gradient of `depthwise_conv2d_native` for its input."""
+    return nn_conv.depthwise_backprop_input_op(  # type: ignore[no-any-return]
+        input_sizes, filter, out_backprop, strides=list(strides), data_format=data_format,
+        dilations=list(dilations), name=name, **padding_attrs(padding),
+    )  # fmt: skip
+
+
+def depthwise_conv2d_backprop_filter(
+    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",  # noqa: A002
+    dilations: Any = _ONES, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The gradient of `depthwise_conv2d_native` for its filter."""
+    return nn_conv.depthwise_backprop_filter_op(  # type: ignore[no-any-return]
+        input, filter_sizes, out_backprop, strides=list(strides), data_format=data_format,
+        dilations=list(dilations), name=name, **padding_attrs(padding),
+    )  # fmt: skip
+
+
+def depthwise_conv2d(
+    input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,  # noqa: A002
+    data_format: str | None = None, dilations: Any = None,
+) -> Tensor:  # fmt: skip
+    """`depthwise_conv2d_native` with holes given by ``rate``, two ints (``tf.nn.depthwise_conv2d``)."""
+    rate = either("dilations", dilations, "rate", rate)
+    channels = 1 if data_format == "NCHW" else 3
+    with name_scope(name, "depthwise", [input, filter]) as scope:
+        return depthwise_conv2d_native(
+            convert_to_tensor(input, name="tensor_in"),
+            convert_to_tensor(filter, name="filter_in"),
+            strides,
+            padding,
+            data_format or "NHWC",
+            spatial_sequence(rate, 2, channels, "dilations"),
+            scope,
+        )
+
+
+def separable_conv2d(
+    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any, rate: Any = None,  # noqa: A002
+    name: str | None = None, data_format: str | None = None, dilations: Any = None,
+) -> Tensor:  # fmt: skip
+    """A depthwise convolution followed by a 1x1 one (``tf.nn.separable_conv2d``).
+
+    Args:
+      depthwise_filter: [rows, columns, channels in, multiplier].
+      pointwise_filter: [1, 1, channels in * multiplier, channels out].
+
+    Raises:
+      ValueError: when the pointwise filter is not 1x1.
+    """
+    rate = either("dilations", dilations, "rate", rate)
+    with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
+        pointwise_filter = convert_to_tensor(pointwise_filter, name="pointwise_filter")
+        sizes = pointwise_filter._shape
+        if sizes is not None and (len(sizes) != 4 or any(d not in (1, None) for d in sizes[:2])):
+            raise ValueError(f"The pointwise filter must be [1, 1, channels in, channels out], got {sizes}")
+        deep = depthwise_conv2d(input, depthwise_filter, strides, padding, rate, "depthwise", data_format)
+        return conv2d(deep, pointwise_filter, _ONES, "VALID", data_format=data_format or "NHWC", name=scope)

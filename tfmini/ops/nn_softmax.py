@@ -1,0 +1,245 @@
+"""Softmax, its logarithm, and the cross-entropies computed from logits in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.math_broadcast import HALVES
+from tfmini.ops.math_elementwise import multiply, negative, subtract
+from tfmini.ops.math_reductions import sum_op
+from tfmini.ops.math_unary import exp
+from tfmini.ops.nn_windows import Array
+from tfmini.shapes import RawShape, broadcast_raw, merge_dims, with_rank
+
+_T = "T: {half, bfloat16, float, double}"
+
+softmax_op = op("Softmax(logits: T) -> softmax: T; " + _T)
+log_softmax_op = op("LogSoftmax(logits: T) -> logsoftmax: T; " + _T)
+softmax_xent_op = op("SoftmaxCrossEntropyWithLogits(features: T, labels: T) -> loss: T, backprop: T; " + _T)
+sparse_xent_op = op(
+    "SparseSoftmaxCrossEntropyWithLogits(features: T, labels: Tlabels) -> loss: T, backprop: T; "
+    + _T
+    + "; Tlabels: {int32, int64} = DT_INT64"
+)
+
+
+@softmax_op.shape
+@log_softmax_op.shape
+def _softmax_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    if shape == ():
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    return [shape]
+
+
+@softmax_xent_op.shape
+def _xent_shape(node: Operation) -> list[RawShape]:
+    shape = with_rank(broadcast_raw(node._inputs[0]._shape, node._inputs[1]._shape), 2)
+    return [shape[:1], shape]
+
+
+@sparse_xent_op.shape
+def _sparse_xent_shape(node: Operation) -> list[RawShape]:
+    features = with_rank(node._inputs[0]._shape, 2)
+    labels = with_rank(node._inputs[1]._shape, 1)
+    batch = merge_dims(features[0], labels[0])
+    return [(batch,), (batch, features[1])]
+
+
+# ---- kernels ------------------------------------------------------------------------------------
+
+
+def _scaled(logits: Array) -> Array:
+    """Logits minus the largest of their row, so that no exponential overflows."""
+    return np.subtract(logits, logits.max(axis=-1, keepdims=True))
+
+
+def _softmax(logits: Array) -> Array:
+    result = _scaled(logits)
+    np.exp(result, out=result)
+    result /= result.sum(axis=-1, keepdims=True)
+    return result
+
+
+def _log_softmax(logits: Array) -> Array:
+    result = _scaled(logits)
+    result -= np.log(np.exp(result).sum(axis=-1, keepdims=True))
+    return result
+
+
+def _over_rows(function: Any) -> Any:
+    """A kernel factory for functions of the last axis; 16-bit floats are computed in float32."""
+
+    def factory(node: Any) -> Any:
+        dtype = node.attrs["T"].numpy
+        narrow = node.attrs["T"] in HALVES
+
+        def kernel(logits: Array) -> Array:
+            if not logits.size:
+                return logits
+            return function(logits.astype(np.float32)).astype(dtype) if narrow else function(logits)
+
+        return kernel
+
+    return factory
+
+
+softmax_op.kernel_factory("CPU")(_over_rows(_softmax))
+log_softmax_op.kernel_factory("CPU")(_over_rows(_log_softmax))
+
+
+def _xent(logits: Array, labels: Array) -> tuple[Array, Array]:
+    """Loss per row, and its gradient for the logits, from one exponential per element."""
+    scaled = _scaled(logits)
+    backprop = np.exp(scaled)
+    total = backprop.sum(axis=1, keepdims=True)
+    backprop /= total
+    np.subtract(np.log(total), scaled, out=scaled)
+    scaled *= labels
+    backprop -= labels
+    return scaled.sum(axis=1), backprop
+
+
+def _in_float32(node: Any) -> Any:
+    dtype = node.attrs["T"].numpy
+    if node.attrs["T"] not in HALVES:
+        return None
+    return lambda loss, backprop: (loss.astype(dtype), backprop.astype(dtype))
+
+
+@softmax_xent_op.kernel_factory("CPU")
+def _xent_factory(node: Any) -> Any:
+    narrow = _in_float32(node)
+
+    def kernel(logits: Array, labels: Array) -> tuple[Array, Array]:
+        if narrow:
+            logits, labels = logits.astype(np.float32), labels.astype(np.float32)
+        if logits.shape != labels.shape:
+            logits, labels = _broadcast(logits, labels)
+        if not logits.size:
+            return np.zeros(logits.shape[:1], node.attrs["T"].numpy), np.zeros(logits.shape, node.attrs["T"].numpy)
+        found = _xent(logits, labels)
+        return narrow(*found) if narrow else found
+
+    return kernel
+
+
+def _broadcast(logits: Array, labels: Array) -> tuple[Array, ...]:
+    try:
+        return tuple(np.broadcast_arrays(logits, labels))
+    except ValueError:
+        raise InvalidArgumentError(
+            None,
+            None,
+            "logits and labels must be broadcastable: "
+            f"logits_size={_bracketed(logits)} labels_size={_bracketed(labels)}",
+        ) from None
+
+
+def _bracketed(array: Array) -> str:
+    return "[" + ",".join(map(str, array.shape)) + "]"
+
+
+def _check_labels(logits: Array, labels: Array) -> None:
+    classes = logits.shape[1]
+    if logits.shape[0] != labels.shape[0]:
+        raise InvalidArgumentError(
+            None,
+            None,
+            "logits and labels must have the same first dimension, "
+            f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}",
+        )
+    if not labels.size:
+        return
+    if labels.min() < 0 or labels.max() >= classes:
+        wrong = next(v for v in labels.tolist() if not 0 <= v < classes)
+        values = " ".join(map(str, labels.tolist()))
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
+            f"Label values: {values}",
+        )
+
+
+@sparse_xent_op.kernel_factory("CPU")
+def _sparse_xent_factory(node: Any) -> Any:
+    narrow = _in_float32(node)
+
+    def kernel(logits: Array, labels: Array) -> tuple[Array, Array]:
+        _check_labels(logits, labels)
+        if not logits.size:
+            return np.zeros(logits.shape[:1], logits.dtype), logits
+        scaled = _scaled(logits.astype(np.float32) if narrow else logits)
+        lines = np.arange(labels.shape[0])
+        chosen = scaled[lines, labels]
+        np.exp(scaled, out=scaled)
+        total = scaled.sum(axis=1)
+        scaled /= total[:, None]
+        scaled[lines, labels] -= scaled.dtype.type(1)
+        loss = np.log(total)
+        loss -= chosen
+        return narrow(loss, scaled) if narrow else (loss, scaled)
+
+    return kernel
+
+
+# ---- gradients ----------------------------------------------------------------------------------
+
+
+def _last_sum(value: Tensor) -> Tensor:
+    return sum_op(value, [-1], keep_dims=True)  # type: ignore[no-any-return]
+
+
+@softmax_op.gradient
+def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    softmax = node._outputs[0]
+    return [multiply(subtract(grad, _last_sum(multiply(grad, softmax))), softmax)]
+
+
+@log_softmax_op.gradient
+def _log_softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [subtract(grad, multiply(_last_sum(grad), exp(node._outputs[0])))]
+
+
+def _is_zero(grad: Tensor | None) -> bool:
+    if grad is None or grad.op.type in ("ZerosLike", "Zeros"):
+        return True
+    if grad.op.type == "Fill":
+        value = constant_value(grad.op._inputs[1])
+        return value is not None and not np.any(value)
+    known = constant_value(grad)
+    return known is not None and not np.any(known)
+
+
+def _logits_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> Tensor:
+    """The gradient for the logits, the second derivative included where the backprop output was used."""
+    column = expand_dims(grad_loss, -1)
+    first = multiply(column, node._outputs[1])
+    if _is_zero(grad_backprop):
+        return first
+    assert grad_backprop is not None
+    softmax = softmax_op(node._inputs[0])
+    second = multiply(subtract(grad_backprop, _last_sum(multiply(grad_backprop, softmax))), softmax)
+    return first + second
+
+
+@softmax_xent_op.gradient
+def _xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> list[Any]:
+    logits = _logits_gradient(node, grad_loss, grad_backprop)
+    return [logits, multiply(expand_dims(grad_loss, -1), negative(log_softmax_op(node._inputs[0])))]
+
+
+@sparse_xent_op.gradient
+def _sparse_xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> list[Any]:
+    return [_logits_gradient(node, grad_loss, grad_backprop), None]
+
+

@@ -1,0 +1,169 @@
+"""The largest elements: ``TopKV2``, ``InTopKV2``, ``NthElement``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.math_broadcast import sum_op
+from tfmini.ops.math_comparison import equal
+from tfmini.ops.math_elementwise import div, multiply
+from tfmini.ops.nn_windows import Array
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+top_k_op = op("TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype")
+top_k_grad_op = op("_TopKGrad(grad: T, indices: int32, input: T) -> output: T; T: realnumbertype")
+in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
+in_top_k_v1_op = op(
+    "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32"
+)
+nth_element_op = op("NthElement(input: T, n: int32) -> values: T; reverse: bool = false; T: realnumbertype")
+
+
+@top_k_op.shape
+def _top_k_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    if shape is None:
+        return [None, None]
+    if not shape:
+        raise ValueError("input must have rank >= 1 but is rank 0")
+    k = constant_value(node._inputs[1])
+    if k is not None and int(k) < 0:
+        raise ValueError(f"Need k >= 0, got {int(k)}")
+    if k is not None and shape[-1] is not None and shape[-1] < int(k):
+        raise ValueError(f"input must have last dimension >= k = {int(k)} but is {shape[-1]}")
+    result = shape[:-1] + (None if k is None else int(k),)
+    return [result, result]
+
+
+@top_k_grad_op.shape
+def _top_k_grad_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[2]._shape]
+
+
+@in_top_k_op.shape
+@in_top_k_v1_op.shape
+def _in_top_k_shape(node: Operation) -> list[RawShape]:
+    predictions = with_rank(node._inputs[0]._shape, 2)
+    targets = with_rank(node._inputs[1]._shape, 1)
+    return [(merge_dims(predictions[0], targets[0]),)]
+
+
+@nth_element_op.shape
+def _nth_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    if shape is None:
+        return [None]
+    if not shape:
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    return [shape[:-1]]
+
+
+@top_k_op.kernel("CPU")
+def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
+    count = int(k)
+    if count < 0:
+        raise InvalidArgumentError(None, None, f"Need k >= 0, got {count}")
+    if values.ndim < 1:
+        raise InvalidArgumentError(None, None, "input must be >= 1-D, got shape []")
+    if values.shape[-1] < count:
+        raise InvalidArgumentError(None, None, f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
+    if count == 1:
+        best = values.argmax(axis=-1)[..., None]
+    else:
+        # A stable sort of the reversed rows, reversed: descending, and the lower index first among equals.
+        size = values.shape[-1]
+        best = size - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
+    return np.take_along_axis(values, best, axis=-1), best.astype(np.int32)
+
+
+@top_k_grad_op.kernel("CPU")
+def _top_k_grad(grad: Array, indices: Array, values: Array) -> Array:
+    result = np.zeros(values.shape, grad.dtype)
+    np.put_along_axis(result, indices.astype(np.int64), grad, axis=-1)
+    return result
+
+
+def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
+    """Whether fewer than ``k`` classes beat each target; false for targets and scores that are no numbers."""
+    if predictions.shape[0] != targets.shape[0]:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"First dimension of predictions {predictions.shape[0]} must match length of targets {targets.shape[0]}",
+        )
+    classes = predictions.shape[1]
+    valid = (targets >= 0) & (targets < classes)
+    score = predictions[np.arange(targets.shape[0]), np.where(valid, targets, 0)][:, None]
+    valid &= np.isfinite(score[:, 0])
+    better = (predictions > score).sum(axis=1)
+    # A score that is no number makes the row's order undefined.
+    valid &= np.isfinite(predictions).all(axis=1)
+    return valid & (better < k)
+
+
+in_top_k_op.kernel("CPU")(_in_top_k)
+
+
+@in_top_k_v1_op.kernel_factory("CPU")
+def _in_top_k_factory(node: Any) -> Any:
+    k = node.attrs["k"]
+    return lambda predictions, targets: _in_top_k(predictions, targets, k)
+
+
+@nth_element_op.kernel_factory("CPU")
+def _nth_factory(node: Any) -> Any:
+    reverse = node.attrs["reverse"]
+
+    def nth(values: Array, n: Any) -> Array:
+        position, size = int(n), values.shape[-1]
+        if not 0 <= position < size:
+            raise InvalidArgumentError(None, None, f"Input must have at least n+1 columns. Had {size}, needed {position + 1}")
+        if reverse:
+            position = size - 1 - position
+        return np.partition(values, position, axis=-1)[..., position]
+
+    return nth
+
+
+@top_k_op.gradient
+def _top_k_gradient(node: Operation, grad: Tensor, _: Tensor | None) -> list[Any]:
+    return [top_k_grad_op(grad, node._outputs[1], node._inputs[0]), None]
+
+
+top_k_grad_op.not_differentiable()
+in_top_k_op.not_differentiable()
+in_top_k_v1_op.not_differentiable()
+
+
+@nth_element_op.gradient
+def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    """Shared equally among the elements that equal the one chosen."""
+    values = node._inputs[0]
+    chosen = cast(equal(expand_dims(node._outputs[0], -1), values), grad.dtype.base_dtype)
+    shares = div(expand_dims(grad, -1), sum_op(chosen, [-1], keep_dims=True))
+    return [multiply(shares, chosen), None]
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:  # noqa: A002
+    """Values and int32 indices of the ``k`` largest elements of each row (``tf.nn.top_k``, ``tf.math.top_k``)."""
+    return top_k_op(input, k, sorted=sorted, name=name)
+
+
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+    """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
+    with name_scope(name, "in_top_k") as scope:
+        return in_top_k_op(predictions, targets, k, name=scope)  # type: ignore[no-any-return]
+
+
+def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:  # noqa: A002
+    """The ``n``-th smallest (or largest) element of each row."""
+    return nth_element_op(input, n, reverse=reverse, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,69 @@
+"""Python's operators on tensors. Importing this module gives them to `Tensor`.
+
+``a + b`` is named ``add``; an operand that is no tensor becomes a constant ``add/x`` or ``add/y``.
+Indexing is in `array_slicing`; ``==`` stays identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops import math_comparison as comparison
+from tfmini.ops import math_complex, math_elementwise, math_matmul, math_powers
+
+Function = Callable[..., Any]
+
+
+def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
+    """The method ``__name__`` and its reflected twin ``__rname__`` for a function of two tensors."""
+    reflected_method = f"__r{name}__"
+
+    def forward(x: Any, y: Any) -> Any:
+        if type(y) is Tensor and type(x) is Tensor:
+            return function(x, y, name=name)
+        with x.graph.as_default(), x.graph.name_scope(name) as scope:
+            try:
+                y = convert_to_tensor(y, preferred_dtype=x.dtype.base_dtype, name="y")
+            except TypeError:
+                # It may know by itself what to do with a tensor on its left.
+                if hasattr(type(y), reflected_method):
+                    return NotImplemented
+                raise
+            return function(x, y, name=scope)
+
+    def reflected(y: Any, x: Any) -> Any:
+        with y.graph.as_default(), y.graph.name_scope(name) as scope:
+            x = convert_to_tensor(x, dtype=y.dtype.base_dtype, name="x")
+            return function(x, y, name=scope)
+
+    return forward, reflected
+
+
+_BINARY: dict[str, Function] = {
+    "add": math_elementwise.add_op,
+    "sub": math_elementwise.sub_op,
+    "mul": math_elementwise.mul_op,
+    "div": math_elementwise.div,
+    "truediv": math_elementwise.truediv,
+    "floordiv": math_elementwise.floordiv,
+    "mod": math_elementwise.floor_mod_op,
+    "pow": math_powers.pow,
+    "and": comparison.logical_and,
+    "or": comparison.logical_or,
+    "xor": comparison.logical_xor,
+    "matmul": math_matmul.matmul,
+}
+for _name, _function in _BINARY.items():
+    _forward, _reflected = binary_operator(_function, _name)
+    Tensor._override_operator(f"__{_name}__", _forward)
+    Tensor._override_operator(f"__r{_name}__", _reflected)
+
+# These are not named after the operator: ``a < b`` is "Less", ``-a`` "Neg".
+for _name, _function in {
+    "lt": comparison.less, "le": comparison.less_equal, "gt": comparison.greater, "ge": comparison.greater_equal,
+    "neg": math_elementwise.negative, "abs": math_complex.abs, "invert": comparison.logical_not,
+}.items():  # fmt: skip
+    Tensor._override_operator(f"__{_name}__", _function)

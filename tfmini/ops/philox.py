@@ -1,0 +1,225 @@
+"""TensorFlow's stream of random numbers: Philox4x32-10, vectorised, and the distributions it draws.
+
+A generator has a 64-bit key (the op's ``seed``) and a 128-bit counter that starts at
+``seed2 * 2**64``. Each counter value gives four 32-bit words. A kernel call works from the
+present counter and then moves it on by 256 per output value, whether it used so many or not, so
+that what comes later does not depend on rejections (all of this as TensorFlow's CPU kernels).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+_LOW = np.uint64(_WORD)
+_HALF = np.uint64(32)
+# Blocks per pass: the working arrays of one pass stay in the cache.
+_PASS = 8192
+RESERVED_PER_OUTPUT = 256
+
+Array = np.ndarray[Any, Any]
+
+
+class PhiloxGenerator:
+    """The state of one kernel: key and counter. Calls of one kernel from several threads take turns."""
+
+    def __init__(self, seed: int, seed2: int) -> None:
+        self._key = seed & 0xFFFFFFFFFFFFFFFF
+        self._counter = (seed2 & 0xFFFFFFFFFFFFFFFF) << 64
+        self._lock = threading.Lock()
+
+    def reserve(self, blocks: int) -> int:
+        """The present counter; the next caller's is ``blocks`` further."""
+        with self._lock:
+            start = self._counter
+            self._counter = (start + blocks) % 2**128
+            return start
+
+    def words(self, start: int, count: int, stride: int = 1) -> Array:
+        """``count`` blocks at counters start, start + stride, …: uint32 of shape [count, 4]."""
+        out = np.empty((count, 4), np.uint32)
+        for first in range(0, count, _PASS):
+            size = min(_PASS, count - first)
+            self._fill(out[first : first + size], start + first * stride, stride)
+        return out
+
+    def blocks_at(self, start: int, offsets: Array) -> Array:
+        """The blocks at ``start + offsets`` (uint64): uint32 of shape [len(offsets), 4]."""
+        out = np.empty((len(offsets), 4), np.uint32)
+        self._rounds(_split(start, offsets), out)
+        return out
+
+    def _fill(self, out: Array, start: int, stride: int) -> None:
+        self._rounds(_split(start, np.arange(len(out), dtype=np.uint64) * np.uint64(stride)), out)
+
+    def _rounds(self, counter: list[Array], out: Array) -> None:
+        c0, c1, c2, c3 = counter
+        k0, k1 = self._key & _WORD, self._key >> 32
+        for _ in range(10):
+            p0, p1 = _MULTIPLIERS[0] * c0, _MULTIPLIERS[1] * c2
+            c0 = p1 >> _HALF
+            c0 ^= c1
+            c0 ^= np.uint64(k0)
+            c2 = p0 >> _HALF
+            c2 ^= c3
+            c2 ^= np.uint64(k1)
+            p1 &= _LOW
+            p0 &= _LOW
+            c1, c3 = p1, p0
+            k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
+        for i, word in enumerate((c0, c1, c2, c3)):
+            out[:, i] = word
+
+
+def _split(start: int, offsets: Array) -> list[Array]:
+    """The four 32-bit words of ``start + offsets``, each as uint64."""
+    low, high = np.uint64(start & 0xFFFFFFFFFFFFFFFF), (start >> 64) & 0xFFFFFFFFFFFFFFFF
+    sums = low + offsets
+    carried = sums < low
+    if carried.any():
+        tops = np.where(carried, np.uint64((high + 1) & 0xFFFFFFFFFFFFFFFF), np.uint64(high))
+    else:
+        tops = np.full(len(sums), high, np.uint64)
+    return [sums & _LOW, sums >> _HALF, tops & _LOW, tops >> _HALF]
+
+
+# ---- words to values ------------------------------------------------------------------------
+
+
+def float32_of(words: Array) -> Array:
+    """Uniform float32 in [0, 1) from the low 23 bits of each word."""
+    bits = words & np.uint32(0x7FFFFF)
+    bits |= np.uint32(127 << 23)
+    values = bits.view(np.float32)
+    values -= np.float32(1)
+    return values
+
+
+def float64_of(high: Array, low: Array) -> Array:
+    """Uniform float64 in [0, 1) from 20 bits of ``high`` and the 32 of ``low``."""
+    bits = (high & np.uint32(0xFFFFF)).astype(np.uint64) << _HALF
+    bits |= low
+    bits |= np.uint64(1023 << 52)
+    values = bits.view(np.float64)
+    values -= 1.0
+    return values
+
+
+def uint64_of(words: Array) -> Array:
+    """Pairs of words, the low one first, as uint64."""
+    pairs = words.reshape(-1, 2).astype(np.uint64)
+    return pairs[:, 0] | pairs[:, 1] << _HALF
+
+
+def box_muller32(words: Array) -> Array:
+    """Normal float32 values, two from each two words: shape of ``words``."""
+    pairs = words.reshape(-1, 2)
+    u1 = np.maximum(float32_of(pairs[:, 0]), np.float32(1.0e-7))
+    angle = (2 * np.pi * float32_of(pairs[:, 1]).astype(np.float64)).astype(np.float32).astype(np.float64)
+    # Through float64 and rounded: what the C library's float functions give.
+    log = np.log(u1.astype(np.float64)).astype(np.float32)
+    radius = np.sqrt(np.float32(-2) * log)
+    out = np.empty(pairs.shape, np.float32)
+    np.multiply(np.sin(angle).astype(np.float32), radius, out=out[:, 0])
+    np.multiply(np.cos(angle).astype(np.float32), radius, out=out[:, 1])
+    return out.reshape(words.shape)
+
+
+def box_muller64(words: Array) -> Array:
+    """Normal float64 values, two from each four words: half as many as there are words."""
+    fours = words.reshape(-1, 4)
+    u1 = np.maximum(float64_of(fours[:, 0], fours[:, 1]), 1.0e-7)
+    angle = 2 * np.pi * float64_of(fours[:, 2], fours[:, 3])
+    radius = np.sqrt(-2.0 * np.log(u1))
+    out = np.empty((len(fours), 2), np.float64)
+    np.multiply(np.sin(angle), radius, out=out[:, 0])
+    np.multiply(np.cos(angle), radius, out=out[:, 1])
+    return out.reshape(-1)
+
+
+# ---- draws of one kernel call ---------------------------------------------------------------
+
+
+def uniform(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Array:
+    """``size`` uniform values in [0, 1) of a float type."""
+    start = generator.reserve(size * RESERVED_PER_OUTPUT)
+    if dtype == np.float64:
+        words = generator.words(start, -(-size // 2))
+        return float64_of(words[:, 0::2].ravel(), words[:, 1::2].ravel())[:size]
+    words = generator.words(start, -(-size // 4)).ravel()[:size]
+    if dtype == np.float32:
+        return float32_of(words)
+    mantissa = 10 if dtype == np.float16 else 7
+    bits = (words & np.uint32((1 << mantissa) - 1)).astype(np.uint16)
+    bits |= np.uint16((15 if mantissa == 10 else 127) << mantissa)
+    return bits.view(dtype) - dtype.type(1)
+
+
+def uniform_int(generator: PhiloxGenerator, size: int, low: int, high: int, dtype: np.dtype[Any]) -> Array:
+    """``size`` integers in [low, high) of type int32 or int64."""
+    start = generator.reserve(size * RESERVED_PER_OUTPUT)
+    if dtype == np.int32:
+        words = generator.words(start, -(-size // 4)).ravel()[:size]
+        return (words % np.uint32(high - low)).view(np.int32) + np.int32(low)
+    words = generator.words(start, -(-size // 2))
+    return (uint64_of(words)[:size] % np.uint64(high - low)).view(np.int64) + np.int64(low)
+
+
+def normal(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Array:
+    """``size`` standard normal values of a float type."""
+    start = generator.reserve(size * RESERVED_PER_OUTPUT)
+    if dtype == np.float64:
+        return box_muller64(generator.words(start, -(-size // 2)))[:size]
+    return box_muller32(generator.words(start, -(-size // 4)).ravel())[:size].astype(dtype, copy=False)
+
+
+def truncated_normal(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Array:
+    """``size`` standard normal values within two deviations, by rejection in groups of four (float64: two)."""
+    start = generator.reserve(size * RESERVED_PER_OUTPUT)
+    group, transform = (2, box_muller64) if dtype == np.float64 else (4, box_muller32)
+    stride = group * RESERVED_PER_OUTPUT // 4
+    count = -(-size // group)
+    out = np.empty((count, group), np.float64 if group == 2 else np.float32)
+    waiting = np.arange(count, dtype=np.uint64)
+    blocks = 1
+    while len(waiting):
+        offsets = waiting[:, None] * np.uint64(stride) + np.arange(blocks, dtype=np.uint64)
+        candidates = transform(_blocks(generator, start, offsets.ravel())).reshape(len(waiting), -1)
+        inside = np.abs(candidates) < 2
+        done = inside.sum(axis=1) >= group
+        order = np.argsort(~inside[done], axis=1, kind="stable")[:, :group]
+        out[waiting[done]] = np.take_along_axis(candidates[done], order, axis=1)
+        waiting = waiting[~done]
+        blocks *= 2
+    return out.ravel()[:size].astype(dtype, copy=False)
+
+
+def _blocks(generator: PhiloxGenerator, start: int, offsets: Array) -> Array:
+    parts = [generator.blocks_at(start, offsets[i : i + _PASS]) for i in range(0, len(offsets), _PASS)]
+    return np.concatenate(parts).ravel()
+
+
+def permutation(generator: PhiloxGenerator, size: int) -> Array:
+    """A random order of ``range(size)``, by size - 1 swaps with a word each."""
+    blocks = -(-(size - 1) // 4)
+    words = generator.words(generator.reserve(blocks), blocks).ravel()[: size - 1]
+    targets = (np.arange(size - 1) + words % np.arange(size, 1, -1, dtype=np.uint32)).tolist()
+    order = list(range(size))
+    for i, j in enumerate(targets):
+        order[i], order[j] = order[j], order[i]
+    return np.array(order)
+
+
+def row_doubles(generator: PhiloxGenerator, rows: int, count: int) -> Array:
+    """Uniform float64 in [0, 1) for a multinomial kernel: shape [rows, count]."""
+    rounded = (count + 3) // 4 * 4
+    start = generator.reserve(rows * rounded * 2 * RESERVED_PER_OUTPUT)
+    blocks = -(-rows * count // 2)
+    words = generator.words(start, blocks)
+    values = float64_of(words[:, 0::2].ravel(), words[:, 1::2].ravel())
+    return values[: rows * count].reshape(rows, count)

@@ -1,0 +1,287 @@
+"""Random ops: ``RandomUniform``, ``RandomStandardNormal``, ``TruncatedNormal``, ``RandomShuffle``, ``Multinomial``…
+
+A kernel with a seed draws from TensorFlow's own stream (`philox`). Without one (``seed`` and
+``seed2`` both 0) it draws from a fast generator seeded by the operating system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops import philox
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.shapes import RawShape, with_rank
+
+_BY_SHAPE = """(shape: T) -> output: dtype
+    seed: int = 0
+    seed2: int = 0
+    dtype: {half, bfloat16, float, double}
+    T: {int32, int64}"""
+
+uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True)
+normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True)
+truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True)
+uniform_int_op = op(
+    """RandomUniformInt(shape: T, minval: Tout, maxval: Tout) -> output: Tout
+    seed: int = 0
+    seed2: int = 0
+    Tout: {int32, int64}
+    T: {int32, int64}""",
+    stateful=True,
+)
+shuffle_op = op("RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True)
+multinomial_op = op(
+    """Multinomial(logits: T, num_samples: int32) -> output: output_dtype
+    seed: int = 0
+    seed2: int = 0
+    T: realnumbertype
+    output_dtype: {int32, int64} = DT_INT64""",
+    stateful=True,
+)
+for _handle in (uniform_op, normal_op, truncated_normal_op, uniform_int_op, shuffle_op, multinomial_op):
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+@uniform_op.shape
+@normal_op.shape
+@truncated_normal_op.shape
+@uniform_int_op.shape
+def _given_shape(node: Operation) -> list[RawShape]:
+    return [constant_value_as_shape(node._inputs[0])]
+
+
+@shuffle_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@multinomial_op.shape
+def _multinomial_shape(node: Operation) -> list[RawShape]:
+    batch = with_rank(node._inputs[0]._shape, 2)[0]
+    with_rank(node._inputs[1]._shape, 0)
+    count = constant_value(node._inputs[1])
+    return [(batch, None if count is None else int(count))]
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def generators(node: Any) -> tuple[philox.PhiloxGenerator | None, Any]:
+    """The generator of a kernel: TensorFlow's stream when the node has a seed, else numpy's fastest."""
+    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
+    if seed or seed2:
+        return philox.PhiloxGenerator(seed, seed2), None
+    return None, np.random.Generator(np.random.SFC64())
+
+
+def as_shape(value: Any) -> tuple[int, ...]:
+    """The shape that a shape tensor holds.
+
+    Raises:
+      InvalidArgumentError: when it is no vector, or a size is negative.
+    """
+    if np.ndim(value) != 1:
+        raise InvalidArgumentError(None, None, f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}")
+    shape = tuple(value.tolist())
+    for i, size in enumerate(shape):
+        if size < 0:
+            raise InvalidArgumentError(None, None, f"Dimension {i} must be >= 0, got {size}")
+    return shape
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for dim in shape:
+        size *= dim
+    return size
+
+
+Draw = Callable[[Any, tuple[int, ...], Any], Any]
+
+
+def _attach(handle: OpHandle, stream: Callable[..., Any], fast: Draw) -> None:
+    """Registers the kernel of a distribution given by shape alone."""
+
+    @handle.kernel_factory("CPU")
+    def _factory(node: Any) -> Callable[[Any], Any]:
+        seeded, free = generators(node)
+        dtype = node.attrs["dtype"].numpy
+        if seeded is None:
+            return lambda shape: fast(free, as_shape(shape), dtype)
+
+        def draw(value: Any) -> Any:
+            shape = as_shape(value)
+            return stream(seeded, _size(shape), dtype).reshape(shape)
+
+        return draw
+
+
+def _working(dtype: Any) -> Any:
+    return np.float64 if dtype == np.float64 else np.float32
+
+
+def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    values = free.random(shape, _working(dtype))
+    if values.dtype == dtype:
+        return values
+    # Rounding up to a shorter type must not give 1.
+    return np.minimum(values.astype(dtype), dtype.type(0.996 if dtype != np.float16 else 0.9995))
+
+
+def _fast_normal(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return free.standard_normal(shape, _working(dtype)).astype(dtype, copy=False)
+
+
+def _fast_truncated(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    values = free.standard_normal(_size(shape), _working(dtype))
+    outside = np.flatnonzero(np.abs(values) >= 2)
+    while len(outside):
+        values[outside] = free.standard_normal(len(outside), values.dtype)
+        outside = outside[np.abs(values[outside]) >= 2]
+    return values.reshape(shape).astype(dtype, copy=False)
+
+
+_attach(uniform_op, philox.uniform, _fast_uniform)
+_attach(normal_op, philox.normal, _fast_normal)
+_attach(truncated_normal_op, philox.truncated_normal, _fast_truncated)
+
+
+@uniform_int_op.kernel_factory("CPU")
+def _uniform_int(node: Any) -> Callable[..., Any]:
+    seeded, free = generators(node)
+    dtype = node.attrs["Tout"].numpy
+
+    def draw(shape_value: Any, minval: Any, maxval: Any) -> Any:
+        shape = as_shape(shape_value)
+        for what, bound in (("minval", minval), ("maxval", maxval)):
+            if np.ndim(bound):
+                raise InvalidArgumentError(None, None, f"{what} must be 0-D, got shape {list(np.shape(bound))}")
+        low, high, size = int(minval), int(maxval), _size(shape)
+        if not size:
+            return np.empty(shape, dtype)
+        if low >= high:
+            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
+        if seeded is None:
+            return free.integers(low, high, shape, dtype)
+        return philox.uniform_int(seeded, size, low, high, dtype).reshape(shape)
+
+    return draw
+
+
+@shuffle_op.kernel_factory("CPU")
+def _shuffle(node: Any) -> Callable[[Any], Any]:
+    seeded, free = generators(node)
+
+    def shuffle(value: Any) -> Any:
+        if np.ndim(value) == 0 or len(value) < 2 or not value.size:
+            return value
+        if seeded is None:
+            return value[free.permutation(len(value))]
+        return value[philox.permutation(seeded, len(value))]
+
+    return shuffle
+
+
+@multinomial_op.kernel_factory("CPU")
+def _multinomial(node: Any) -> Callable[..., Any]:
+    seeded, free = generators(node)
+    dtype = node.attrs["output_dtype"].numpy
+
+    def sample(logits: Any, num_samples: Any) -> Any:
+        count = _check_multinomial(logits, num_samples)
+        cumulative = _cumulative(logits)
+        shape = (len(logits), count)
+        draws = free.random(shape) if seeded is None else philox.row_doubles(seeded, *shape)
+        out = np.empty(shape, dtype)
+        for row, (bounds, values) in enumerate(zip(cumulative, draws)):
+            out[row] = np.searchsorted(bounds, values * bounds[-1], side="right")
+        return out
+
+    return sample
+
+
+def _check_multinomial(logits: Any, num_samples: Any) -> int:
+    if np.ndim(logits) != 2:
+        raise InvalidArgumentError(None, None, f"logits should be a matrix, got shape {list(np.shape(logits))}")
+    if np.ndim(num_samples):
+        shape = list(np.shape(num_samples))
+        raise InvalidArgumentError(None, None, f"num_samples should be a scalar, got shape {shape}")
+    count = int(num_samples)
+    if count < 0:
+        raise InvalidArgumentError(None, None, f"num_samples should be nonnegative, got {count}")
+    if not logits.shape[1]:
+        raise InvalidArgumentError(None, None, "num_classes should be positive, got 0")
+    return count
+
+
+def _cumulative(logits: Any) -> Any:
+    """Per row the running sums of the classes' unnormalised probabilities."""
+    values = logits.astype(np.float64)
+    finite = np.isfinite(values)
+    peak = np.max(np.where(finite, values, -np.inf), axis=1, keepdims=True, initial=-np.inf)
+    weights = np.where(finite, np.exp(values - np.where(np.isfinite(peak), peak, 0.0)), 0.0)
+    return np.cumsum(weights, axis=1)
+
+
+# ---- gamma and Poisson ----------------------------------------------------------------------
+
+gamma_op = op(
+    """RandomGamma(shape: S, alpha: T) -> output: T
+    seed: int = 0
+    seed2: int = 0
+    S: {int32, int64}
+    T: {half, float, double}""",
+    stateful=True,
+)
+poisson_op = op(
+    """RandomPoissonV2(shape: S, rate: R) -> output: dtype
+    seed: int = 0
+    seed2: int = 0
+    S: {int32, int64}
+    R: {half, float, double, int32, int64} = DT_DOUBLE
+    dtype: {half, float, double, int32, int64} = DT_INT64""",
+    stateful=True,
+)
+poisson_op.not_differentiable()
+
+
+@gamma_op.shape
+@poisson_op.shape
+def _samples_by_parameters(node: Operation) -> list[RawShape]:
+    samples, parameters = constant_value_as_shape(node._inputs[0]), node._inputs[1]._shape
+    return [None if samples is None or parameters is None else samples + parameters]
+
+
+def _numpy_generator(node: Any) -> Any:
+    """Numpy's generator, seeded by both seeds (these two streams are not TensorFlow's)."""
+    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
+    if not (seed or seed2):
+        return np.random.Generator(np.random.SFC64())
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed % 2**64, seed2 % 2**64])))
+
+
+@gamma_op.kernel_factory("CPU")
+def _gamma(node: Any) -> Callable[..., Any]:
+    generator = _numpy_generator(node)
+    dtype = node.attrs["T"].numpy
+    return lambda shape, alpha: generator.standard_gamma(
+        np.asarray(alpha, np.float64), as_shape(shape) + np.shape(alpha)
+    ).astype(dtype)
+
+
+@poisson_op.kernel_factory("CPU")
+def _poisson(node: Any) -> Callable[..., Any]:
+    generator = _numpy_generator(node)
+    dtype = node.attrs["dtype"].numpy
+    return lambda shape, rate: generator.poisson(
+        np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)
+    ).astype(dtype)

@@ -1,0 +1,178 @@
+"""The public random functions: ``tf.random_uniform``, ``tf.random_normal``, ``tf.random_crop``…"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Tensor
+from tfmini.ops import random_sampling as sampling
+from tfmini.ops.control import with_dependencies
+from tfmini.ops.logging_ops import Assert
+from tfmini.ops.math_elementwise import add, divide, floormod, maximum, multiply, subtract
+from tfmini.ops.scoping import get_seed, name_scope
+from tfmini.shapes import dimension_value
+
+_UNIFORM_TYPES = frozenset(
+    (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
+)
+
+
+def _seeds(seed: int | None) -> dict[str, int]:
+    first, second = get_seed(seed)
+    return {"seed": first or 0, "seed2": second or 0}
+
+
+def _shape_tensor(shape: Any) -> Tensor:
+    dtype = None
+    if isinstance(shape, (list, tuple)):
+        shape = [dimension_value(size) for size in shape]
+        dtype = None if shape else dtypes.int32
+    return convert_to_tensor(shape, dtype=dtype, name="shape")
+
+
+def random_uniform(
+    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Uniform values in [minval, maxval) of the given shape (``tf.random_uniform``).
+
+    Args:
+      shape: 1-D integers.
+      minval, maxval: scalars; floats default to [0, 1), integers need ``maxval``.
+      dtype: a float type, int32 or int64.
+      seed: see ``tf.set_random_seed``.
+
+    Raises:
+      ValueError: for another dtype, or integers without ``maxval``.
+    """
+    dtype = dtypes.as_dtype(dtype)
+    if dtype not in _UNIFORM_TYPES:
+        raise ValueError(f"Invalid dtype {dtype!r}")
+    if maxval is None:
+        if dtype.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {dtype!r}")
+        maxval = 1
+    with name_scope(name, "random_uniform", [shape, minval, maxval]) as scope:
+        shape = _shape_tensor(shape)
+        low = convert_to_tensor(minval, dtype=dtype, name="min")
+        high = convert_to_tensor(maxval, dtype=dtype, name="max")
+        if dtype.is_integer:
+            return sampling.uniform_int_op(shape, low, high, name=scope, **_seeds(seed))  # type: ignore[no-any-return]
+        values = sampling.uniform_op(shape, dtype=dtype, **_seeds(seed))
+        return add(multiply(values, subtract(high, low, name="sub"), name="mul"), low, name=scope)
+
+
+def _scaled(
+    handle: Any, default_name: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
+) -> Tensor:
+    dtype = dtypes.as_dtype(dtype)
+    with name_scope(name, default_name, [shape, mean, stddev]) as scope:
+        shape = _shape_tensor(shape)
+        mean = convert_to_tensor(mean, dtype=dtype, name="mean")
+        stddev = convert_to_tensor(stddev, dtype=dtype, name="stddev")
+        values = handle(shape, dtype=dtype, **_seeds(seed))
+        return add(multiply(values, stddev, name="mul"), mean, name=scope)
+
+
+def random_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Normal values of the given shape (``tf.random_normal``); mean and stddev broadcast against it."""
+    return _scaled(sampling.normal_op, "random_normal", shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Normal values, those beyond two deviations drawn again (``tf.truncated_normal``)."""
+    return _scaled(sampling.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """``value`` with its rows in random order (``tf.random_shuffle``)."""
+    return sampling.shuffle_op(value, name=name, **_seeds(seed))  # type: ignore[no-any-return]
+
+
+def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """A random window of the given size (``tf.random_crop``); each size at most that of ``value``."""
+    with name_scope(name, "random_crop", [value, size]) as scope:
+        value = convert_to_tensor(value, name="value")
+        size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
+        shape = handle_of("Shape")(value)
+        fits = handle_of("All")(handle_of("GreaterEqual")(shape, size), [0])
+        check = Assert(fits, ["Need value.shape >= size, got ", shape, size], summarize=1000)
+        shape = with_dependencies([check], shape)
+        limit = add(subtract(shape, size), 1)
+        start = random_uniform(handle_of("Shape")(shape), maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
+        return handle_of("Slice")(value, floormod(start, limit), size, name=scope)  # type: ignore[no-any-return]
+
+
+def multinomial(
+    logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
+) -> Tensor:
+    """Class numbers drawn by unnormalised log-probabilities (``tf.multinomial``).
+
+    Args:
+      logits: [batch, classes].
+      num_samples: draws per row.
+      output_dtype: int32 or int64 (default).
+
+    Returns:
+      [batch, num_samples].
+    """
+    return _draw_classes("multinomial", logits, num_samples, output_dtype, seed, name)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """The same as `multinomial` (``tf.random.categorical``)."""
+    return _draw_classes("categorical", logits, num_samples, dtype, seed, name)
+
+
+def _draw_classes(
+    default_name: str, logits: Any, num_samples: Any, dtype: Any, seed: int | None, name: str | None
+) -> Tensor:
+    with name_scope(name, default_name, [logits]):
+        logits = convert_to_tensor(logits, name="logits")
+        dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+        return sampling.multinomial_op(logits, num_samples, output_dtype=dtype, **_seeds(seed))  # type: ignore[no-any-return]
+
+
+def random_gamma(
+    shape: Any, alpha: Any, beta: Any = None, dtype: Any = dtypes.float32, seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """``shape`` samples for each gamma distribution of shape alpha and rate beta (``tf.random_gamma``).
+
+    Returns:
+      A tensor of shape ``shape + shape(alpha + beta)``.
+    """
+    dtype = dtypes.as_dtype(dtype)
+    with name_scope(name, "random_gamma", [shape, alpha, beta]):
+        shape = convert_to_tensor(shape, name="shape", dtype=dtypes.int32)
+        alpha = convert_to_tensor(alpha, name="alpha", dtype=dtype)
+        beta = convert_to_tensor(1 if beta is None else beta, name="beta", dtype=dtype)
+        alpha = add(alpha, handle_of("ZerosLike")(beta))
+        values = divide(sampling.gamma_op(shape, alpha, **_seeds(seed)), beta)
+        return maximum(values.dtype.as_numpy_dtype(np.finfo(dtype.as_numpy_dtype).tiny), values)
+
+
+def random_poisson(
+    lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """``shape`` samples for each Poisson distribution of rate ``lam`` (``tf.random_poisson``).
+
+    Returns:
+      A tensor of shape ``shape + shape(lam)``.
+    """
+    with name_scope(name, "random_poisson", [lam, shape]):
+        shape = convert_to_tensor(shape, name="shape", dtype=dtypes.int32)
+        return sampling.poisson_op(shape, lam, dtype=dtypes.as_dtype(dtype), **_seeds(seed))  # type: ignore[no-any-return]

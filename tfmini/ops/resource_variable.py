@@ -1,0 +1,249 @@
+"""`ResourceVariable`: a variable by handle, whose every use as a tensor is a read of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.dtypes import DType
+from tfmini.graph.conversion import convert_to_tensor, internal_convert
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import state_resource as state
+from tfmini.ops.array_identity import identity
+from tfmini.ops.ref_variable import check_outside_control_flow
+from tfmini.ops.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
+from tfmini.ops.state_scatter import resource_scatter_nd_ops, resource_scatter_ops
+from tfmini.ops.variable_base import KINDS, Variable, finder
+from tfmini.ops.variable_guard import safe_initial_value
+from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw
+
+
+@contextmanager
+def _on_device_of(handle: Tensor) -> Iterator[None]:
+    with colocate_with(None, ignore_existing=True), device(handle.device):
+        yield
+
+
+class BaseResourceVariable(Variable):
+    """What a variable and the result of assigning to it have in common: a handle."""
+
+    _is_resource = True
+    _handle: Tensor
+    _raw_shape: RawShape
+    _value_dtype: DType
+    _graph_element: Tensor
+    _cached_value: Tensor | None = None
+
+    @property
+    def _reference(self) -> Tensor:
+        return self._handle
+
+    @property
+    def handle(self) -> Tensor:
+        """The resource handle."""
+        return self._handle
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._value_dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape.from_raw(self._raw_shape)
+
+    @property
+    def create(self) -> Operation:
+        """Same as `initializer`."""
+        return self._initializer_op
+
+    def _as_graph_element(self) -> Tensor:
+        return self._graph_element
+
+    def _read(self) -> Tensor:
+        return state.read_variable(self._handle, dtype=self._value_dtype)  # type: ignore[no-any-return]
+
+    def value(self) -> Tensor:
+        if self._cached_value is not None:
+            return self._cached_value
+        with _on_device_of(self._handle):
+            return self._read()
+
+    def read_value(self) -> Tensor:
+        with name_scope("Read"), device(self._handle.device):
+            value = self._read()
+        return identity(value)
+
+    def is_initialized(self, name: str | None = None) -> Tensor:
+        return state.var_is_initialized(self._handle, name=name)  # type: ignore[no-any-return]
+
+    def initialized_value(self) -> Tensor:
+        """The value, or the initial value while the variable has none."""
+        has_value = self.is_initialized()
+        with name_scope("cond"):
+            chosen = identity(has_value, name="pred_id")
+            _, handle = handle_of("Switch")(self._handle, chosen, name="Read/ReadVariableOp/Switch")
+            present = state.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
+            initial, _ = handle_of("Switch")(self._initial_value, chosen, name="Switch_1")
+            return handle_of("Merge")([initial, present], name="Merge")[0]  # type: ignore[no-any-return]
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+        """Some rows, without reading the rest: shape ``indices.shape + shape[1:]``."""
+        with name_scope("Gather" if name is None else name) as scope:
+            rows = state.resource_gather(self._handle, indices, dtype=self._value_dtype, name=scope)
+        return identity(rows)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+        """The slices at index vectors."""
+        with name_scope("GatherNd" if name is None else name) as scope:
+            slices = state.resource_gather_nd(self._handle, indices, dtype=self._value_dtype, name=scope)
+        return identity(slices)
+
+    def set_shape(self, shape: Any) -> None:
+        """Not for resource variables."""
+        raise NotImplementedError("ResourceVariable does not implement set_shape()")
+
+    def _after(self, op: Operation, read_value: bool = True) -> Any:
+        return UnreadVariable(self, op) if read_value else op
+
+    def _as_value(self, value: Any) -> Tensor:
+        with self.graph.as_default():
+            return convert_to_tensor(value, dtype=self._value_dtype)
+
+    def assign(
+        self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        tensor = self._as_value(value)
+        if not compatible_raw(self._raw_shape, tensor._shape):
+            raise ValueError(f"Shapes {self.shape} and {tensor.shape} are incompatible")
+        return self._after(state.assign_variable(self._handle, tensor, name=name), read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        return self._after(state.assign_add_variable(self._handle, self._as_value(delta), name=name), read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        return self._after(state.assign_sub_variable(self._handle, self._as_value(delta), name=name), read_value)
+
+    def count_up_to(self, limit: int) -> Tensor:
+        return state.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)  # type: ignore[no-any-return]
+
+    def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+        handle = resource_scatter_ops[operation]
+        return self._after(handle(self._handle, indices, self._as_value(updates), name=name))
+
+    def scatter_points(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+        handle = resource_scatter_nd_ops[operation]
+        return self._after(handle(self._handle, indices, self._as_value(updates), name=name))
+
+    def _refuse_in_place(self, other: Any) -> Any:
+        raise RuntimeError(
+            "Augmented assignment to a resource variable is not supported. Use variable.assign_add(value) and its kin to"
+            " modify the variable, or variable = variable + value to get a new Tensor object."
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _refuse_in_place
+
+
+class ResourceVariable(BaseResourceVariable):
+    """A variable by handle (``tf.Variable(…, use_resource=True)``)."""
+
+    def _build(
+        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: Any, shape: Any
+    ) -> None:
+        from_function = callable(initial_value)
+        with init_scope(), name_scope(name, "Variable", [] if from_function else [initial_value]) as scope:
+            own_name = scope[:-1].encode()
+            with get_default_graph()._attr_scope({"_class": [b"loc:@" + own_name]}):
+                with name_scope("Initializer"), device(None):
+                    given = initial_value() if from_function else initial_value
+                    value = internal_convert(given, dtype, "initial_value")
+                self._make_handle(value, shape, own_name, scope)
+            check_outside_control_flow(value, scope)
+            self._initial_value = value
+            with name_scope("IsInitialized"):
+                self._is_initialized_op = state.var_is_initialized(self._handle)
+            with name_scope("Assign") as assign_name, _on_device_of(self._handle):
+                safe_value = safe_initial_value(scope, value)
+                self._initializer_op = state.assign_variable(self._handle, safe_value, name=assign_name)
+            self._make_reads(caching_device)
+
+    def _make_handle(self, value: Tensor, shape: Any, own_name: bytes, scope: str) -> None:
+        raw = value._shape if shape is None else as_raw(shape)
+        if not compatible_raw(raw, value._shape):
+            raise ValueError(
+                f"The initial value's shape ({value.shape}) is not compatible with the explicitly supplied `shape`"
+                f" argument ({TensorShape.from_raw(raw)})."
+            )
+        self._raw_shape = raw
+        self._value_dtype = value.dtype.base_dtype
+        self._handle = state.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
+        self._handle._handle_data = (self._value_dtype, raw)
+
+    def _make_reads(self, caching_device: Any) -> None:
+        with name_scope("Read"):
+            with device(self._handle.device):
+                self._graph_element = self._snapshot = self._read()
+            if caching_device is not None:
+                with colocate_with(None, ignore_existing=True), device(caching_device):
+                    self._cached_value = self._snapshot = identity(self._graph_element)
+
+    def _init_from_proto(self, definition: Any, import_scope: str | None) -> None:
+        if not definition.is_resource:
+            raise ValueError("Trying to restore Variable as ResourceVariable.")
+        find = finder(get_default_graph(), import_scope)
+        self._handle = find(definition.variable_name)
+        attrs = self._handle.op.attrs
+        self._raw_shape, self._value_dtype = attrs["shape"], attrs["dtype"]
+        snapshot = find(definition.snapshot_name or f"{self._handle.op.name}/Read/ReadVariableOp:0")
+        self._snapshot = snapshot
+        if snapshot.op.type != "ReadVariableOp":
+            self._cached_value = snapshot
+        while snapshot.op.type != "ReadVariableOp":
+            snapshot = snapshot.op._inputs[0]
+        self._graph_element = snapshot
+        self._settings_from_proto(definition, find, import_scope)
+
+
+class UnreadVariable(BaseResourceVariable):
+    """A variable as an assignment leaves it: every read of it happens after the assignment."""
+
+    def __init__(self, variable: BaseResourceVariable, parent: Operation) -> None:
+        self._handle = variable._handle
+        self._raw_shape = variable._raw_shape
+        self._value_dtype = variable._value_dtype
+        self._parent_op = parent
+        self._trainable = getattr(variable, "_trainable", False)
+        self._constraint = None
+        self._initial_value = None
+        self._graph_element = self._snapshot = self._read()
+
+    @property
+    def name(self) -> str:
+        """The name of the assigning op."""
+        return self._parent_op.name
+
+    @property
+    def op(self) -> Operation:
+        """The assigning op."""
+        return self._parent_op
+
+    def _read(self) -> Tensor:
+        with control_dependencies([self._parent_op]):
+            return super()._read()
+
+    def value(self) -> Tensor:
+        return self._read()
+
+    def read_value(self) -> Tensor:
+        return self._read()
+
+
+KINDS[True] = ResourceVariable

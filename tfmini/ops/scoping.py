@@ -1,0 +1,177 @@
+"""The scopes, collections and seeds of the default graph (``tf.name_scope``, ``tf.device``, ``tf.get_collection``…)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from tfmini.graph.default_graph import get_default_graph, reset_default_graph
+from tfmini.graph.graph import Graph
+
+__all__ = [
+    "DEFAULT_GRAPH_SEED", "add_to_collection", "add_to_collections", "colocate_with", "container",
+    "control_dependencies", "device", "get_collection", "get_collection_ref", "get_default_graph",
+    "get_graph_from_inputs", "get_seed", "init_scope", "name_scope", "op_scope", "reset_default_graph",
+    "set_random_seed",
+]  # fmt: skip
+
+# TensorFlow's stand-in for the graph's seed when only the op has one.
+DEFAULT_GRAPH_SEED = 87654321
+_MAX_SEED = 2**31 - 1
+
+
+class name_scope:  # noqa: N801 - TensorFlow's name
+    """Prefixes the names of the ops made inside (``tf.name_scope``); yields the prefix with a final ``/``.
+
+    Args:
+      name: the scope's name, or None for ``default_name``.
+      default_name: the name when ``name`` is None.
+      values: inputs of the ops to come; their graph becomes the default for the block.
+
+    Raises:
+      ValueError: when entered with values but no name, or when the values are of several graphs.
+    """
+
+    def __init__(self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None) -> None:
+        if not (default_name is None or isinstance(default_name, str)):
+            raise TypeError(
+                f"`default_name` type ({type(default_name)}) is not a string type. You likely meant to pass this into"
+                " the `values` kwarg."
+            )
+        self._name = default_name if name is None else name
+        self._default_name = default_name
+        self._values = values
+        self._exits: list[AbstractContextManager[Any]] = []
+
+    @property
+    def name(self) -> str | None:
+        """The name the scope was asked for."""
+        return self._name
+
+    def __enter__(self) -> str:
+        if self._name is None and self._values is not None:
+            raise ValueError(
+                f"At least one of name ({self._name}) and default_name ({self._default_name}) must be provided."
+            )
+        graph = get_default_graph()
+        if self._values is not None:
+            found = get_graph_from_inputs(self._values)
+            if found is not graph:
+                graph = found
+                self._push(graph.as_default())
+        try:
+            return self._push(graph.name_scope(self._name))  # type: ignore[no-any-return]
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _push(self, scope: AbstractContextManager[Any]) -> Any:
+        entered = scope.__enter__()
+        self._exits.append(scope)
+        return entered
+
+    def __exit__(self, *error: Any) -> None:
+        while self._exits:
+            self._exits.pop().__exit__(*error)
+
+
+def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> Graph:
+    """The graph of the tensors, operations and variables among ``values``, else the default graph.
+
+    Raises:
+      ValueError: when they are of several graphs.
+    """
+    first = None
+    for value in values:
+        found = getattr(value, "graph", None)
+        if not isinstance(found, Graph):
+            continue
+        if graph is None:
+            graph, first = found, value
+        elif found is not graph:
+            if first is None:
+                raise ValueError(f"{value} is not from the passed-in graph.")
+            raise ValueError(f"{value} must be from the same graph as {first}.")
+    return get_default_graph() if graph is None else graph
+
+
+@contextmanager
+def op_scope(values: Iterable[Any], name: str | None, default_name: str | None = None) -> Iterator[str]:
+    """The older spelling of `name_scope`, with the values first (``tf.op_scope``)."""
+    with name_scope(name, default_name, values) as scope:
+        yield scope
+
+
+def device(device_name_or_function: Any) -> AbstractContextManager[None]:
+    """``tf.get_default_graph().device(…)``."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+    """``tf.get_default_graph().colocate_with(…)``."""
+    return get_default_graph().colocate_with(op, ignore_existing)
+
+
+def container(container_name: str) -> AbstractContextManager[str]:
+    """``tf.get_default_graph().container(…)``."""
+    return get_default_graph().container(container_name)
+
+
+def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
+    """``tf.get_default_graph().control_dependencies(…)``: ops made inside wait for ``control_inputs``."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+@contextmanager
+def init_scope() -> Iterator[None]:
+    """Leaves the surrounding control dependencies, conds and loops, but not the name scope (``tf.init_scope``)."""
+    graph = get_default_graph()
+    scope = graph.get_name_scope()
+    with ExitStack() as stack:
+        stack.enter_context(graph.name_scope(scope + "/") if scope else nullcontext())
+        stack.enter_context(graph.control_dependencies(None))
+        yield
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """Appends ``value`` to a collection of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """Appends ``value`` to several collections of the default graph."""
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """A copy of a collection of the default graph, filtered by the regex ``scope``."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """A collection of the default graph itself."""
+    return get_default_graph().get_collection_ref(key)
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Sets the seed of the default graph, from which ops without a seed derive theirs."""
+    get_default_graph().seed = seed
+
+
+def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
+    """The ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
+
+    With a graph seed and no op seed, the number of ops made so far stands for the latter, so that
+    ops differ from each other but a program repeats itself. (None, None) when neither is set;
+    never (0, 0), which would mean "choose at random".
+    """
+    graph = get_default_graph()
+    if graph.seed is not None:
+        first, second = graph.seed, graph.version if op_seed is None else op_seed
+    elif op_seed is not None:
+        first, second = DEFAULT_GRAPH_SEED, op_seed
+    else:
+        return None, None
+    seeds = first % _MAX_SEED, second % _MAX_SEED
+    return (0, _MAX_SEED) if seeds == (0, 0) else seeds

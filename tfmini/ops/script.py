@@ -1,0 +1,181 @@
+"""Python functions as ops: ``PyFunc``, ``PyFuncStateless``, ``tf.py_func``, ``tf.numpy_function``.
+
+A graph holds only a token; the function stays in the process that built the graph, so the op
+must run there. A graph keeps its functions alive; when it goes, so do they.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.shapes import RawShape
+
+_SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"
+py_func_op = op("PyFunc" + _SIGNATURE, stateful=True)
+py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE)
+py_func_op.not_differentiable()
+py_func_stateless_op.not_differentiable()
+
+
+class _Functions:
+    """The functions of this process by token. Graphs own them; this table only finds them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+        self._by_token: weakref.WeakValueDictionary[str, _Entry] = weakref.WeakValueDictionary()
+
+    def insert(self, function: Callable[..., Any], graph: Graph) -> str:
+        """Stores a function under a new token for as long as ``graph`` lives."""
+        entry = _Entry(function)
+        with self._lock:
+            token = f"pyfunc_{self._next}"
+            self._next += 1
+            self._by_token[token] = entry
+        graph.attachments.setdefault("py_func", []).append(entry)
+        return token
+
+    def find(self, token: str) -> Callable[..., Any] | None:
+        entry = self._by_token.get(token)
+        return None if entry is None else entry.function
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+
+class _Entry:
+    """A function in a weakly referable box: many callables cannot be referred to weakly themselves."""
+
+    __slots__ = ("function", "__weakref__")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+functions = _Functions()
+
+# Python's exceptions by what they mean to a step; everything else is Unknown.
+_ERROR_CLASSES: tuple[tuple[Any, Any], ...] = (
+    ((ValueError, TypeError), errors.InvalidArgumentError),
+    (StopIteration, errors.OutOfRangeError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+)
+
+
+@py_func_op.shape
+@py_func_stateless_op.shape
+def _unknown(node: Operation) -> list[RawShape]:
+    return [None] * len(node.attrs["Tout"])
+
+
+@py_func_op.kernel_factory("CPU")
+@py_func_stateless_op.kernel_factory("CPU")
+def _kernel(node: Any) -> Callable[..., Any]:
+    token = node.attrs["token"].decode()
+    wanted = list(node.attrs["Tout"])
+
+    def call(values: list[Any]) -> Any:
+        function = functions.find(token)
+        if function is None:
+            raise errors.InvalidArgumentError(
+                None, None, f"callback {token} is not found: a py_func runs only in the process that built its graph."
+            )
+        return _as_outputs(_call(function, values), wanted, token)
+
+    return call
+
+
+def _call(function: Callable[..., Any], values: list[Any]) -> Any:
+    try:
+        return function(*[_as_argument(v) for v in values])
+    except Exception as error:  # the user's function may raise anything: its class decides the status
+        kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
+        raise kind(None, None, f"{type(error).__name__}: {error}") from error
+
+
+def _as_argument(value: Any) -> Any:
+    """Rank 0 as a scalar, arrays as copies: the function may write to what it gets."""
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.ndim else value[()]
+    return value
+
+
+def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[Any, ...]:
+    found: Sequence[Any]
+    if isinstance(result, (list, tuple)):
+        found = result
+    else:
+        found = [] if result is None else [result]
+    if len(found) != len(wanted):
+        raise errors.InvalidArgumentError(
+            None, None, f"{token} returns {len(found)} values, but expects to see {len(wanted)} values."
+        )
+    return tuple(_as_output(i, value, dtype, token) for i, (value, dtype) in enumerate(zip(found, wanted)))
+
+
+def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
+    array = np.asarray(value)
+    is_text = array.dtype.kind in "OSU"
+    if is_text and dtype is dtypes.string:
+        return _as_bytes(array)
+    if is_text or array.dtype != dtype.numpy:
+        got = "string" if is_text else _cpp_name(array.dtype.name)
+        raise errors.InvalidArgumentError(
+            None, None, f"{index}-th value returned by {token} is {got}, but expects {_cpp_name(dtype.name)}"
+        )
+    # The function may keep its array and change it later.
+    return array.copy()
+
+
+def _cpp_name(name: str) -> str:
+    return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
+
+
+def _as_bytes(array: Any) -> Any:
+    flat = np.empty(array.size, dtype=object)
+    flat[:] = [item if isinstance(item, bytes) else str(item).encode() for item in array.ravel().tolist()]
+    return flat.reshape(array.shape)
+
+
+def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:  # noqa: N803
+    """Wraps a Python function of numpy arrays as an op (``tf.py_func``).
+
+    Args:
+      func: takes one array per input, returns arrays of the types ``Tout``. ValueError and
+        TypeError become `InvalidArgumentError`, StopIteration `OutOfRangeError`, MemoryError
+        `ResourceExhaustedError`, NotImplementedError `UnimplementedError`, others `UnknownError`.
+      inp: a list of tensors.
+      Tout: a type, for one output, or a list of types.
+      stateful: whether two calls with the same inputs may differ.
+      name: of the op.
+
+    Returns:
+      A tensor for a single type, a list of tensors for a list of types, the operation for an
+      empty list. Shapes are unknown: use ``set_shape``.
+    """
+    graph = get_default_graph()
+    token = functions.insert(func, graph)
+    is_list = isinstance(Tout, (list, tuple))
+    types = [dtypes.as_dtype(t) for t in (Tout if is_list else [Tout])]
+    handle = py_func_op if stateful else py_func_stateless_op
+    result = handle(list(inp), token=token, Tout=types, name=name)
+    if isinstance(result, Operation):
+        return result
+    outputs: list[Tensor] = list(result)
+    return outputs if is_list else outputs[0]
+
+
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:  # noqa: N803
+    """`py_func`, always stateful (``tf.numpy_function``)."""
+    return py_func(func, inp, Tout, stateful=True, name=name)

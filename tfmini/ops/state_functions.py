@@ -1,0 +1,157 @@
+"""The functions that change a variable or a reference: ``tf.assign``, ``tf.scatter_add``, ``tf.count_up_to``…
+
+Each takes a variable of either kind, or a reference tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Tensor
+from tfmini.graph.registry import OpHandle
+from tfmini.ops import state_ref
+from tfmini.ops.ref_variable import beside
+from tfmini.ops.resource_variable import BaseResourceVariable
+from tfmini.ops.state_scatter import scatter_nd_ops, scatter_ops
+from tfmini.ops.variable_base import Variable
+from tfmini.shapes import as_raw
+
+
+def variable_op(
+    shape: Any, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = ""
+) -> Tensor:
+    """A bare reference variable, without initial value (``state_ops.variable_op_v2``)."""
+    return state_ref.variable_v2(  # type: ignore[no-any-return]
+        shape=as_raw(shape), dtype=dtype, name=name, container=container, shared_name=shared_name
+    )
+
+
+def _reference(ref: Any) -> Tensor:
+    return ref._reference if isinstance(ref, Variable) else ref
+
+
+def _update(handle: OpHandle, ref: Any, *values: Any, **attrs: Any) -> Any:
+    reference = _reference(ref)
+    return beside(reference, handle(reference, *values, **attrs))
+
+
+def assign(
+    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
+) -> Any:
+    """Replaces the value (``tf.assign``); returns ``ref`` after the assignment.
+
+    Args:
+      ref: a variable or reference; it may be uninitialised.
+      value: the new value, of the same type.
+      validate_shape: demand the shape that the variable has (default); False lets the shape change.
+      use_locking: accepted; assignments are always exclusive.
+    """
+    if isinstance(ref, BaseResourceVariable):
+        return ref.assign(value, name=name)
+    validate = True if validate_shape is None else validate_shape
+    locking = True if use_locking is None else use_locking
+    return _update(state_ref.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)
+
+
+def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
+    if isinstance(ref, BaseResourceVariable):
+        return ref.assign_add(value, name=name)
+    return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
+
+
+def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
+    if isinstance(ref, BaseResourceVariable):
+        return ref.assign_sub(value, name=name)
+    return _update(state_ref.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
+
+
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
+    """Counts up by one and returns the value before; OutOfRangeError from ``limit`` on (``tf.count_up_to``)."""
+    if isinstance(ref, BaseResourceVariable):
+        return ref.count_up_to(limit)
+    return _update(state_ref.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
+
+
+def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
+    """A bool scalar: whether the variable has a value (``tf.is_variable_initialized``)."""
+    if isinstance(variable, Variable):
+        return variable.is_initialized(name)
+    return _update(state_ref.is_initialized_op, variable, name=name)  # type: ignore[no-any-return]
+
+
+def _scatter(
+    operation: str, ref: Any, indices: Any, updates: Any, use_locking: bool, name: str | None
+) -> Any:
+    if isinstance(ref, Variable):
+        return ref.scatter_rows(operation, indices, updates, use_locking, name)
+    return _update(scatter_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+
+
+def _scatter_nd(
+    operation: str, ref: Any, indices: Any, updates: Any, use_locking: bool, name: str | None
+) -> Any:
+    if isinstance(ref, Variable):
+        return ref.scatter_points(operation, indices, updates, use_locking, name)
+    return _update(scatter_nd_ops[operation], ref, indices, updates, use_locking=use_locking, name=name)
+
+
+def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+    """Assigns rows: ``ref[indices] = updates`` (``tf.scatter_update``).
+
+    Args:
+      ref: a variable of shape [n, ...].
+      indices: row numbers of any shape; one that repeats keeps its last update.
+      updates: shape ``indices.shape + ref.shape[1:]``, or a scalar.
+
+    Raises (when run):
+      InvalidArgumentError: for a row number out of range.
+    """
+    return _scatter("update", ref, indices, updates, use_locking, name)
+
+
+def scatter_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Adds to rows; repeated rows add up (``tf.scatter_add``)."""
+    return _scatter("add", ref, indices, updates, use_locking, name)
+
+
+def scatter_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Subtracts from rows (``tf.scatter_sub``)."""
+    return _scatter("sub", ref, indices, updates, use_locking, name)
+
+
+def scatter_mul(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Multiplies rows (``tf.scatter_mul``)."""
+    return _scatter("mul", ref, indices, updates, use_locking, name)
+
+
+def scatter_div(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Divides rows (``tf.scatter_div``)."""
+    return _scatter("div", ref, indices, updates, use_locking, name)
+
+
+def scatter_min(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Takes the minimum of rows and updates (``tf.scatter_min``)."""
+    return _scatter("min", ref, indices, updates, use_locking, name)
+
+
+def scatter_max(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Takes the maximum of rows and updates (``tf.scatter_max``)."""
+    return _scatter("max", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+    """Assigns the slices at index vectors (``tf.scatter_nd_update``)."""
+    return _scatter_nd("update", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Adds to the slices at index vectors (``tf.scatter_nd_add``)."""
+    return _scatter_nd("add", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Subtracts from the slices at index vectors (``tf.scatter_nd_sub``)."""
+    return _scatter_nd("sub", ref, indices, updates, use_locking, name)

@@ -1,0 +1,233 @@
+"""Variables by reference: ``VariableV2`` and the ops that read, set and count them.
+
+The value of a ``Ref`` output is the `VariableState` itself; the compiler reads it for every
+consumer that does not take a reference. Updates are exclusive whatever ``use_locking`` says,
+which TensorFlow allows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.dtypes import DType
+from tfmini.errors import InternalError, InvalidArgumentError, OutOfRangeError
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.ops.variable_state import VariableState
+from tfmini.shapes import RawShape, format_raw, merge_raw
+
+variable_v2 = op(
+    "VariableV2() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
+    stateful=True,
+)
+variable_v1 = op(
+    "Variable() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
+    stateful=True,
+)
+temporary_variable = op(
+    "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''", stateful=True
+)
+destroy_temporary_variable = op("DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string")
+assign_op = op(
+    """Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)
+        T: type
+        validate_shape: bool = true
+        use_locking: bool = true""",
+    uninit_ok=True,
+)
+assign_add_op = op("AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false")
+assign_sub_op = op("AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false")
+is_initialized_op = op(
+    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True
+)
+count_up_to_op = op("CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}")
+
+for _handle in (variable_v2, variable_v1, temporary_variable, destroy_temporary_variable, assign_op, assign_add_op,
+                assign_sub_op, is_initialized_op, count_up_to_op):  # fmt: skip
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+@variable_v2.shape
+@temporary_variable.shape
+def _declared_shape(node: Operation) -> list[RawShape]:
+    return [node.attrs["shape"]]
+
+
+@variable_v1.shape
+def _legacy_shape(node: Operation) -> list[RawShape]:
+    # The legacy op could not say "unknown": it wrote the scalar shape instead.
+    return [node.attrs["shape"] or None]
+
+
+def merged_shape(a: RawShape, b: RawShape) -> RawShape:
+    """The shape that both describe.
+
+    Raises:
+      ValueError: in TensorFlow's words, when there is none.
+    """
+    try:
+        return merge_raw(a, b)
+    except ValueError as error:
+        text = str(error)
+        if a is not None and b is not None and len(a) == len(b):
+            at = next(i for i, (x, y) in enumerate(zip(a, b)) if None not in (x, y) and x != y)
+            text = f"Dimension {at} in both shapes must be equal, but are {a[at]} and {b[at]}"
+        raise ValueError(f"{text}. Shapes are {format_raw(a)} and {format_raw(b)}.") from None
+
+
+@assign_op.shape
+def _assign_shape(node: Operation) -> list[RawShape]:
+    value = node._inputs[1]._shape
+    return [merged_shape(node._inputs[0]._shape, value) if node.attrs["validate_shape"] else value]
+
+
+@assign_add_op.shape
+@assign_sub_op.shape
+def _update_shape(node: Operation) -> list[RawShape]:
+    return [merged_shape(node._inputs[0]._shape, node._inputs[1]._shape)]
+
+
+@is_initialized_op.shape
+def _scalar_shape(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@count_up_to_op.shape
+def count_shape(node: Operation) -> list[RawShape]:
+    """A count is a scalar, and so must the counter be."""
+    shape = node._inputs[0]._shape
+    if shape:
+        raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
+    return [()]
+
+
+@destroy_temporary_variable.shape
+def _temporary_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+@variable_v2.state_kernel("CPU")
+@variable_v1.state_kernel("CPU")
+def _variable_state(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape
+) -> VariableState:
+    name = shared_name.decode() or node.name
+    declared = None if node.op == "Variable" and not shape else shape
+    state = resources.lookup_or_create(
+        container,
+        "variable",
+        name,
+        lambda: VariableState(
+            name,
+            dtype,
+            declared,
+            container=container.decode(),
+            message=f"Attempting to use uninitialized value {node.name}",
+        ),
+    )
+    if state.dtype is not dtype:
+        raise InternalError(
+            None,
+            None,
+            f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref for"
+            f" node {node.name}: a variable of that name and another type exists on this task. Rename it or reset the"
+            " container.",
+        )
+    return state  # type: ignore[no-any-return]
+
+
+@temporary_variable.kernel("CPU")
+def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShape) -> VariableState:
+    # A new one in every step, which nobody else can reach.
+    state = VariableState(var_name.decode() or node.name, dtype, shape)
+    if shape is not None and None not in shape:
+        state.assign(np.zeros(shape, dtype.numpy))
+    return state
+
+
+@destroy_temporary_variable.kernel("CPU")
+def _destroy_temporary(ref: VariableState) -> Any:
+    value = ref.read()
+    ref.clear()
+    return value
+
+
+@assign_op.kernel("CPU")
+def _assign(ref: VariableState, value: Any, *, validate_shape: bool) -> VariableState:
+    ref.assign(value, validate_shape)
+    return ref
+
+
+def add_in_place(buffer: Any, delta: Any) -> None:
+    """``buffer += delta`` for equal shapes."""
+    check_same_size(buffer, delta)
+    np.add(buffer, delta, out=buffer)
+
+
+def subtract_in_place(buffer: Any, delta: Any) -> None:
+    """``buffer -= delta`` for equal shapes."""
+    check_same_size(buffer, delta)
+    np.subtract(buffer, delta, out=buffer)
+
+
+def check_same_size(buffer: Any, delta: Any) -> None:
+    """Refuses an update of another shape.
+
+    Raises:
+      InvalidArgumentError: with both shapes.
+    """
+    if buffer.shape != delta.shape:
+        shapes = f"{format_raw(buffer.shape)} and {format_raw(delta.shape)}"
+        raise InvalidArgumentError(None, None, f"Parameters and update must be the same size: {shapes}")
+
+
+@assign_add_op.kernel("CPU")
+def _assign_add(ref: VariableState, value: Any) -> VariableState:
+    ref.update(add_in_place, value)
+    return ref
+
+
+@assign_sub_op.kernel("CPU")
+def _assign_sub(ref: VariableState, value: Any) -> VariableState:
+    ref.update(subtract_in_place, value)
+    return ref
+
+
+@is_initialized_op.kernel("CPU")
+def is_initialized(state: VariableState) -> Any:
+    """Whether the variable was ever assigned, as a numpy bool."""
+    return np.bool_(state.is_initialized)
+
+
+@count_up_to_op.kernel("CPU")
+def count_up_to(state: VariableState, *, limit: int) -> Any:
+    """The value before counting up by one.
+
+    Raises:
+      OutOfRangeError: when it has reached ``limit``.
+    """
+    return state.update(_count, limit)
+
+
+def _count(buffer: Any, limit: int) -> Any:
+    before = buffer[()]
+    if before >= limit:
+        raise OutOfRangeError(None, None, f"Reached limit of {limit}")
+    buffer += 1
+    return before
+
+
+_CPP_NAMES = {"float32": "float", "float64": "double"}
+
+
+def cpp_name(dtype: DType) -> str:
+    """The name of a dtype in the runtime's messages."""
+    return _CPP_NAMES.get(dtype.name, dtype.name)

@@ -1,0 +1,242 @@
+"""Variables by handle: ``VarHandleOp`` and the ops that take a variable's resource handle.
+
+The value of a handle is the `VariableState` itself. A read is a snapshot: later updates do not
+change it (see `variable_state`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.dtypes import DType
+from tfmini.errors import InvalidArgumentError, NotFoundError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import state_ref
+from tfmini.ops.state_scatter_rows import check_nd_indices, check_row_indices
+from tfmini.ops.variable_state import VariableState
+from tfmini.shapes import RawShape
+
+var_handle = op(
+    """VarHandleOp() -> resource: resource
+        container: string = ''
+        shared_name: string = ''
+        dtype: type
+        shape: shape""",
+    stateful=True,
+)
+read_variable = op("ReadVariableOp(resource: resource) -> value: dtype; dtype: type", stateful=True)
+assign_variable = op("AssignVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
+assign_add_variable = op("AssignAddVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
+assign_sub_variable = op("AssignSubVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
+var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True)
+variable_shape = op(
+    "VariableShape(input: resource) -> output: out_type; out_type: {int32, int64} = DT_INT32", stateful=True
+)
+destroy_resource = op("DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True)
+resource_count_up_to = op(
+    "ResourceCountUpTo(resource: resource) -> output: T; limit: int; T: {int32, int64}", stateful=True
+)
+resource_gather = op(
+    """ResourceGather(resource: resource, indices: Tindices) -> output: dtype
+        batch_dims: int = 0
+        validate_indices: bool = true
+        dtype: type
+        Tindices: {int32, int64}""",
+    stateful=True,
+)
+resource_gather_nd = op(
+    "ResourceGatherNd(resource: resource, indices: Tindices) -> output: dtype; dtype: type; Tindices: {int32, int64}",
+    stateful=True,
+)
+
+for _handle in (var_handle, assign_variable, assign_add_variable, assign_sub_variable, var_is_initialized,
+                variable_shape, destroy_resource, resource_count_up_to):  # fmt: skip
+    _handle.not_differentiable()
+
+_PASSES_HANDLE_ON = frozenset({"Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit", "StopGradient"})
+
+
+def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
+    """The dtype and static shape of the variable behind a handle, as far as the graph tells."""
+    seen: set[int] = set()
+    while id(handle) not in seen:
+        seen.add(id(handle))
+        if handle._handle_data is not None:
+            return handle._handle_data
+        if handle.op.type == "VarHandleOp":
+            return handle.op.attrs["dtype"], handle.op.attrs["shape"]
+        if handle.op.type not in _PASSES_HANDLE_ON:
+            break
+        handle = handle.op._inputs[0]
+    return None, None
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+@var_handle.shape
+@var_is_initialized.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@resource_count_up_to.shape
+def _count_shape(node: Operation) -> list[RawShape]:
+    shape = handle_data(node._inputs[0])[1]
+    if shape:
+        raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
+    return [()]
+
+
+@read_variable.shape
+def _read_shape(node: Operation) -> list[RawShape]:
+    dtype, shape = handle_data(node._inputs[0])
+    if dtype is not None and dtype is not node.attrs["dtype"]:
+        raise ValueError(
+            "Trying to read variable with wrong dtype. Expected"
+            f" {state_ref.cpp_name(dtype)} got {state_ref.cpp_name(node.attrs['dtype'])}"
+        )
+    return [shape]
+
+
+@assign_variable.shape
+@assign_add_variable.shape
+@assign_sub_variable.shape
+def _assign_shape(node: Operation) -> list[RawShape]:
+    state_ref.merged_shape(handle_data(node._inputs[0])[1], node._inputs[1]._shape)
+    return []
+
+
+@variable_shape.shape
+def _shape_shape(node: Operation) -> list[RawShape]:
+    shape = handle_data(node._inputs[0])[1]
+    return [(None,) if shape is None else (len(shape),)]
+
+
+@destroy_resource.shape
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+@resource_gather.shape
+def _gather_shape(node: Operation) -> list[RawShape]:
+    params, indices = handle_data(node._inputs[0])[1], node._inputs[1]._shape
+    if params is None or indices is None:
+        return [None]
+    if not params:
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    batch = node.attrs["batch_dims"]
+    return [params[:batch] + indices[batch:] + params[batch + 1 :]]
+
+
+@resource_gather_nd.shape
+def _gather_nd_shape(node: Operation) -> list[RawShape]:
+    params, indices = handle_data(node._inputs[0])[1], node._inputs[1]._shape
+    if params is None or not indices or indices[-1] is None:
+        return [None]
+    if indices[-1] > len(params):
+        raise ValueError(f"indices.shape[-1] must be <= params.rank, but saw indices shape: {indices}")
+    return [indices[:-1] + params[indices[-1] :]]
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+@var_handle.state_kernel("CPU")
+def _handle_state(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape
+) -> VariableState:
+    name = shared_name.decode() or node.name
+    place = container.decode() or getattr(resources, "default_container", "localhost")
+    message = (
+        f"Error while reading resource variable {name} from Container: {place}. This could mean that the variable was"
+        f" uninitialized. Not found: {_missing(place, name)}"
+    )
+    return resources.lookup_or_create(  # type: ignore[no-any-return]
+        container, "variable", name, lambda: VariableState(name, dtype, shape, container=place, message=message)
+    )
+
+
+def _missing(container: str, name: str) -> str:
+    return f"Resource {container}/{name}/N10tensorflow3VarE does not exist."
+
+
+def _check_dtype(state: VariableState, dtype: DType, action: str) -> None:
+    if state.dtype is not dtype:
+        text = f"Trying to {action} variable with wrong dtype. Expected "
+        names = state_ref.cpp_name(state.dtype), state_ref.cpp_name(dtype)
+        raise InvalidArgumentError(None, None, f"{text}{names[0]} got {names[1]}")
+
+
+@read_variable.kernel("CPU")
+def _read(state: VariableState, *, dtype: DType) -> Any:
+    if state.dtype is not dtype and state.is_initialized:
+        _check_dtype(state, dtype, "read")
+    return state.read()
+
+
+@assign_variable.kernel("CPU")
+def _assign(state: VariableState, value: Any, *, dtype: DType) -> tuple[()]:
+    if state.dtype is not dtype:
+        if state.is_initialized:
+            _check_dtype(state, dtype, "assign")
+        state.dtype = dtype  # the first assignment decides, as where TensorFlow creates the variable
+    state.assign(value, False)
+    return ()
+
+
+@assign_add_variable.kernel("CPU")
+def _assign_add(state: VariableState, value: Any) -> tuple[()]:
+    state.update(state_ref.add_in_place, value)
+    return ()
+
+
+@assign_sub_variable.kernel("CPU")
+def _assign_sub(state: VariableState, value: Any) -> tuple[()]:
+    state.update(state_ref.subtract_in_place, value)
+    return ()
+
+
+@var_is_initialized.kernel("CPU")
+def _is_initialized(state: VariableState) -> Any:
+    return np.bool_(state.is_initialized)
+
+
+@variable_shape.kernel("CPU")
+def _shape_kernel(state: VariableState, *, out_type: DType) -> Any:
+    return np.array(np.shape(state.read()), out_type.numpy)
+
+
+@destroy_resource.kernel("CPU")
+def _destroy(state: Any, *, ignore_lookup_error: bool) -> tuple[()]:
+    if not ignore_lookup_error and not state.is_initialized:
+        raise NotFoundError(None, None, _missing(state.container, state.name))
+    state.clear()
+    return ()
+
+
+@resource_count_up_to.kernel("CPU")
+def _count_up_to(state: VariableState, *, limit: int) -> Any:
+    return state_ref.count_up_to(state, limit=limit)
+
+
+@resource_gather.kernel("CPU")
+def _gather(state: VariableState, indices: Any, *, batch_dims: int) -> Any:
+    params = state.read()
+    if not batch_dims:
+        check_row_indices(indices, params.shape[0])
+        return params.take(indices, axis=0)
+    check_row_indices(indices, params.shape[batch_dims])
+    grid = np.ogrid[tuple(slice(n) for n in indices.shape[:batch_dims])]
+    extra = (1,) * (indices.ndim - batch_dims)
+    return params[(*(g.reshape(g.shape + extra) for g in grid), indices)]
+
+
+@resource_gather_nd.kernel("CPU")
+def _gather_nd(state: VariableState, indices: Any) -> Any:
+    params = state.read()
+    check_nd_indices(indices, params.shape)
+    return params[tuple(np.moveaxis(indices, -1, 0))]

@@ -1,0 +1,294 @@
+"""String ops element by element: case, strip, join, substrings, regular expressions, base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
+
+_UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
+lower_op = op("StringLower(input: string) -> output: string; encoding: string = ''")
+upper_op = op("StringUpper(input: string) -> output: string; encoding: string = ''")
+strip_op = op("StringStrip(input: string) -> output: string")
+length_op = op(f"StringLength(input: string) -> output: int32; {_UNIT}")
+join_op = op("StringJoin(inputs: N * string) -> output: string; N: int >= 1; separator: string = ''")
+substr_op = op(f"Substr(input: string, pos: T, len: T) -> output: string; T: {{int32, int64}}; {_UNIT}")
+replace_op = op(
+    "RegexReplace(input: string, pattern: string, rewrite: string) -> output: string; replace_global: bool = true"
+)
+static_replace_op = op(
+    """StaticRegexReplace(input: string) -> output: string
+    pattern: string
+    rewrite: string
+    replace_global: bool = true"""
+)
+full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool")
+encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false")
+decode_op = op("DecodeBase64(input: string) -> output: string")
+_ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op, static_replace_op, full_match_op,
+        encode_op, decode_op)  # fmt: skip
+for _handle in _ALL:
+    _handle.not_differentiable()
+
+
+def refuse(message: str) -> InvalidArgumentError:
+    """The error of a kernel that cannot use its input."""
+    return InvalidArgumentError(None, None, message)
+
+
+def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> Any:
+    """``function`` of each string; the result has the shape of ``value``."""
+    if isinstance(value, bytes):
+        found = function(value)
+        return found if dtype is object else np.dtype(dtype).type(found)
+    out = np.empty(value.size, dtype)
+    for i, item in enumerate(value.ravel()):
+        out[i] = function(item)
+    return out.reshape(value.shape)
+
+
+@lower_op.shape
+@upper_op.shape
+@strip_op.shape
+@length_op.shape
+@replace_op.shape
+@static_replace_op.shape
+@full_match_op.shape
+@encode_op.shape
+@decode_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+def _attach_case(handle: OpHandle, method: str) -> None:
+    def kernel(value: Any, *, encoding: bytes) -> Any:
+        if encoding == b"utf-8":
+            return each(lambda s: getattr(s.decode(errors="replace"), method)().encode(), value)
+        return each(getattr(bytes, method), value)
+
+    handle.kernel("CPU")(kernel)
+
+
+_attach_case(lower_op, "lower")
+_attach_case(upper_op, "upper")
+
+
+@strip_op.kernel("CPU")
+def _strip(value: Any) -> Any:
+    return each(bytes.strip, value)
+
+
+@length_op.kernel("CPU")
+def _length(value: Any, *, unit: bytes) -> Any:
+    if unit == b"UTF8_CHAR":
+        return each(lambda s: len(s.decode(errors="replace")), value, np.int32)
+    return each(len, value, np.int32)
+
+
+# ---- join and substr ------------------------------------------------------------------------
+
+
+@join_op.shape
+def _join_shape(node: Operation) -> list[RawShape]:
+    shape: RawShape = ()
+    for tensor in node._inputs:
+        if tensor._shape is None:
+            return [None]
+        if tensor._shape != ():
+            shape = merge_raw(shape, tensor._shape) if shape != () else tensor._shape
+    return [shape]
+
+
+@join_op.kernel("CPU")
+def _join(values: list[Any], *, separator: bytes) -> Any:
+    shapes = {np.shape(v) for v in values} - {()}
+    if len(shapes) > 1:
+        raise refuse(f"Input shapes do not match: {' vs. '.join(map(str, sorted(shapes)))}")
+    if not shapes:
+        return separator.join(values)
+    shape = shapes.pop()
+    size = int(np.prod(shape))
+    columns = [[v] * size if isinstance(v, bytes) or not v.ndim else v.ravel() for v in values]
+    out = np.empty(size, object)
+    out[:] = [separator.join(row) for row in zip(*columns)]
+    return out.reshape(shape)
+
+
+@substr_op.shape
+def _substr_shape(node: Operation) -> list[RawShape]:
+    text, pos, length = (t._shape for t in node._inputs)
+    if pos is not None and length is not None and pos != length and None not in pos + length:
+        raise ValueError(f"pos and len shapes must match: {format_raw(pos)} vs. {format_raw(length)}")
+    return [broadcast_raw(text, pos)]
+
+
+@substr_op.kernel("CPU")
+def _substr(value: Any, pos: Any, length: Any, *, unit: bytes) -> Any:
+    texts = np.asarray(value, object)
+    texts, starts, counts = np.broadcast_arrays(texts, pos, length)
+    cut = _cut_characters if unit == b"UTF8_CHAR" else _cut_bytes
+    out = np.empty(texts.size, object)
+    for i, (text, start, count) in enumerate(zip(texts.flat, starts.flat, counts.flat)):
+        out[i] = cut(text, int(start), int(count), i)
+    return out.reshape(texts.shape) if texts.shape else out[0]
+
+
+def _cut_bytes(text: bytes, start: int, count: int, index: int) -> Any:
+    first = _checked_start(text, len(text), start, index)
+    return text[first : first + max(count, 0)]
+
+
+def _cut_characters(text: bytes, start: int, count: int, index: int) -> bytes:
+    characters = text.decode(errors="surrogateescape")
+    first = _checked_start(text, len(characters), start, index)
+    return characters[first : first + max(count, 0)].encode(errors="surrogateescape")
+
+
+def _checked_start(text: bytes, size: int, start: int, index: int) -> int:
+    if not -size <= start <= size:
+        raise refuse(f"pos {start} out of range for string b'{text.decode(errors='replace')}' at index {index}")
+    return start + size if start < 0 else start
+
+
+# ---- regular expressions --------------------------------------------------------------------
+
+
+def _compile(pattern: Any) -> re.Pattern[bytes]:
+    pattern = _scalar(pattern)
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise refuse(f"Invalid pattern: {pattern.decode(errors='replace')}, error: {error}") from None
+
+
+def _scalar(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else value[()]  # type: ignore[no-any-return]
+
+
+def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> Any:
+    compiled = _compile(pattern)
+    # RE2's rewrite strings know \0 to \9 and \\ only.
+    pieces = re.split(rb"\\([0-9\\])", _scalar(rewrite))
+
+    def expand(match: re.Match[bytes]) -> bytes:
+        out = [pieces[0]]
+        for code, text in zip(pieces[1::2], pieces[2::2]):
+            out += [b"\\" if code == b"\\" else match.group(int(code)) or b"", text]
+        return b"".join(out)
+
+    count = 0 if replace_global else 1
+    return each(lambda s: compiled.sub(expand, s, count=count), value)
+
+
+@replace_op.kernel("CPU")
+def _regex_replace(value: Any, pattern: Any, rewrite: Any, *, replace_global: bool) -> Any:
+    return _replace(value, pattern, rewrite, replace_global)
+
+
+@static_replace_op.kernel("CPU")
+def _static_regex_replace(value: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool) -> Any:
+    return _replace(value, pattern, rewrite, replace_global)
+
+
+@full_match_op.kernel("CPU")
+def _full_match(value: Any, pattern: Any) -> Any:
+    compiled = _compile(pattern)
+    return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
+
+
+# ---- base64 ---------------------------------------------------------------------------------
+
+
+@encode_op.kernel("CPU")
+def _encode(value: Any, *, pad: bool) -> Any:
+    if pad:
+        return each(base64.urlsafe_b64encode, value)
+    return each(lambda s: base64.urlsafe_b64encode(s).rstrip(b"="), value)
+
+
+_URL_SAFE = re.compile(rb"[A-Za-z0-9_-]*={0,2}")
+
+
+def _decode_one(text: bytes) -> bytes:
+    if not _URL_SAFE.fullmatch(text):
+        raise refuse("Invalid character found in base64.")
+    try:
+        return base64.urlsafe_b64decode(text.rstrip(b"=") + b"=" * (-len(text.rstrip(b"=")) % 4))
+    except binascii.Error:
+        raise refuse("Invalid character found in base64.") from None
+
+
+@decode_op.kernel("CPU")
+def _decode(value: Any) -> Any:
+    return each(_decode_one, value)
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+    """Lower case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.lower``)."""
+    return lower_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
+
+
+def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+    """Upper case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.upper``)."""
+    return upper_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
+
+
+def string_strip(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """Without white space at both ends (``tf.string_strip``)."""
+    return strip_op(input, name=name)  # type: ignore[no-any-return]
+
+
+def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:  # noqa: A002
+    """int32 lengths in bytes or ``unit="UTF8_CHAR"`` (``tf.strings.length``)."""
+    return length_op(input, unit=unit, name=name)  # type: ignore[no-any-return]
+
+
+def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+    """Element-wise concatenation of tensors of one shape and scalars (``tf.string_join``)."""
+    return join_op(list(inputs), separator=separator, name=name)  # type: ignore[no-any-return]
+
+
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:  # noqa: A002
+    """``len`` bytes or characters from ``pos`` (negative: from the end); shapes broadcast (``tf.substr``).
+
+    Raises:
+      ValueError: when ``pos`` and ``len`` differ in shape.
+    """
+    return substr_op(input, pos, len, unit=unit, name=name)  # type: ignore[no-any-return]
+
+
+def regex_replace(
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None  # noqa: A002
+) -> Tensor:  # fmt: skip
+    r"""Replaces matches of ``pattern`` by ``rewrite``, where ``\1`` stands for a group (``tf.regex_replace``)."""
+    if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
+        options = {"pattern": pattern, "rewrite": rewrite, "replace_global": replace_global}
+        return static_replace_op(input, name=name, **options)  # type: ignore[no-any-return]
+    return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)  # type: ignore[no-any-return]
+
+
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
+    return full_match_op(input, pattern, name=name)  # type: ignore[no-any-return]
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:  # noqa: A002
+    """Web-safe base64 (``tf.encode_base64``)."""
+    return encode_op(input, pad=pad, name=name)  # type: ignore[no-any-return]
+
+
+def decode_base64(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+    """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
+    return decode_op(input, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,392 @@
+"""`Variable`: what reference and resource variables have in common (``tf.Variable``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import protos
+from tfmini.dtypes import DType
+from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import variable_kind
+from tfmini.ops.save_slice import SaveSliceInfo, prepend_name_scope, strip_name_scope
+from tfmini.ops.variable_kind import VariableAggregation, VariableSynchronization
+from tfmini.shapes import TensorShape
+
+# The class for ``use_resource`` False and True; `ref_variable` and `resource_variable` enter themselves.
+KINDS: dict[bool, type[Variable]] = {}
+
+
+class VariableMetaclass(type):
+    """Makes ``tf.Variable(…)`` return a variable of the kind in force."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Variable:
+            return super().__call__(*args, **kwargs)
+        return variable_kind.create_through_scopes(_create, _named(args, kwargs))
+
+
+_ARGUMENTS = (
+    "initial_value trainable collections validate_shape caching_device name variable_def dtype expected_shape"
+    " import_scope constraint use_resource synchronization aggregation shape"
+).split()
+
+
+def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    if len(args) > len(_ARGUMENTS):
+        raise TypeError(f"Variable takes at most {len(_ARGUMENTS)} arguments but {len(args)} were given.")
+    named = dict(zip(_ARGUMENTS, args))
+    for key, value in kwargs.items():
+        if key not in _ARGUMENTS:
+            raise TypeError(f"Variable got an unexpected keyword argument '{key}'")
+        if key in named:
+            raise TypeError(f"Variable got multiple values for argument '{key}'")
+        named[key] = value
+    return named
+
+
+def _create(use_resource: bool | None = None, variable_def: Any = None, **kwargs: Any) -> Variable:
+    is_resource = variable_def.is_resource if variable_def is not None else variable_kind.chosen_kind(use_resource)
+    return KINDS[is_resource](variable_def=variable_def, **kwargs)
+
+
+class Variable(metaclass=VariableMetaclass):
+    """A value that lives on a task between steps (``tf.Variable``).
+
+    Args:
+      initial_value: a tensor or what converts to one, or a function of no arguments that makes it
+        (needed inside conds and loops).
+      trainable: add to TRAINABLE_VARIABLES; None: yes, unless synchronised on read.
+      collections: graph collections to add to; default GLOBAL_VARIABLES.
+      validate_shape: demand a fully known shape, and keep it.
+      caching_device: a device that keeps a copy for readers.
+      name: default ``Variable``.
+      variable_def: a VariableDef of nodes that exist, instead of all the rest.
+      dtype: type to convert the initial value to.
+      expected_shape: ignored, as in TensorFlow.
+      import_scope: name scope of the nodes that ``variable_def`` names.
+      constraint: function of the value, applied by optimizers after an update.
+      use_resource: make a resource variable; None: as the variable scope or the default says.
+      synchronization, aggregation: kept for strategies.
+      shape: static shape, if it is not the initial value's.
+
+    Raises:
+      ValueError: when the initial value is missing, has an unknown shape or comes from inside control flow.
+    """
+
+    SaveSliceInfo = SaveSliceInfo
+    # An operator between an array and a variable is the variable's.
+    __array_priority__ = 100
+
+    _trainable: bool
+    _constraint: Callable[..., Any] | None
+    _initializer_op: Operation
+    _initial_value: Tensor | None
+    _snapshot: Tensor
+    _caching_device: Any = None
+    _save_slice_info: SaveSliceInfo | None = None
+    _synchronization = VariableSynchronization.AUTO
+    _aggregation = VariableAggregation.NONE
+    _is_resource = False
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: str | None = None,
+        constraint: Callable[..., Any] | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+    ) -> None:
+        if variable_def is not None:
+            if initial_value is not None:
+                raise ValueError("variable_def and initial_value are mutually exclusive.")
+            self._init_from_proto(variable_def, import_scope)
+            return
+        if initial_value is None:
+            raise ValueError("initial_value must be specified.")
+        collections = [GraphKeys.GLOBAL_VARIABLES] if collections is None else collections
+        if not isinstance(collections, (list, tuple, set)):
+            raise ValueError(
+                "collections argument to Variable constructor must be a list, tuple, or set. Got"
+                f" {collections} of type {type(collections)}"
+            )
+        if constraint is not None and not callable(constraint):
+            raise ValueError("The `constraint` argument must be a callable.")
+        self._synchronization, self._aggregation, self._trainable = variable_kind.checked_kind(
+            synchronization, aggregation, trainable, name
+        )
+        if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in collections:
+            collections = [*collections, GraphKeys.TRAINABLE_VARIABLES]
+        self._constraint = constraint
+        self._caching_device = caching_device
+        self._build(initial_value, validate_shape, caching_device, name, dtype, shape)
+        self.graph.add_to_collections(collections, self)
+
+    # ---- what the two kinds do differently ----------------------------------------------------
+
+    @property
+    def _reference(self) -> Tensor:
+        """The ref or the handle."""
+        raise NotImplementedError
+
+    def _build(
+        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: Any, shape: Any
+    ) -> None:
+        """Adds the variable's nodes."""
+        raise NotImplementedError
+
+    def value(self) -> Tensor:
+        """The tensor that stands for the value where the variable is used as a tensor."""
+        raise NotImplementedError
+
+    def read_value(self) -> Tensor:
+        """A new read, which happens after the surrounding control dependencies."""
+        raise NotImplementedError
+
+    def is_initialized(self, name: str | None = None) -> Tensor:
+        """A bool scalar: whether the variable has a value."""
+        raise NotImplementedError
+
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+        """Assigns; returns the new value, or only the op when ``read_value`` is False."""
+        raise NotImplementedError
+
+    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+        """Adds ``delta``; returns as `assign`."""
+        raise NotImplementedError
+
+    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+        """Subtracts ``delta``; returns as `assign`."""
+        raise NotImplementedError
+
+    def count_up_to(self, limit: int) -> Tensor:
+        """Counts up by one and returns the value before; OutOfRangeError from ``limit`` on."""
+        raise NotImplementedError
+
+    def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+        """Applies an operation (``add``, ``update``…) to some rows."""
+        raise NotImplementedError
+
+    def scatter_points(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
+        """Applies an operation (``add``, ``sub``, ``update``) at index vectors."""
+        raise NotImplementedError
+
+    def _as_graph_element(self) -> Tensor:
+        raise NotImplementedError
+
+    # ---- scatter updates ----------------------------------------------------------------------
+
+    def _scatter(self, operation: str, sparse_delta: Any, use_locking: bool, name: str | None) -> Any:
+        if not isinstance(sparse_delta, IndexedSlices):
+            raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta}")
+        return self.scatter_rows(operation, sparse_delta.indices, sparse_delta.values, use_locking, name)
+
+    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Adds `IndexedSlices`."""
+        return self._scatter("add", sparse_delta, use_locking, name)
+
+    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Subtracts `IndexedSlices`."""
+        return self._scatter("sub", sparse_delta, use_locking, name)
+
+    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Multiplies by `IndexedSlices`."""
+        return self._scatter("mul", sparse_delta, use_locking, name)
+
+    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Divides by `IndexedSlices`."""
+        return self._scatter("div", sparse_delta, use_locking, name)
+
+    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Takes the minimum with `IndexedSlices`."""
+        return self._scatter("min", sparse_delta, use_locking, name)
+
+    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Takes the maximum with `IndexedSlices`."""
+        return self._scatter("max", sparse_delta, use_locking, name)
+
+    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Assigns `IndexedSlices`."""
+        return self._scatter("update", sparse_delta, use_locking, name)
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Adds slices at index vectors."""
+        return self.scatter_points("add", indices, updates, True, name)
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Subtracts slices at index vectors."""
+        return self.scatter_points("sub", indices, updates, True, name)
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Assigns slices at index vectors."""
+        return self.scatter_points("update", indices, updates, True, name)
+
+    # ---- facts --------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """``"op_name:0"``."""
+        return self._reference.name
+
+    @property
+    def op(self) -> Operation:
+        """The op that makes the variable."""
+        return self._reference.op
+
+    @property
+    def graph(self) -> Any:
+        return self._reference.graph
+
+    @property
+    def device(self) -> str:
+        """The requested device."""
+        return self._reference.device
+
+    @property
+    def dtype(self) -> DType:
+        """The element type; a ``_ref`` type for a reference variable."""
+        return self._reference.dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return self._reference.shape
+
+    def get_shape(self) -> TensorShape:
+        """Same as `shape`."""
+        return self.shape
+
+    @property
+    def initializer(self) -> Operation:
+        """The op that assigns the initial value."""
+        return self._initializer_op
+
+    @property
+    def initial_value(self) -> Tensor | None:
+        """The tensor of the initial value."""
+        return self._initial_value
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @property
+    def constraint(self) -> Callable[..., Any] | None:
+        return self._constraint
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        return self._synchronization
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        return self._aggregation
+
+    @property
+    def _shared_name(self) -> str:
+        return self.name.partition(":")[0]
+
+    def _get_save_slice_info(self) -> SaveSliceInfo | None:
+        return self._save_slice_info
+
+    def _set_save_slice_info(self, save_slice_info: SaveSliceInfo | None) -> None:
+        self._save_slice_info = save_slice_info
+
+    def eval(self, session: Any = None) -> Any:
+        """The value in ``session`` or the default session."""
+        return self._as_graph_element().eval(session=session)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Assigns ``value`` in ``session`` or the default session, through the initializer."""
+        self.initializer.run({self.initializer.inputs[1]: value}, session)
+
+    def __repr__(self) -> str:
+        return f"<tf.Variable '{self.name}' shape={self.get_shape()} dtype={self.dtype.name}>"
+
+    def __iter__(self) -> Any:
+        raise TypeError("'Variable' object is not iterable.")
+
+    # ---- protos -------------------------------------------------------------------------------
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """The variable as a VariableDef; None when it lies outside ``export_scope``."""
+        if export_scope is not None and not self._reference.name.startswith(export_scope):
+            return None
+        definition = protos.VariableDef(
+            variable_name=strip_name_scope(self._reference.name, export_scope),
+            initializer_name=strip_name_scope(self.initializer.name, export_scope),
+            snapshot_name=strip_name_scope(self._snapshot.name, export_scope),
+            is_resource=self._is_resource,
+            trainable=self.trainable,
+            synchronization=self._synchronization.value,
+            aggregation=self._aggregation.value,
+        )
+        if self._initial_value is not None:
+            definition.initial_value_name = strip_name_scope(self._initial_value.name, export_scope)
+        if self._save_slice_info is not None:
+            definition.save_slice_info_def.MergeFrom(self._save_slice_info.to_proto(export_scope))
+        return definition
+
+    @staticmethod
+    def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
+        """The variable that a VariableDef describes, whose nodes are in the default graph."""
+        return _create(variable_def=variable_def, import_scope=import_scope)
+
+    def _init_from_proto(self, definition: Any, import_scope: str | None) -> None:
+        raise NotImplementedError
+
+    def _settings_from_proto(self, definition: Any, find: Callable[[str], Any], import_scope: str | None) -> None:
+        self._initializer_op = find(definition.initializer_name)
+        self._initial_value = find(definition.initial_value_name) if definition.initial_value_name else None
+        self._synchronization, self._aggregation, self._trainable = variable_kind.checked_kind(
+            VariableSynchronization(definition.synchronization),
+            VariableAggregation(definition.aggregation),
+            definition.trainable,
+            definition.variable_name,
+        )
+        self._constraint = None
+        if definition.HasField("save_slice_info_def"):
+            self._save_slice_info = SaveSliceInfo(
+                save_slice_info_def=definition.save_slice_info_def, import_scope=import_scope
+            )
+
+
+def finder(graph: Any, import_scope: str | None) -> Callable[[str], Any]:
+    """A function from a name in a proto to the graph element below ``import_scope``."""
+    return lambda name: graph.as_graph_element(prepend_name_scope(name, import_scope))
+
+
+def _convert(variable: Variable, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+    if dtype is not None and not dtype.is_compatible_with(variable.dtype):
+        raise ValueError(
+            f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
+            f" '{variable.dtype.name}'"
+        )
+    return variable._reference if as_ref else variable.value()
+
+
+register_tensor_conversion_function(Variable, _convert, 99)
+
+
+def _operator_of_value(operator: str) -> Callable[..., Any]:
+    # Looked up at each call: the operators come onto Tensor later, with the arithmetic ops.
+    def run(self: Variable, *args: Any, **kwargs: Any) -> Any:
+        return getattr(Tensor, operator)(self.value(), *args, **kwargs)
+
+    run.__name__ = operator
+    return run
+
+
+for _operator in Tensor.OVERLOADABLE_OPERATORS - {"__eq__", "__ne__"}:
+    setattr(Variable, _operator, _operator_of_value(_operator))

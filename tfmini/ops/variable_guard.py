@@ -1,0 +1,109 @@
+"""Reading variables that may not be initialised yet: ``initialized_value`` and safe initial values.
+
+An initial value that is computed from another variable would fail, or see an old value, when
+both are initialised in one step. So its graph is copied with every read of a variable replaced
+by "its value if it has one, else its initial value".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import handle_of
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OPS
+from tfmini.ops.array_identity import identity
+from tfmini.ops.scoping import colocate_with, name_scope
+
+_READS_THAT_STAND = frozenset({"IsVariableInitialized", "VarIsInitializedOp", "ReadVariableOp"})
+_VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
+
+
+def initialized_value(variable: Any) -> Tensor:
+    """The value of a reference variable, or its initial value while it has none."""
+    has_value = variable.is_initialized()
+    switch = handle_of("Switch")
+    with name_scope("cond"):
+        no_value, value_there = switch(has_value, has_value, name="Switch")
+        identity(value_there, name="switch_t")
+        identity(no_value, name="switch_f")
+        chosen = identity(has_value, name="pred_id")
+        with colocate_with(variable.op):
+            _, alive = handle_of("RefSwitch")(variable._ref(), chosen, name="read/Switch")
+        present = identity(alive, name="read")
+        with colocate_with(variable.initial_value.op):
+            initial, _ = switch(variable.initial_value, chosen, name="Switch_1")
+        return handle_of("Merge")([initial, present], name="Merge")[0]  # type: ignore[no-any-return]
+
+
+def safe_initial_value(scope: str, value: Tensor) -> Tensor:
+    """``value``, or a copy of it that reads initialised values of the variables it depends on.
+
+    Args:
+      scope: the new variable's name scope, with its final ``/``; copies are named after it.
+      value: the initial value as given.
+    """
+    # A conditional value needs the control flow ops, which a program may run without.
+    if "RefSwitch" not in OPS or not _depends_on_variable(value):
+        return value
+    return _Copier(scope).copy(value)
+
+
+def _depends_on_variable(value: Tensor) -> bool:
+    pending, seen = [value.op], {value.op}
+    found = False
+    while pending:
+        op = pending.pop()
+        if op._control_flow_context is not None or op.type in ("NextIteration", "RefNextIteration"):
+            return False  # a loop cannot be copied op by op
+        found = found or op.type in ("Variable", "VariableV2")
+        if op.type in _READS_THAT_STAND:
+            continue
+        fresh = [t.op for t in op._inputs if t.op not in seen]
+        seen.update(fresh)
+        pending.extend(fresh)
+    return found
+
+
+class _Copier:
+    """Copies the ops between an initial value and the variables it depends on."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.copies: dict[Operation, list[Tensor]] = {}
+        graph = get_default_graph()
+        known = graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(GraphKeys.LOCAL_VARIABLES)
+        self.variables = {v.op: v for v in known if not v._is_resource}
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """The tensor that stands for ``tensor`` in the safe value."""
+        pending = [tensor.op]
+        while pending:
+            op = pending[-1]
+            missing = [] if self._stands(op) else [t.op for t in op._inputs if t.op not in self.copies]
+            if missing:
+                pending.extend(missing)
+                continue
+            pending.pop()
+            if op not in self.copies:
+                self.copies[op] = self._copy_op(op)
+        return self.copies[tensor.op][tensor._index]
+
+    def _stands(self, op: Operation) -> bool:
+        return op.type in _READS_THAT_STAND or op.type in _VARIABLES
+
+    def _copy_op(self, op: Operation) -> list[Tensor]:
+        variable = self.variables.get(op)
+        if variable is not None and variable.initial_value is not None:
+            return [initialized_value(variable)]
+        if self._stands(op):
+            return op._outputs
+        inputs = [self.copies[t.op][t._index] for t in op._inputs]
+        if inputs == op._inputs:
+            return op._outputs
+        # A switch of a reference becomes one of a value.
+        kind = op.type.removeprefix("Ref") if op.type in ("RefSwitch", "RefMerge", "RefIdentity") else op.type
+        twin = op.graph.create_op(kind, inputs, name=f"{op._name}_{self.scope}", attrs=op.attrs)
+        return twin._outputs

@@ -1,0 +1,104 @@
+"""Whether ``tf.Variable`` makes reference or resource variables, and who may intercept their making."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.graph.default_graph import get_default_graph
+
+# Under this key a graph keeps its variable scopes (`variable_scope`); ``.current_scope`` is the one in force.
+SCOPES_KEY = "variable_scopes"
+_CREATORS_KEY = "variable_creators"
+_default = [False]
+
+
+class VariableSynchronization(enum.Enum):
+    """When replicas of a variable are brought together (``tf.VariableSynchronization``)."""
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+class VariableAggregation(enum.Enum):
+    """How replicas of a variable are brought together (``tf.VariableAggregation``)."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+
+
+def enable_resource_variables() -> None:
+    """Makes resource variables the default (``tf.enable_resource_variables``)."""
+    _default[0] = True
+
+
+def disable_resource_variables() -> None:
+    """Makes reference variables the default again (``tf.disable_resource_variables``)."""
+    _default[0] = False
+
+
+def resource_variables_enabled() -> bool:
+    """Whether resource variables are the default (``tf.resource_variables_enabled``)."""
+    return _default[0]
+
+
+def chosen_kind(use_resource: bool | None) -> bool:
+    """Whether to use a resource: as asked, else as the variable scope says, else the default."""
+    if use_resource is None:
+        scopes = get_default_graph().attachments.get(SCOPES_KEY)
+        use_resource = None if scopes is None else scopes.current_scope.use_resource
+    return _default[0] if use_resource is None else bool(use_resource)
+
+
+@contextmanager
+def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
+    """Lets ``variable_creator(next_creator, **kwargs)`` make the variables of the block (``tf.variable_creator_scope``)."""
+    attachments = get_default_graph().attachments
+    outer = attachments.get(_CREATORS_KEY, [])
+    attachments[_CREATORS_KEY] = [*outer, variable_creator]
+    try:
+        yield
+    finally:
+        attachments[_CREATORS_KEY] = outer
+
+
+def create_through_scopes(create: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """Calls the creators in force, innermost first, and ``create`` last."""
+    for creator in get_default_graph().attachments.get(_CREATORS_KEY, ()):
+        create = _chained(creator, create)
+    return create(**kwargs)
+
+
+def _chained(creator: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **kwargs: creator(following, **kwargs)
+
+
+def checked_kind(
+    synchronization: Any, aggregation: Any, trainable: bool | None, name: str | None
+) -> tuple[VariableSynchronization, VariableAggregation, bool]:
+    """The three settings with their defaults filled in.
+
+    Raises:
+      ValueError: for one that is not of its enum, and for a trainable variable synchronised on read.
+    """
+    synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
+    aggregation = VariableAggregation.NONE if aggregation is None else aggregation
+    for what, value, kind in (
+        ("synchronization", synchronization, VariableSynchronization),
+        ("aggregation", aggregation, VariableAggregation),
+    ):
+        if not isinstance(value, kind):
+            raise ValueError(f"Invalid variable {what} mode: {value} for variable: {name}")
+    on_read = synchronization is VariableSynchronization.ON_READ
+    if on_read and trainable:
+        raise ValueError(
+            "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables. You"
+            " have specified trainable=True and synchronization=VariableSynchronization.ON_READ."
+        )
+    return synchronization, aggregation, not on_read if trainable is None else bool(trainable)

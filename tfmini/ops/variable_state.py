@@ -1,0 +1,169 @@
+"""The state behind a variable: one array, updated in place, never torn and never lost.
+
+Consistency (see docs/consistency.md): updates of one variable never interleave, a reader gets
+either the value before an update or the value after it, and the array a reader got does not
+change under it. There is no copy in the common case: a value that nobody else holds is updated
+in place; one that is still held (by a step, or by a message that is being sent) is replaced by
+an updated copy. CPython's reference count tells which of the two it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import FailedPreconditionError, InvalidArgumentError
+from tfmini.shapes import RawShape, compatible_raw, format_raw
+
+
+class _Busy:
+    """Stands in for the value while an update works on it."""
+
+
+_BUSY: Any = _Busy()
+_OBJECT = np.dtype(object)
+
+
+def _count_of_sole_holder() -> int:
+    """What getrefcount says of an object that one local name holds; it differs between Python versions."""
+    thing = object()
+    return sys.getrefcount(thing)
+
+
+_ALONE = _count_of_sole_holder()
+
+
+class VariableState:
+    """The value of one variable of a task, shared by all sessions that name it.
+
+    Attributes:
+      name: the node or shared name, for messages.
+      dtype: the element type.
+      shape: the declared static shape, possibly partial.
+    """
+
+    __slots__ = ("name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "__weakref__")
+
+    def __init__(
+        self, name: str, dtype: dtypes.DType, shape: RawShape, *, container: str = "", message: str | None = None
+    ) -> None:
+        self.name = name
+        self.container = container
+        self.dtype = dtype
+        self.shape = shape
+        self.lock = threading.Lock()
+        self._value: Any = None
+        self.uninitialized_message = message or f"Attempting to use uninitialized value {name}"
+
+    @property
+    def is_initialized(self) -> bool:
+        return self._value is not None
+
+    def read(self) -> Any:
+        """The value, a snapshot: later updates do not change it. Callers must not write to it.
+
+        Raises:
+          FailedPreconditionError: when the variable was never assigned.
+        """
+        value = self._value
+        if value is _BUSY:
+            with self.lock:
+                value = self._value
+        if value is None:
+            raise FailedPreconditionError(None, None, self.uninitialized_message)
+        if value.dtype is _OBJECT and not value.ndim:
+            return value.item()  # a scalar string is plain bytes everywhere
+        return value
+
+    def assign(self, value: Any, validate_shape: bool = True) -> None:
+        """Replaces the value by a copy of ``value``, in the present buffer if it fits and nobody else holds it.
+
+        Raises:
+          InvalidArgumentError: when the shapes differ and ``validate_shape`` is set.
+        """
+        if type(value) is not np.ndarray:
+            value = np.asarray(value, self.dtype.numpy)
+        with self.lock:
+            old = self._value
+            if validate_shape:
+                self._check_shape(self.shape if old is None else old.shape, value.shape)
+            # The local name and getrefcount's argument, as in _take, and the slot itself.
+            reusable = old is not None and sys.getrefcount(old) <= _ALONE + 1 and old.shape == value.shape
+            if reusable and old.flags.writeable and old.dtype == value.dtype:
+                self._assign_in_place(value)
+            else:
+                self._value = np.array(value, self.dtype.numpy, order="C")
+
+    def _assign_in_place(self, value: Any) -> None:
+        # A reader may have got the array between the count and here; _take counts again behind _BUSY.
+        old = self._value
+        self._value = _BUSY
+        if sys.getrefcount(old) > _ALONE + 1:  # the caller's name is one more
+            old = np.empty_like(old)
+        try:
+            np.copyto(old, value)
+        finally:
+            self._value = old
+
+    def _check_shape(self, expected: RawShape, shape: tuple[int, ...]) -> None:
+        if not compatible_raw(expected, shape):
+            text = "Assign requires shapes of both tensors to match. lhs shape= "
+            raise InvalidArgumentError(None, None, f"{text}{format_raw(expected)} rhs shape= {format_raw(shape)}")
+
+    def clear(self) -> None:
+        """Makes the variable uninitialised."""
+        with self.lock:
+            self._value = None
+
+    def update(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Runs ``function(array, *args)``, which changes the array in place, exclusively.
+
+        Raises:
+          FailedPreconditionError: when the variable was never assigned.
+        """
+        with self.lock:
+            buffer = self._take()
+            try:
+                return function(buffer, *args)
+            finally:
+                self._value = buffer
+
+    def _take(self) -> Any:
+        """Takes the array out for an update; a copy when somebody else still holds it."""
+        buffer = self._value
+        if buffer is None:
+            raise FailedPreconditionError(None, None, self.uninitialized_message)
+        self._value = _BUSY
+        # A reader that got the array before _BUSY was stored is counted; none can get it afterwards.
+        if sys.getrefcount(buffer) > _ALONE or not buffer.flags.writeable:
+            buffer = buffer.copy()
+        return buffer
+
+
+def update_together(states: Sequence[VariableState], function: Callable[..., Any], *args: Any) -> Any:
+    """Runs ``function(*arrays, *args)`` on the arrays of several variables, exclusively.
+
+    This is how an optimizer's kernel changes a variable and its slots as one update.
+
+    Raises:
+      FailedPreconditionError: when one of them was never assigned.
+    """
+    # One global order of locking, so that two updates over the same variables cannot deadlock.
+    ordered = sorted(set(states), key=id)
+    for state in ordered:
+        state.lock.acquire()
+    buffers: dict[VariableState, Any] = {}
+    try:
+        for state in states:
+            buffers[state] = state._take()
+        return function(*[buffers[state] for state in states], *args)
+    finally:
+        for state, buffer in buffers.items():
+            state._value = buffer
+        for state in reversed(ordered):
+            state.lock.release()

@@ -1,0 +1,124 @@
+"""``tf.Variable`` and the functions over a graph's variables: collections, initialisers, reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import array_joining, array_masking, array_shape
+from tfmini.ops.constant import constant
+from tfmini.ops.control import group
+from tfmini.ops.math_comparison import logical_not
+from tfmini.ops.partitioned_variable import PartitionedVariable
+from tfmini.ops.ref_variable import RefVariable
+from tfmini.ops.resource_variable import BaseResourceVariable, ResourceVariable
+from tfmini.ops.save_slice import SaveSliceInfo
+from tfmini.ops.scoping import colocate_with, device, name_scope
+from tfmini.ops.state_functions import is_variable_initialized
+from tfmini.ops.variable_base import Variable
+from tfmini.ops.variable_kind import VariableAggregation, VariableSynchronization
+
+__all__ = [
+    "BaseResourceVariable", "PartitionedVariable", "RefVariable", "ResourceVariable", "SaveSliceInfo", "Variable",
+    "VariableAggregation", "VariableSynchronization", "all_variables", "assert_variables_initialized",
+    "global_variables", "global_variables_initializer", "initialize_all_variables", "initialize_local_variables",
+    "initialize_variables", "is_variable_initialized", "local_variables", "local_variables_initializer",
+    "model_variables", "moving_average_variables", "report_uninitialized_variables", "trainable_variables",
+    "variables_initializer",
+]  # fmt: skip
+
+
+def global_variables(scope: str | None = None) -> list[Any]:
+    """The variables shared by all tasks (``tf.global_variables``); ``scope`` is a regex of their names."""
+    return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
+
+
+def local_variables(scope: str | None = None) -> list[Any]:
+    """The variables of one process, never saved (``tf.local_variables``)."""
+    return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """The variables of the model proper (``tf.model_variables``)."""
+    return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Any]:
+    """The variables that optimizers update (``tf.trainable_variables``)."""
+    return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """The variables with a moving average (``tf.moving_average_variables``)."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+all_variables = global_variables
+
+
+def variables_initializer(var_list: Iterable[Any] | None, name: str = "init") -> Operation:
+    """An op that initialises the variables (``tf.variables_initializer``); a no-op for none."""
+    return group(*[v.initializer for v in var_list or ()], name=name)
+
+
+def global_variables_initializer() -> Operation:
+    """An op that initialises the global variables (``tf.global_variables_initializer``)."""
+    return variables_initializer(global_variables())
+
+
+def local_variables_initializer() -> Operation:
+    """An op that initialises the local variables (``tf.local_variables_initializer``)."""
+    return variables_initializer(local_variables())
+
+
+initialize_variables = variables_initializer
+initialize_all_variables = global_variables_initializer
+initialize_local_variables = local_variables_initializer
+
+
+def _variables_to_check(var_list: Iterable[Any] | None) -> list[Any]:
+    found = global_variables() + local_variables() if var_list is None else list(var_list)
+    if found:
+        return found
+    # A graph that was imported without its collections still has the ops.
+    return [op._outputs[0] for op in get_default_graph().get_operations() if op.type in ("Variable", "VariableV2")]
+
+
+def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Tensor | None:
+    """A tensor whose evaluation fails with FailedPreconditionError while a variable has no value.
+
+    None when there are no variables (``tf.assert_variables_initialized``).
+    """
+    ranks = []
+    for variable in _variables_to_check(var_list):
+        with colocate_with(variable.op):
+            ranks.append(array_shape.rank_internal(variable, optimize=False))
+    if not ranks:
+        return None
+    return ranks[0] if len(ranks) == 1 else array_joining.stack(ranks)
+
+
+def report_uninitialized_variables(
+    var_list: Iterable[Any] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
+    """The names of the variables without a value, as a 1-D string tensor (``tf.report_uninitialized_variables``).
+
+    Args:
+      var_list: default: the global and local variables.
+      name: the name scope of its ops.
+    """
+    variables = _variables_to_check(var_list)
+    place = os.environ.get("TF_DEVICE_FOR_UNINITIALIZED_VARIABLE_REPORTING", "/cpu:0")
+    with name_scope(name):
+        checks = [is_variable_initialized(v) for v in variables]
+        with device(place):
+            if not checks:
+                return constant([], dtype=dtypes.string)
+            without_value = logical_not(array_joining.stack(checks))
+            names = constant([v.op.name for v in variables])
+            return array_masking.boolean_mask(names, without_value)

@@ -1,0 +1,340 @@
+"""Which ops must share a device: reference edges first, then colocation attrs.
+
+Only ops that are tied to another one get a `Group`; the many that are free cost one look at
+their type. Groups merge small into large, so the whole takes about linear time.
+
+A reference or resource edge beats the request of its consumer, silently but on record: state
+cannot leave its device. A colocation attr beats nothing: contradicting requests are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tfmini import dtypes
+from tfmini.devices import ParsedDevice, intersects, parse
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import input_dtypes
+from tfmini.graph.registry import OPS
+from tfmini.placement import decision
+from tfmini.placement.decision import Reason
+
+GROUP_PREFIX = b"loc:@"
+
+
+@dataclass(frozen=True)
+class OpTraits:
+    """What the placer wants to know about an op type, whatever the node's attrs."""
+
+    takes_references: bool = False
+    type_attrs: tuple[str, ...] = ()  # of inputs; a node takes a resource if one of them says so
+    holds_state: bool = False  # no input, one output, a reference or resource
+    is_generator: bool = False  # no input, one output, not a reference
+
+
+_UNKNOWN_OP = OpTraits()
+
+
+def traits_of(op_type: str) -> OpTraits:
+    """The traits of an op type; an unknown one has none."""
+    handle = OPS.get(op_type)
+    if handle is None:
+        return _UNKNOWN_OP
+    op_def = handle.op_def
+    attrs = {a.type_attr or a.type_list_attr for a in op_def.inputs}
+    sole = op_def.outputs[0] if not op_def.inputs and len(op_def.outputs) == 1 else None
+    if sole is not None and sole.is_list:
+        sole = None
+    return OpTraits(
+        takes_references=any(a.is_ref or a.dtype is dtypes.resource for a in op_def.inputs),
+        type_attrs=tuple(sorted(a for a in attrs if a is not None)),
+        holds_state=sole is not None and (sole.is_ref or sole.dtype is dtypes.resource),
+        is_generator=sole is not None and not sole.is_ref,
+    )
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops that share a device.
+
+    Attributes:
+      members: their names, in no particular order.
+      request: what they ask for together.
+      asked_by: members whose requests are in ``request``, first come first.
+      is_hard: a holder of state, or an op placed earlier, made the request.
+      assigned: the device of the members that were placed earlier, or "".
+      kept: the name of one of those.
+      accepted: request texts that add nothing to ``request``.
+    """
+
+    members: list[str]
+    request: ParsedDevice
+    asked_by: list[str] = field(default_factory=list)
+    is_hard: bool = False
+    assigned: str = ""
+    kept: str = ""
+    accepted: set[str] = field(default_factory=lambda: {""})
+
+
+@dataclass
+class Colocation:
+    """The groups of a graph, and per op the reasons why it is in its group."""
+
+    group_of: dict[str, Group] = field(default_factory=dict)
+    links: dict[str, list[Reason]] = field(default_factory=dict)
+
+
+def colocate(
+    nodes: Nodes, assigned: Mapping[str, str], traits: dict[str, OpTraits], soft: bool
+) -> Colocation:
+    """Finds the groups.
+
+    Args:
+      nodes: the whole graph.
+      assigned: devices of ops placed earlier.
+      traits: filled with the traits of every op type met.
+      soft: drop contradicting device types and numbers instead of refusing them.
+
+    Raises:
+      InvalidArgumentError: contradicting requests, or a malformed device.
+    """
+    return _Builder(nodes, assigned, traits, soft).build()
+
+
+def requested(node: Node) -> ParsedDevice:
+    """The node's own request.
+
+    Raises:
+      InvalidArgumentError: it is malformed.
+    """
+    try:
+        return parse(node.device)
+    except ValueError as error:
+        message = f"{error}\n\t [[{{{{node {node.name}}}}}]]"
+        wrapped = InvalidArgumentError(None, None, message)
+        wrapped.node_name = node.name
+        raise wrapped from None
+
+
+class _Builder:
+    def __init__(
+        self, nodes: Nodes, assigned: Mapping[str, str], traits: dict[str, OpTraits], soft: bool
+    ) -> None:
+        self.nodes = nodes
+        self.assigned = assigned
+        self.traits = traits
+        self.soft = soft
+        self.result = Colocation()
+
+    def build(self) -> Colocation:
+        consumers, grouped = self._scan()
+        for node in consumers:
+            self._follow_references(node)
+        leaders: dict[bytes, tuple[str, Reason]] = {}
+        for node in grouped:
+            self._join_named_groups(node, leaders)
+        return self.result
+
+    def _scan(self) -> tuple[list[Node], list[Node]]:
+        """The nodes that take references, and those that carry ``_class``."""
+        traits, assigned = self.traits, self.assigned
+        consumers, grouped = [], []
+        for name, node in self.nodes.items():
+            known = traits.get(node.op)
+            if known is None:
+                known = traits[node.op] = traits_of(node.op)
+            attrs = node.attrs
+            if "_class" in attrs:
+                grouped.append(node)
+            if name in assigned:
+                continue
+            if known.takes_references:
+                consumers.append(node)
+            elif known.type_attrs:
+                for attr in known.type_attrs:
+                    value = attrs.get(attr)
+                    if value is dtypes.resource or (type(value) is list and dtypes.resource in value):
+                        consumers.append(node)
+                        break
+        return consumers, grouped
+
+    def _group(self, name: str) -> Group:
+        group = self.result.group_of.get(name)
+        if group is None:
+            group = self.result.group_of[name] = self._new_group(name)
+        return group
+
+    def _new_group(self, name: str) -> Group:
+        node = self.nodes[name]
+        device = self.assigned.get(name, "")
+        if device:
+            return Group([name], parse(device), [name], True, device, name)
+        if not node.device:
+            return Group([name], ParsedDevice())
+        return Group([name], requested(node), [name], self.traits[node.op].holds_state)
+
+    def _note(self, name: str, reason: Reason) -> None:
+        self.result.links.setdefault(name, []).append(reason)
+
+    # -------- reference edges
+
+    def _follow_references(self, node: Node) -> None:
+        for (source, _), dtype in zip(node.inputs, input_dtypes(node)):
+            if (dtype is dtypes.resource or dtype._is_ref_dtype) and source in self.nodes:
+                self._note(node.name, decision.reference(source))
+                self._tie(source, node.name)
+
+    def _tie(self, source: str, consumer: str) -> None:
+        holder, user = self._group(source), self._group(consumer)
+        if holder is user:
+            return
+        self._refuse_two_homes(holder, user, source, consumer)
+        if intersects(holder.request, user.request):
+            request = user.request.completed_by(holder.request)
+            asked = _askers(holder, user, request)
+        elif holder.is_hard and user.is_hard:
+            raise _state_conflict(holder, user, source, consumer)
+        else:
+            winner, loser = (user, holder) if user.is_hard else (holder, user)
+            for name in loser.asked_by:
+                self._note(name, decision.ignored(self.nodes[name].device, source))
+            request, asked = winner.request, winner.asked_by
+        self._merge(holder, user, request, asked)
+
+    # -------- colocation attrs
+
+    def _join_named_groups(self, node: Node, leaders: dict[bytes, tuple[str, Reason]]) -> None:
+        for group_name in node.attrs["_class"]:
+            if not group_name.startswith(GROUP_PREFIX):
+                continue
+            known = leaders.get(group_name)
+            if known is None:
+                leader = self._leader(group_name, node)
+                known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode())
+            leader, reason = known
+            if leader != node.name:
+                self._note(node.name, reason)
+                self._join(leader, node, reason)
+
+    def _leader(self, group_name: bytes, first: Node) -> str:
+        """The op that the group is named after, unless that op follows another one itself."""
+        name = group_name[len(GROUP_PREFIX) :].decode()
+        owner = self.nodes.get(name)
+        return name if owner is not None and "_class" not in owner.attrs else first.name
+
+    def _join(self, leader: str, node: Node, reason: Reason) -> None:
+        member = node.name
+        first = self._group(leader)
+        if (
+            node.device in first.accepted
+            and member not in self.result.group_of
+            and member not in self.assigned
+        ):
+            # The common case: a free op that adds no request. It needs no group of its own to be merged.
+            self.result.group_of[member] = first
+            first.members.append(member)
+            return
+        second = self._group(member)
+        if first is not second:
+            request = self._merged_request(first, second, leader, member, reason)
+            self._refuse_two_homes(first, second, leader, member)
+            alone = len(second.members) == 1 and not second.assigned
+            self._merge(first, second, request, _askers(first, second, request))
+            if alone:
+                self._group(leader).accepted.add(node.device)
+
+    def _merged_request(
+        self, first: Group, second: Group, leader: str, member: str, reason: Reason
+    ) -> ParsedDevice:
+        clash = _first_clash(first.request, second.request)
+        merged = second.request.completed_by(first.request)
+        if clash is None:
+            return merged
+        if self.soft and clash in _SOFT_FIELDS:
+            return merged._replace(device_type=None, device_index=None)
+        what = _PLURALS[clash]
+        mine, theirs = second.request.to_string(), first.request.to_string()
+        asks = ", ".join(
+            f"'{n}' asks for '{self._request_text(n)}'" for n in (second.asked_by + first.asked_by)[:4]
+        )
+        message = (
+            f"Cannot colocate nodes {{{{colocation_node {member}}}}} and {{{{colocation_node {leader}}}}}: "
+            f"Cannot merge devices with incompatible {what}: '{mine}' and '{theirs}'\n"
+            f"\t [[{{{{node {member}}}}}]]\n"
+            f"'{member}' is {reason.text}; {asks}. Ask for the same device in both places, or build "
+            "one of them outside tf.colocate_with."
+        )
+        raise _at(member, message)
+
+    def _request_text(self, name: str) -> str:
+        return self.assigned.get(name) or self.nodes[name].device
+
+    # -------- both
+
+    def _refuse_two_homes(self, a: Group, b: Group, source: str, consumer: str) -> None:
+        if a.assigned and b.assigned and a.assigned != b.assigned:
+            message = (
+                "Nodes were connected by a reference connection (requiring them to be on the same "
+                "device), but the "
+                f"two nodes were assigned two different devices: '{source}' is on {a.assigned} and "
+                f"'{consumer}' on "
+                f"{b.assigned} since an earlier run of this session. Start a new session."
+            )
+            raise _at(consumer, message)
+
+    def _merge(self, a: Group, b: Group, request: ParsedDevice, asked_by: list[str]) -> None:
+        large, small = (a, b) if len(a.members) >= len(b.members) else (b, a)
+        large.request = request
+        large.asked_by = asked_by
+        large.is_hard |= small.is_hard
+        large.assigned = large.assigned or small.assigned
+        large.kept = large.kept or small.kept
+        large.members += small.members
+        for name in small.members:
+            self.result.group_of[name] = large
+
+
+_SOFT_FIELDS = ("device_type", "device_index")
+_PLURALS = {
+    "job": "jobs",
+    "replica": "replicas",
+    "task": "tasks",
+    "device_type": "types",
+    "device_index": "ids",
+}
+
+
+def _askers(a: Group, b: Group, request: ParsedDevice) -> list[str]:
+    """Members that account for the merged request; at most one per field, so the list stays short."""
+    if request == a.request:
+        return a.asked_by
+    return b.asked_by if request == b.request else a.asked_by + b.asked_by
+
+
+def _first_clash(a: ParsedDevice, b: ParsedDevice) -> str | None:
+    """The first field that both set, to different values."""
+    for name, x, y in zip(ParsedDevice._fields, a, b):
+        if x is not None and y is not None and x != y:
+            return name
+    return None
+
+
+def _state_conflict(holder: Group, user: Group, source: str, consumer: str) -> InvalidArgumentError:
+    message = (
+        "Cannot place the graph because a reference or resource edge connects colocation groups with "
+        "incompatible "
+        f"resource devices: {holder.request.to_string()} vs {user.request.to_string()}. The edge src node is "
+        f"{source} , and the dst node is {consumer}\n\t [[{{{{node {consumer}}}}}]]\n"
+        f"The devices were asked for by {', '.join(holder.asked_by)} and by {', '.join(user.asked_by)}; "
+        f"state that "
+        "one op uses together must be created on one device."
+    )
+    return _at(consumer, message)
+
+
+def _at(node_name: str, message: str) -> InvalidArgumentError:
+    error = InvalidArgumentError(None, None, message)
+    error.node_name = node_name
+    return error

@@ -1,0 +1,292 @@
+"""Cutting a placed graph into one graph per device, joined by ``_Send``/``_Recv`` pairs.
+
+A tensor crosses to a device once, whoever wants it there. A control edge crosses as an empty
+float. Which pairs exist is decided in one sweep in topological order; which of them travel in
+one message is decided afterwards, per device, by `tfmini.placement.waves`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.prune import in_topological_order
+from tfmini.placement.waves import number_groups
+
+if TYPE_CHECKING:
+    import networkx
+
+CONTROL_SLOT = -1
+"""The output index by which a control edge is known, as in TensorFlow."""
+
+_ENTER = frozenset({"Enter", "RefEnter"})
+_EXIT = frozenset({"Exit", "RefExit"})
+_NOTHING = np.zeros((0,), np.float32)
+_NOTHING.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A tensor or control edge that crosses from one device to another.
+
+    Attributes:
+      source: the endpoint; its index is `CONTROL_SLOT` for a control edge.
+      src, dst: full device names.
+      send, recv: names of the two nodes.
+      dtype: of the tensor (float32 for a control edge).
+      carriers: for a control edge, the Const that is sent and the Identity that stands for the edge.
+    """
+
+    source: Endpoint
+    src: str
+    dst: str
+    send: str
+    recv: str
+    dtype: dtypes.DType
+    carriers: tuple[str, str] | None = None
+
+    @property
+    def is_control(self) -> bool:
+        return self.carriers is not None
+
+
+@dataclass
+class Partitions:
+    """The result: per device a graph in topological order, and the pairs in order of first use."""
+
+    parts: dict[str, Nodes] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+
+    def __getitem__(self, device: str) -> Nodes:
+        return self.parts[device]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def group_of(self, pair: Pair) -> int:
+        """The message of its (source, destination) link in which the pair travels."""
+        return int(self.parts[pair.src][pair.send].attrs["_group"])
+
+
+def partition(
+    nodes: Nodes,
+    placement: Mapping[str, str],
+    *,
+    incarnations: Mapping[str, int],
+    name_counter: Iterator[int],
+    feeds_may_wait: bool = False,
+) -> Partitions:
+    """Cuts a pruned graph along its placement.
+
+    Args:
+      nodes: in topological order.
+      placement: op name -> full device name; a node that is missing runs where its ``device`` says.
+      incarnations: per source device.
+      name_counter: numbers for new names, unique within a session.
+      feeds_may_wait: feeds come one by one (a partial run), so that no message may wait for two of them.
+
+    Raises:
+      InvalidArgumentError: an input is missing, or a node has no device.
+      UnimplementedError: an edge inside a while loop crosses devices.
+    """
+    cutter = _Cutter(nodes, placement, incarnations, name_counter)
+    result = cutter.cut()
+    number_groups(result.parts, feeds_may_wait)
+    return result
+
+
+class _Cutter:
+    def __init__(
+        self,
+        nodes: Nodes,
+        placement: Mapping[str, str],
+        incarnations: Mapping[str, int],
+        counter: Iterator[int],
+    ) -> None:
+        self.nodes = nodes
+        self.incarnations = incarnations
+        self.counter = counter
+        self.device_of = {name: placement.get(name) or node.device for name, node in nodes.items()}
+        self.frames = _output_frames(nodes)
+        self.crossed: dict[tuple[str, int, str], str] = {}
+        self.result = Partitions()
+
+    def cut(self) -> Partitions:
+        device_of, parts = self.device_of, self.result.parts
+        for name, node in self.nodes.items():
+            device = device_of[name]
+            part = parts.get(device)
+            if part is None:
+                part = parts[device] = self._new_part(name, device)
+            inputs, controls = node.inputs, node.controls
+            for source, _ in inputs:
+                if device_of.get(source) != device:
+                    inputs = self._cross_inputs(node, device)
+                    break
+            for source in controls:
+                if device_of.get(source) != device:
+                    controls = self._cross_controls(node, device)
+                    break
+            part[name] = Node(name, node.op, device, inputs, controls, node.attrs)
+        return self.result
+
+    def _new_part(self, name: str, device: str) -> Nodes:
+        if not device:
+            raise InvalidArgumentError(
+                None, None, f"Node '{name}' has no assigned device; place the graph first."
+            )
+        return {}
+
+    def _cross_inputs(self, node: Node, device: str) -> tuple[Endpoint, ...]:
+        missing = sum(source not in self.nodes for source, _ in node.inputs)
+        if missing:
+            raise InvalidArgumentError(
+                None, None, f"Incomplete graph, missing {missing} inputs for {node.name}"
+            )
+        return tuple(
+            endpoint if self.device_of[endpoint[0]] == device else (self._cross(endpoint, node, device), 0)
+            for endpoint in node.inputs
+        )
+
+    def _cross_controls(self, node: Node, device: str) -> tuple[str, ...]:
+        for source in node.controls:
+            if source not in self.nodes:
+                message = f"Incomplete graph: control input ^{source} of {node.name} is not in it"
+                raise InvalidArgumentError(None, None, message)
+        return tuple(
+            source if self.device_of[source] == device else self._cross((source, CONTROL_SLOT), node, device)
+            for source in node.controls
+        )
+
+    def _cross(self, source: Endpoint, consumer: Node, dst: str) -> str:
+        """The node in ``dst`` that stands for ``source`` there."""
+        key = (*source, dst)
+        stand_in = self.crossed.get(key)
+        if stand_in is None:
+            self._refuse_loop(source[0], consumer, dst)
+            carry = self._carry_control if source[1] == CONTROL_SLOT else self._carry_tensor
+            stand_in = self.crossed[key] = carry(source, self.device_of[source[0]], dst)
+        return stand_in
+
+    def _carry_tensor(self, source: Endpoint, src: str, dst: str) -> str:
+        dtype = output_dtypes(self.nodes[source[0]])[source[1]].base_dtype
+        send, recv = self._send_recv(source, source, dtype, src, dst)
+        self.result.pairs.append(Pair(source, src, dst, send, recv, dtype))
+        return recv
+
+    def _carry_control(self, source: Endpoint, src: str, dst: str) -> str:
+        name = source[0]
+        attrs = {"dtype": dtypes.float32, "value": _NOTHING}
+        const = Node(self._fresh(name), "Const", src, (), (name,), attrs)
+        self.result.parts[src][const.name] = const
+        send, recv = self._send_recv(source, (const.name, 0), dtypes.float32, src, dst)
+        identity = Node(self._fresh(name), "Identity", dst, ((recv, 0),), (), {"T": dtypes.float32})
+        self.result.parts[dst][identity.name] = identity
+        carriers = (const.name, identity.name)
+        self.result.pairs.append(Pair(source, src, dst, send, recv, dtypes.float32, carriers))
+        return identity.name
+
+    def _send_recv(
+        self, source: Endpoint, value: Endpoint, dtype: dtypes.DType, src: str, dst: str
+    ) -> tuple[str, str]:
+        """Adds the two nodes; ``value`` is what is sent in the name of ``source``."""
+        shared: dict[str, Any] = {
+            "tensor_name": f"edge_{len(self.result.pairs)}_{source[0]}".encode(),
+            "send_device": src.encode(),
+            "send_device_incarnation": self.incarnations[src],
+            "recv_device": dst.encode(),
+            "client_terminated": False,
+        }
+        send = Node(self._fresh(source[0]), "_Send", src, (value,), (), {"T": dtype, **shared})
+        recv = Node(self._fresh(source[0]), "_Recv", dst, (), (), {"tensor_type": dtype, **shared})
+        self.result.parts[src][send.name] = send
+        self.result.parts[dst][recv.name] = recv
+        return send.name, recv.name
+
+    def _fresh(self, base: str) -> str:
+        name = f"{base}_S{next(self.counter)}"
+        while name in self.nodes:
+            name = f"{base}_S{next(self.counter)}"
+        return name
+
+    def _refuse_loop(self, source: str, consumer: Node, dst: str) -> None:
+        frame = self.frames.get(source)
+        if frame:
+            message = (
+                f"While loop '{frame[-1]}' spans devices: '{source}' runs on {self.device_of[source]} "
+                f"and its "
+                f"consumer '{consumer.name}' on {dst}. Loops across devices are not supported; put the "
+                f"whole loop "
+                "on one device with tf.device."
+            )
+            raise UnimplementedError(None, None, message)
+
+
+def _output_frames(nodes: Nodes) -> dict[str, tuple[str, ...]]:
+    """For nodes inside while loops, the frames their outputs are in, outermost first."""
+    frames: dict[str, tuple[str, ...]] = {}
+    if not any(node.op in _ENTER for node in nodes.values()):
+        return frames
+    for name, node in nodes.items():
+        sources = [source for source, _ in node.inputs] + list(node.controls)
+        frame = max((frames.get(source, ()) for source in sources), key=len, default=())
+        if node.op in _ENTER:
+            frame = (*frame, node.attrs["frame_name"].decode())
+        elif node.op in _EXIT:
+            frame = frame[:-1]
+        if frame:
+            frames[name] = frame
+    return frames
+
+
+# ---------------------------------------------------------------- back again
+
+
+def stitch(partitions: Partitions) -> Nodes:
+    """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
+    inputs: dict[Endpoint, Endpoint] = {}
+    controls: dict[str, str] = {}
+    made: set[str] = set()
+    for pair in partitions.pairs:
+        made.update((pair.send, pair.recv))
+        if pair.carriers is None:
+            inputs[pair.recv, 0] = pair.source
+        else:
+            made.update(pair.carriers)
+            controls[pair.carriers[1]] = pair.source[0]
+    whole: Nodes = {}
+    for part in partitions.parts.values():
+        for name, node in part.items():
+            if name not in made:
+                joined = [inputs.get(endpoint, endpoint) for endpoint in node.inputs]
+                after = [controls.get(source, source) for source in node.controls]
+                whole[name] = Node(name, node.op, node.device, joined, after, node.attrs)
+    return in_topological_order(whole)
+
+
+def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:
+    """The graph for analysis: nodes carry ``op`` and ``device``, edges ``output`` and ``input`` indices.
+
+    Control edges have both indices -1.
+    """
+    import networkx  # slow to import, and no step needs it
+
+    graph = networkx.MultiDiGraph()
+    for name, node in nodes.items():
+        graph.add_node(name, op=node.op, device=node.device)
+    for name, node in nodes.items():
+        for slot, (source, output) in enumerate(node.inputs):
+            graph.add_edge(source, name, output=output, input=slot)
+        for source in node.controls:
+            graph.add_edge(source, name, output=CONTROL_SLOT, input=CONTROL_SLOT)
+    return graph

@@ -1,0 +1,264 @@
+"""The placer: every op gets a full device name and the reasons for it.
+
+The rule for what a request leaves open is TensorFlow 2's: devices of the client's own task
+come first (then better device types, then names in order). So an op without any request runs
+where the session's master is, and never by accident on the first task of the cluster.
+
+Free ops are decided once per distinct (op type, request), which makes a large graph cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmini.devices import ParsedDevice, matches, parse
+from tfmini.graph.node import Node, Nodes
+from tfmini.graph.registry import kernel_for
+from tfmini.placement import decision, refusal
+from tfmini.placement.colocation import Colocation, Group, OpTraits, colocate, requested
+from tfmini.placement.decision import Decision, Placement, Reason
+
+# They come from passes with a full device and run inside the executor, so no kernel is looked up.
+_PRESET_OPS = frozenset({"_Send", "_Recv", "_Arg", "_Retval"})
+# They read the shape of a tensor and not its value: elsewhere they would drag the value along.
+_SHAPE_READERS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_TYPE_PRIORITY = {"GPU": 210, "CPU": 60}
+
+Types = frozenset[str]
+
+
+@dataclass(frozen=True)
+class DeviceAttributes:
+    """A device of the cluster, as its task describes it.
+
+    Attributes:
+      name: full name, ``/job:ps/replica:0/task:0/device:CPU:0``.
+      device_type: ``CPU``.
+      memory_limit: bytes.
+      incarnation: a random number that changes when the task restarts.
+    """
+
+    name: str
+    device_type: str
+    memory_limit: int = 0
+    incarnation: int = 0
+
+
+def place(
+    nodes: Nodes,
+    devices: Sequence[DeviceAttributes],
+    *,
+    default_device: str,
+    soft_placement: bool = False,
+    assigned: Mapping[str, str] | None = None,
+) -> Placement:
+    """Places a whole graph.
+
+    Args:
+      nodes: the graph of the client.
+      devices: what there is to choose from.
+      default_device: full name of the master's device; its task is preferred.
+      soft_placement: use another device of the same task where type or number cannot be had.
+      assigned: ops placed earlier; they keep their devices, and their groups follow them.
+
+    Raises:
+      InvalidArgumentError: a request cannot be met, two contradict each other, or an op has no kernel.
+    """
+    return _Placer(nodes, devices, default_device, soft_placement, assigned or {}).run()
+
+
+class _Placer:
+    def __init__(
+        self,
+        nodes: Nodes,
+        devices: Sequence[DeviceAttributes],
+        default_device: str,
+        soft: bool,
+        assigned: Mapping[str, str],
+    ) -> None:
+        self.nodes = nodes
+        self.soft = soft
+        self.assigned = assigned
+        self.home = parse(default_device)
+        self.devices = [(parse(device.name), device.name) for device in sorted(devices, key=self._preference)]
+        self.known_types: Types = frozenset(device.device_type for device in devices)
+        self.traits: dict[str, OpTraits] = {}
+        self._types: dict[str, Types] = {}
+        self._found: dict[tuple[ParsedDevice, Types], list[str]] = {}
+        self._free: dict[tuple[str, str], Decision] = {}
+        self._members: dict[tuple[int, str, int], Decision] = {}
+        self._of_group: dict[int, tuple[str, tuple[Reason, ...]]] = {}
+        self.result = Placement()
+
+    def run(self) -> Placement:
+        colocation = colocate(self.nodes, self.assigned, self.traits, self.soft)
+        generators: dict[str, list[str]] = {}
+        result, free, traits = self.result, self._free, self.traits
+        assigned, group_of = self.assigned, colocation.group_of
+        for name, node in self.nodes.items():
+            op = node.op
+            if name in assigned:
+                result[name] = Decision(assigned[name], (decision.kept,))
+            elif name in group_of:
+                result[name] = self._member(node, group_of[name], colocation)
+            elif traits[op].is_generator or op in _SHAPE_READERS or op in _PRESET_OPS:
+                result[name] = self._special(node, generators)
+            else:
+                # `_place_free` fills the table; nearly every op of a large graph ends at this look-up.
+                result[name] = free.get((op, node.device)) or self._place_free(node)
+        self._place_generators(generators)
+        return result
+
+    def _preference(self, device: DeviceAttributes) -> tuple[bool, int, str]:
+        away = parse(device.name).task_name != self.home.task_name
+        return away, -_TYPE_PRIORITY.get(device.device_type, 0), device.name
+
+    # -------- free ops
+
+    def _place_free(self, node: Node) -> Decision:
+        request = requested(node)
+        found, fallback = self._search(request, self._types_of(node))
+        if not found:
+            raise refusal.no_device(node, request, request, self._names(), self._fits(request))
+        chosen = self._free[node.op, node.device] = Decision(
+            found[0], self._own_reasons(node, found[0], fallback)
+        )
+        return chosen
+
+    def _own_reasons(self, node: Node, device: str, fallback: bool) -> tuple[Reason, ...]:
+        if not node.device:
+            return (decision.default(device),)
+        asked = decision.explicit(node.device)
+        return (decision.soft(node.device), asked) if fallback else (asked,)
+
+    def _special(self, node: Node, generators: dict[str, list[str]]) -> Decision:
+        if node.op in _PRESET_OPS and node.device and requested(node).is_full:
+            return Decision(node.device, (decision.preset,))
+        plain = self._free.get((node.op, node.device)) or self._place_free(node)
+        if self.traits[node.op].is_generator:
+            generators[node.name] = []
+            return plain
+        if node.inputs and node.inputs[0][0] in self.result:
+            source = node.inputs[0][0]
+            return self._moved(node, plain, self.result[source].device, decision.follows_input(source))
+        return plain
+
+    def _moved(self, node: Node, plain: Decision, device: str, reason: Reason) -> Decision:
+        """``plain``, or ``device`` where the request leaves the choice."""
+        if device == plain.device:
+            return plain
+        found, _ = self._search(requested(node), self._types_of(node))
+        if device not in found:
+            return plain
+        own = (decision.explicit(node.device),) if node.device else ()
+        return Decision(device, (reason, *own))
+
+    def _place_generators(self, consumers: dict[str, list[str]]) -> None:
+        if not consumers:
+            return
+        for name, node in self.nodes.items():
+            for source, _ in node.inputs:
+                if source in consumers:
+                    consumers[source].append(name)
+        for name, users in consumers.items():
+            homes = {self.result[user].device for user in users}
+            if len(homes) == 1:
+                reason = decision.follows_consumer(users[0])
+                self.result[name] = self._moved(self.nodes[name], self.result[name], homes.pop(), reason)
+
+    # -------- groups
+
+    def _member(self, node: Node, group: Group, colocation: Colocation) -> Decision:
+        known = self._of_group.get(id(group))
+        if known is None:
+            known = self._of_group[id(group)] = self._place_group(group)
+        device, origin = known
+        links = colocation.links.get(node.name, ())
+        # Members with the same single link and request share a decision; a large group has few kinds.
+        kind = (id(group), node.device, id(links[0])) if len(links) == 1 else None
+        shared = self._members.get(kind) if kind else None
+        if shared is not None:
+            return shared
+        reasons = [*links, *(reason for reason in origin if reason.other != node.name)]
+        overruled = any(reason.kind == decision.IGNORED for reason in links)
+        if node.device and not group.assigned and not overruled:
+            reasons.insert(0, decision.explicit(node.device))
+        chosen = Decision(device, tuple(reasons))
+        if kind and node.name not in group.asked_by:
+            self._members[kind] = chosen
+        return chosen
+
+    def _place_group(self, group: Group) -> tuple[str, tuple[Reason, ...]]:
+        if group.assigned:
+            return group.assigned, (decision.kept_with(group.kept),)
+        types = self._group_types(group)
+        found, fallback = self._search(group.request, types)
+        if not found:
+            blamed = self._blamed(group)
+            raise refusal.no_device(
+                blamed, requested(blamed), group.request, self._names(), self._fits(group.request)
+            )
+        origin = [decision.explicit_of(name, self.nodes[name].device) for name in group.asked_by]
+        if fallback:
+            origin.insert(0, decision.soft(group.request.to_string()))
+        return found[0], tuple(origin) or (decision.default(found[0]),)
+
+    def _group_types(self, group: Group) -> Types:
+        types = self.known_types
+        for name in group.members:
+            narrowed = types & self._types_of(self.nodes[name])
+            if not narrowed:
+                raise refusal.no_common_type(self.nodes[name], [self.nodes[n] for n in group.members])
+            types = narrowed
+        return types
+
+    def _blamed(self, group: Group) -> Node:
+        """Who asked for the group's device, else the oldest member."""
+        if group.asked_by:
+            return self.nodes[group.asked_by[0]]
+        members = set(group.members)
+        return next(node for name, node in self.nodes.items() if name in members)
+
+    # -------- devices
+
+    def _types_of(self, node: Node) -> Types:
+        types = self._types.get(node.op)
+        if types is None:
+            types = frozenset(t for t in self.known_types if kernel_for(node.op, t) is not None)
+            self._types[node.op] = types
+        if types or node.op in _PRESET_OPS:
+            return types or self.known_types
+        if self._is_elsewhere(node):
+            return self.known_types
+        raise refusal.no_kernel(node, sorted(self.known_types))
+
+    def _is_elsewhere(self, node: Node) -> bool:
+        """Whether the node asks for another task, which may know kernels that this one lacks."""
+        request = requested(node)
+        asks = request.job is not None or request.task is not None
+        return asks and not matches(request._replace(device_type=None, device_index=None), self.home)
+
+    def _search(self, request: ParsedDevice, types: Types) -> tuple[list[str], bool]:
+        """Candidates in order of preference, and whether type and number had to be dropped."""
+        found = self._candidates(request, types)
+        if found or not self.soft or request.device_type is None:
+            return found, False
+        return self._candidates(request._replace(device_type=None, device_index=None), types), True
+
+    def _candidates(self, request: ParsedDevice, types: Types) -> list[str]:
+        found = self._found.get((request, types))
+        if found is None:
+            found = [
+                name
+                for device, name in self.devices
+                if device.device_type in types and matches(request, device)
+            ]
+            self._found[request, types] = found
+        return found
+
+    def _fits(self, request: ParsedDevice) -> list[str]:
+        return self._candidates(request, self.known_types)
+
+    def _names(self) -> list[str]:
+        return sorted(name for _, name in self.devices)

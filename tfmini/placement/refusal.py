@@ -1,0 +1,128 @@
+"""What the placer says when it cannot place an op: TensorFlow's wording, then the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini.devices import ParsedDevice, parse
+from tfmini.dtypes import DType
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.node import Node
+from tfmini.graph.registry import KERNELS
+
+
+def no_device(
+    node: Node, own: ParsedDevice, request: ParsedDevice, available: Sequence[str], fitting: Sequence[str]
+) -> InvalidArgumentError:
+    """No device meets the request.
+
+    Args:
+      node: the op to name.
+      own: what the op asked for itself.
+      request: what its group asks for.
+      available: all devices.
+      fitting: those that match the request but have no kernel for the op.
+    """
+    if fitting:
+        reason = _no_kernel_there(node, request)
+    elif own == request:
+        reason = (
+            f"{{{{node {node.name}}}}} was explicitly assigned to {request.to_string()} but available "
+            f"devices are "
+            f"[ {', '.join(available)} ]. Make sure the device specification refers to a valid device."
+        )
+        if request.device_type == "GPU":
+            reason += " The requested device appears to be a GPU, but CUDA is not enabled."
+    else:
+        reason = (
+            f"Could not satisfy explicit device specification '{own.to_string()}' because the node "
+            f"{{{{colocation_node {node.name}}}}} was colocated with a group of nodes that required "
+            f"incompatible "
+            f"device '{request.to_string()}'. All available devices [{', '.join(available)}]. "
+        )
+    return _cannot_assign(node, reason + _remedy(request, available))
+
+
+def no_kernel(node: Node, registered: Sequence[str]) -> InvalidArgumentError:
+    """The op type has no kernel for any device of this process."""
+    text = (
+        f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}}with "
+        f"these attrs: "
+        f"[{_attrs(node)}]\nRegistered devices: [{', '.join(registered)}]\nRegistered "
+        f"kernels:\n{_kernels(node)}\n"
+        f"\t [[{{{{node {node.name}}}}}]]"
+    )
+    if node.handle is None:
+        text += (
+            f"\nNo imported module declares the op '{node.op}'; import it in the client and in every task."
+        )
+    return _at(node, text)
+
+
+def no_common_type(node: Node, members: Sequence[Node]) -> InvalidArgumentError:
+    """The members of a group have no device type in common."""
+    others = next((m.name for m in members if m.name != node.name), node.name)
+    lines = "\n".join(sorted({f"{m.op}: {', '.join(_kernel_types(m)) or 'none'}" for m in members}))
+    text = (
+        f"Cannot colocate nodes {{{{colocation_node {node.name}}}}} and "
+        f"{{{{colocation_node {others}}}}} because no "
+        "device type supports both of those nodes and the other nodes colocated with them.\n"
+        f"Colocation Debug Info:\n{lines}\n\t [[{{{{node {node.name}}}}}]]"
+    )
+    return _at(node, text)
+
+
+def _no_kernel_there(node: Node, request: ParsedDevice) -> str:
+    where = request.device_type or "such"
+    types = ", ".join(_kernel_types(node)) or "none"
+    return (
+        f"Could not satisfy explicit device specification '{request.to_string()}' because no supported "
+        f"kernel for {where} devices is available.\nColocation Debug Info:\n{node.op}: {types}\n"
+        f"Registered kernels:\n{_kernels(node)}\n"
+    )
+
+
+def _remedy(request: ParsedDevice, available: Sequence[str]) -> str:
+    jobs = {parse(name).job for name in available}
+    if request.job is not None and request.job not in jobs and jobs == {"localhost"}:
+        return (
+            f" This graph is pinned to a cluster device ({request.to_string()}) but runs in a local "
+            f"Session; pass a "
+            "server's target: tf.Session(server.target)."
+        )
+    if request.device_type not in (None, "CPU"):
+        return " Set allow_soft_placement=True in ConfigProto to run it on another device of the same task."
+    return ""
+
+
+def _cannot_assign(node: Node, reason: str) -> InvalidArgumentError:
+    return _at(
+        node, f"Cannot assign a device for operation {node.name}: {reason}\n\t [[{{{{node {node.name}}}}}]]"
+    )
+
+
+def _at(node: Node, message: str) -> InvalidArgumentError:
+    error = InvalidArgumentError(None, None, message)
+    error.node_name = node.name
+    return error
+
+
+def _kernel_types(node: Node) -> list[str]:
+    return sorted(device_type for op, device_type in KERNELS if op == node.op)
+
+
+def _kernels(node: Node) -> str:
+    lines = [f"  device='{device_type}'" for device_type in _kernel_types(node)]
+    return "\n".join(lines or ["  <no registered kernels>"])
+
+
+def _attrs(node: Node) -> str:
+    shown = sorted((name, _value(value)) for name, value in node.attrs.items() if not name.startswith("_"))
+    return ", ".join(f"{name}={value}" for name, value in shown)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, DType):
+        return value.name
+    return str(value) if isinstance(value, (bool, int, float, bytes, str)) else type(value).__name__

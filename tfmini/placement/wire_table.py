@@ -1,0 +1,168 @@
+"""What a step sends over the wire, as a list and as a plain table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmini import dtypes
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.placement.partition import Pair, Partitions
+from tfmini.shapes import RawShape
+
+_VARIABLES = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"})
+_READS = frozenset({"Identity", "ReadVariableOp"})
+_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
+            "Accumulator", "SparseAccumulator", "ResourceAccumulator")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One tensor or control edge on its way between two devices.
+
+    Attributes:
+      tensor: ``x:0``, or ``^x`` for a control edge.
+      src, dst: full device names.
+      shape: None when unknown.
+      bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
+        elements have no fixed size.
+      role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``hyper-parameter``,
+        ``control edge`` or ``tensor``.
+      group: the message of its link in which it travels.
+    """
+
+    tensor: str
+    src: str
+    dst: str
+    dtype: dtypes.DType
+    shape: RawShape
+    bytes: int | None
+    control: bool
+    role: str
+    group: int = 0
+
+
+def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
+    """The transfers of a step, in the order of the partitioner.
+
+    Args:
+      shapes: static shape per endpoint of the graph that was cut, as far as known.
+    """
+    shapes = shapes or {}
+    consumers = {device: _consumers(part) for device, part in partitions.parts.items()}
+    return [_transfer(pair, partitions, shapes, consumers[pair.dst]) for pair in partitions.pairs]
+
+
+def _transfer(
+    pair: Pair, partitions: Partitions, shapes: Mapping[Endpoint, RawShape], consumers: dict[str, list[Node]]
+) -> Transfer:
+    name, index = pair.source
+    shape: RawShape = (0,) if pair.is_control else shapes.get(pair.source)
+    return Transfer(
+        tensor=f"^{name}" if pair.is_control else f"{name}:{index}",
+        src=pair.src,
+        dst=pair.dst,
+        dtype=pair.dtype,
+        shape=shape,
+        bytes=_payload(shape, pair.dtype),
+        control=pair.is_control,
+        role=_role(pair, partitions[pair.src], consumers.get(pair.recv, [])),
+        group=partitions.group_of(pair),
+    )
+
+
+def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
+    if dtype in (dtypes.string, dtypes.resource, dtypes.variant) or shape is None:
+        return None
+    known = [size for size in shape if size is not None]
+    return math.prod(known) * dtype.size if len(known) == len(shape) else None
+
+
+def _consumers(part: Nodes) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in part.values():
+        for source, _ in node.inputs:
+            found.setdefault(source, []).append(node)
+    return found
+
+
+# ---------------------------------------------------------------- roles
+
+
+def _role(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
+    if pair.is_control:
+        return "control edge"
+    for rule in _RULES:
+        role = rule(pair, source_part, consumers)
+        if role:
+            return role
+    return "tensor"
+
+
+def _global_step(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
+    return "global step" if "global_step" in pair.source[0].split("/") else ""
+
+
+def _variable_read(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
+    node = source_part[pair.source[0]]
+    if node.op in _READS and node.inputs and node.inputs[0][0] in source_part:
+        node = source_part[node.inputs[0][0]]
+    return "variable read" if node.op in _VARIABLES else ""
+
+
+def _update(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
+    """The gradient or another input of an op that updates a variable."""
+    for node in consumers:
+        if node.op.startswith(_UPDATES) and node.inputs:
+            is_gradient = any(part.startswith("gradients") for part in pair.source[0].split("/"))
+            return f"gradient of {node.inputs[0][0]}" if is_gradient else "hyper-parameter"
+    return ""
+
+
+_RULES: tuple[Callable[[Pair, Nodes, Sequence[Node]], str], ...] = (_global_step, _variable_read, _update)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def format_transfers(rows: Sequence[Transfer]) -> str:
+    """A plain table: one block per link with its transfers, and the totals of each."""
+    if not rows:
+        return "nothing crosses devices\n"
+    links: dict[tuple[str, str], list[Transfer]] = {}
+    for row in rows:
+        links.setdefault((row.src, row.dst), []).append(row)
+    cells = {link: [_cells(row) for row in members] for link, members in links.items()}
+    widths = [max(map(len, column)) for column in zip(*(row for block in cells.values() for row in block))]
+    lines: list[str] = []
+    for (src, dst), members in links.items():
+        lines += [f"{src} -> {dst}"]
+        lines += ["  " + _aligned(row, widths) for row in cells[src, dst]]
+        lines += [f"  {_total(members)}", ""]
+    return "\n".join([*lines, f"all links: {_total(rows)}", ""])
+
+
+def _cells(row: Transfer) -> tuple[str, ...]:
+    shape = "?" if row.shape is None else f"[{','.join('?' if d is None else str(d) for d in row.shape)}]"
+    size = "? B" if row.bytes is None else f"{row.bytes:,} B"
+    return row.tensor, row.dtype.name, shape, size, row.role
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    # Sizes are read from the right, everything else from the left.
+    return "  ".join(
+        c.rjust(w) if i == 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
+    ).rstrip()
+
+
+def _total(rows: Sequence[Transfer]) -> str:
+    known = sum(row.bytes or 0 for row in rows)
+    messages = len({(row.src, row.dst, row.group) for row in rows})
+    unknown = sum(row.bytes is None for row in rows)
+    text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"
+    return text + (f" and {unknown} of unknown size" if unknown else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,1 @@
+"""How it runs: session, master, worker, server; programs, steps and resources."""

@@ -1,0 +1,106 @@
+"""Feeds: from a feed_dict to arrays of the right type and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.graph import Graph
+from tfmini.graph.operation import Tensor
+from tfmini.shapes import RawShape, TensorShape, compatible_raw
+
+Convert = Callable[[Any], Any]
+
+
+def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]:
+    """The (tensor, value) pairs of one entry of a feed_dict.
+
+    Raises:
+      TypeError: when the key is no tensor of this graph.
+      ValueError: when a structured key and its value do not match.
+    """
+    if isinstance(key, tuple) and not hasattr(key, "_as_graph_element"):
+        if not isinstance(value, (list, tuple)) or len(key) != len(value):
+            raise ValueError(
+                f"Could not flatten dictionary: the key {key} has {len(key)} elements, but the value {value!r} does not."
+            )
+        return [pair for k, v in zip(key, value) for pair in flatten_feed(graph, k, v)]
+    if isinstance(key, IndexedSlices):
+        parts = [key.values, key.indices] + ([] if key.dense_shape is None else [key.dense_shape])
+        return list(zip(parts, list(value)))
+    if type(key).__name__ == "SparseTensor":
+        return list(zip([key.indices, key.values, key.dense_shape], list(value)))
+    try:
+        tensor = graph.as_graph_element(key, allow_operation=False)
+    except (TypeError, KeyError, ValueError) as error:
+        text = error.args[0] if error.args else error
+        raise TypeError(f"Cannot interpret feed_dict key as Tensor: {text}") from None
+    if not graph.is_feedable(tensor):
+        raise ValueError(f"Tensor {tensor} may not be fed.")
+    return [(tensor, value)]
+
+
+def converter(tensor: Tensor) -> Convert:
+    """The function that turns values fed for ``tensor`` into arrays."""
+    dtype = tensor._dtype.base_dtype
+    wanted = dtype.numpy
+    shape = tensor._shape
+    any_shape = shape is None
+    if dtype is dtypes.string:
+        return lambda value: _check_shape(tensor, shape, _strings(value))
+    if dtype in (dtypes.resource, dtypes.variant):
+        return lambda value: value
+
+    def convert(value: Any) -> Any:
+        if type(value) is np.ndarray and value.dtype == wanted:
+            array = value
+        else:
+            _refuse_tensor(tensor, value)
+            array = _cast(value, dtype)
+        return array if any_shape or array.shape == shape else _check_shape(tensor, shape, array)
+
+    return convert
+
+
+def _cast(value: Any, dtype: dtypes.DType) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer:
+        low, high = dtype.limits
+        if not low <= value <= high:
+            raise TypeError(
+                f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type"
+                f" {dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type"
+                " (e.g. int64)."
+            )
+    if isinstance(value, np.ndarray):
+        return value.astype(dtype.numpy)
+    return np.asarray(value, dtype=dtype.numpy)
+
+
+def _refuse_tensor(tensor: Tensor, value: Any) -> None:
+    if isinstance(value, Tensor):
+        raise TypeError(
+            "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings,"
+            f" lists, numpy ndarrays, or TensorHandles. For reference, the tensor object was {value} which was passed"
+            f" to the feed with key {tensor}."
+        )
+
+
+def _strings(value: Any) -> Any:
+    array = np.asarray(value, dtype=object)
+    flat = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
+    result = np.empty(len(flat), dtype=object)
+    result[:] = [bytes(item) if isinstance(item, (bytes, bytearray)) else str(item).encode() for item in flat]
+    return result.reshape(array.shape)
+
+
+def _check_shape(tensor: Tensor, shape: RawShape, array: Any) -> Any:
+    if not compatible_raw(shape, array.shape):
+        raise ValueError(
+            f"Cannot feed value of shape {array.shape!r} for Tensor {tensor.name!r}, which has shape"
+            f" {str(TensorShape.from_raw(shape))!r}"
+        )
+    return array

@@ -1,0 +1,120 @@
+"""Fetch structures: from what the user asked for to tensors and ops, and from values back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue
+from tfmini.graph.graph import Graph
+from tfmini.graph.operation import Operation, Tensor
+
+Build = Callable[[list[Any]], Any]
+
+
+class Fetches:
+    """The flat, distinct tensors and operations behind a fetch structure.
+
+    Attributes:
+      tensors: to fetch, each once.
+      targets: to run for their effect.
+      build: values of ``tensors`` -> a result shaped like the structure.
+    """
+
+    def __init__(self, graph: Graph, structure: Any) -> None:
+        self.tensors: list[Tensor] = []
+        self.targets: list[Operation] = []
+        self._graph = graph
+        self._positions: dict[Tensor, int] = {}
+        self.build: Build = self._node(structure)
+
+    def _node(self, fetch: Any) -> Build:
+        if fetch is None:
+            raise TypeError(f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}")
+        if isinstance(fetch, (list, tuple)):
+            return self._sequence(fetch)
+        if isinstance(fetch, Mapping):
+            return self._mapping(fetch)
+        if isinstance(fetch, IndexedSlices):
+            return self._slices(fetch)
+        if type(fetch).__name__ == "SparseTensor":
+            return self._sparse(fetch)
+        if hasattr(type(fetch), "__attrs_attrs__"):
+            names = [a.name for a in type(fetch).__attrs_attrs__]
+            parts = [self._node(getattr(fetch, n)) for n in names]
+            return lambda values: type(fetch)(**{n: p(values) for n, p in zip(names, parts)})
+        return self._leaf(fetch)
+
+    def _sequence(self, fetch: Any) -> Build:
+        parts = [self._node(f) for f in fetch]
+        kind = type(fetch)
+        if hasattr(kind, "_fields"):
+            return lambda values: kind(*[p(values) for p in parts])
+        if isinstance(fetch, list):
+            return lambda values: [p(values) for p in parts]
+        return lambda values: tuple([p(values) for p in parts])
+
+    def _mapping(self, fetch: Any) -> Build:
+        parts = {key: self._node(f) for key, f in fetch.items()}
+        kind = type(fetch)
+
+        def build(values: list[Any]) -> Any:
+            found = {key: part(values) for key, part in parts.items()}
+            return found if kind is dict else kind(found)
+
+        return build
+
+    def _slices(self, fetch: IndexedSlices) -> Build:
+        values_of, indices_of = self._leaf(fetch.values), self._leaf(fetch.indices)
+        shape_of = None if fetch.dense_shape is None else self._leaf(fetch.dense_shape)
+        return lambda v: IndexedSlicesValue(values_of(v), indices_of(v), None if shape_of is None else shape_of(v))
+
+    def _sparse(self, fetch: Any) -> Build:
+        from tfmini.ops.sparse_tensor import SparseTensorValue
+
+        parts = [self._leaf(t) for t in (fetch.indices, fetch.values, fetch.dense_shape)]
+        return lambda values: SparseTensorValue(*[p(values) for p in parts])
+
+    def _leaf(self, fetch: Any) -> Build:
+        element = self._element(fetch)
+        if isinstance(element, Operation):
+            if element not in self.targets:
+                self.targets.append(element)
+            return lambda values: None
+        position = self._positions.get(element)
+        if position is None:
+            position = self._positions[element] = len(self.tensors)
+            self.tensors.append(element)
+        return lambda values: values[position]
+
+    def _element(self, fetch: Any) -> Any:
+        try:
+            element = self._graph.as_graph_element(fetch)
+        except TypeError as error:
+            raise TypeError(
+                f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}, must be a string or Tensor. ({error})"
+            ) from None
+        except (KeyError, ValueError) as error:
+            text = error.args[0] if error.args else error
+            raise ValueError(f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({text})") from None
+        if not self._graph.is_fetchable(element):
+            from tfmini.errors import InaccessibleTensorError
+
+            raise InaccessibleTensorError(f"Operation {getattr(element, 'op', element).name!r} has been marked as not fetchable.")
+        return element
+
+
+def to_client(value: Any) -> Any:
+    """A fetched value as users get it: rank 0 becomes a numpy scalar (bytes for a string)."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return value[()]
+    return value
+
+
+def writable(value: Any) -> Any:
+    """A value that arrived in a message, as an array that its user may change."""
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        return value.copy()
+    return value

@@ -1,0 +1,179 @@
+"""The master service of a task: sessions, and what the cluster looks like from here."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfmini import errors
+from tfmini.devices import intersects, parse
+from tfmini.graph.node import Node
+from tfmini.placement.placer import DeviceAttributes
+from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
+from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.worker import Worker, task_of_device
+
+_DELETE_TIMEOUT_S = 10.0
+
+
+class Master:
+    """See the module.
+
+    Args:
+      worker: the worker of the same task.
+      tasks: full task name -> address, of the whole cluster.
+      peer_for: (task, address) -> peer; None without a network.
+      reactor: drives timers; None without a network.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        tasks: Mapping[str, str] | None = None,
+        peer_for: Callable[[str, str], Any] | None = None,
+        reactor: Any = None,
+        config: Any = None,
+    ) -> None:
+        self.worker = worker
+        self.reactor = reactor
+        self.sessions: dict[str, MasterSession] = {}
+        self._tasks = dict(tasks or {})
+        self._peer_for = peer_for
+        self._config = config
+        self._lock = threading.Lock()
+        self._known: dict[str, list[DeviceAttributes]] = {worker.task: worker.devices}
+
+    @property
+    def default_device(self) -> str:
+        """The client device: the first of this task."""
+        return self.worker.devices[0].name
+
+    def addresses(self) -> dict[str, str]:
+        """Full task name -> address."""
+        return self._tasks
+
+    def devices(self, filters: Sequence[str]) -> list[DeviceAttributes]:
+        """All devices that pass the filters, this task's first.
+
+        A task that has not been asked yet counts as one CPU, which is what tasks have by default:
+        so a session can be made while tasks that it does not need are down.
+        """
+        patterns = [parse(f) for f in filters]
+        found = list(self.worker.devices)
+        for task in self._tasks:
+            if task == self.worker.task:
+                continue
+            for device in self._known.get(task) or [DeviceAttributes(f"{task}/device:CPU:0", "CPU", 0, 0)]:
+                if not patterns or any(intersects(p, parse(device.name)) for p in patterns):
+                    found.append(device)
+        return found
+
+    def peer(self, task: str) -> Any:
+        """The peer of a task.
+
+        Raises:
+          InvalidArgumentError: when the cluster has no such task.
+        """
+        if self._peer_for is None or task not in self._tasks:
+            raise errors.InvalidArgumentError(None, None, f"{task} is not in the cluster of {self.worker.task}.")
+        return self._peer_for(task, self._tasks[task])
+
+    # ---- sessions ---------------------------------------------------------------------------
+
+    def create_session(self, nodes: Sequence[Node], options: SessionOptions) -> MasterSession:
+        """Opens a session with its first graph.
+
+        Raises:
+          InvalidArgumentError: when the graph cannot be placed.
+        """
+        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self._config))
+        if nodes:
+            session.extend(nodes)
+        with self._lock:
+            self.sessions[session.handle] = session
+        return session
+
+    def session(self, handle: str) -> MasterSession:
+        """The session of that handle.
+
+        Raises:
+          AbortedError: when there is none, as after a reset or a restart of this task.
+        """
+        session = self.sessions.get(handle)
+        if session is None:
+            raise errors.AbortedError(None, None, f"Session {handle} is not found. Possibly, this master has restarted.")
+        return session
+
+    def open_local_session(self, session: MasterSession) -> None:
+        """Opens the session on the worker of this task."""
+        if session.handle not in self.worker.sessions:
+            self.worker.create_session(session.handle, session.options.isolate_session_state, self._tasks)
+
+    def forget(self, session: MasterSession) -> None:
+        """A session has been closed: its tasks may forget it."""
+        with self._lock:
+            self.sessions.pop(session.handle, None)
+        self.worker.delete_session(session.handle)
+        for task, incarnation in session.registered_tasks.items():
+            request = DeleteWorkerSession(session.handle)
+            # Best effort: a task that is gone has forgotten the session anyway.
+            self.peer(task).call(request, lambda answer: None, timeout_s=_DELETE_TIMEOUT_S, incarnation=incarnation)
+
+    def list_devices(self, on_done: Callable[[list[DeviceAttributes]], None], filters: Sequence[str] = ()) -> None:
+        """Asks every task that passes the filters for its devices; those that do not answer are left out."""
+        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.worker.task}
+        found: dict[str, list[DeviceAttributes]] = {}
+        left = len(tasks) + 1
+        lock = threading.Lock()
+
+        def one_done() -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                over = left == 0
+            if over:
+                on_done(self.worker.devices + [d for task in sorted(found) for d in found[task]])
+
+        def answered(task: str, answer: Any) -> None:
+            if not isinstance(answer, errors.OpError):
+                found[task] = self._known[task] = [DeviceAttributes(*fields) for fields in answer.devices]
+            one_done()
+
+        for task in tasks:
+            self.peer(task).call(
+                GetStatus(), lambda answer, task=task: answered(task, answer), timeout_s=_DELETE_TIMEOUT_S
+            )
+        one_done()
+
+    def reset(self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """Closes all sessions of this master and clears containers on all tasks that pass the filters."""
+        for session in list(self.sessions.values()):
+            session.close()
+        self.worker.cleanup_all(containers)
+        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.worker.task}
+        left = len(tasks) + 1
+        first: list[errors.OpError] = []
+        lock = threading.Lock()
+
+        def one_done(answer: Any = None) -> None:
+            nonlocal left
+            with lock:
+                if isinstance(answer, errors.OpError):
+                    first.append(answer)
+                left -= 1
+                over = left == 0
+            if over:
+                on_done(first[0] if first else None)
+
+        for task in tasks:
+            self.peer(task).call(CleanupAll(tuple(containers)), one_done, timeout_s=_DELETE_TIMEOUT_S)
+        one_done()
+
+    def close(self) -> None:
+        """Closes all sessions."""
+        for session in list(self.sessions.values()):
+            session.closed_because = f"{self.worker.task} is shutting down."
+            session.close()

@@ -1,0 +1,125 @@
+"""The master's methods as answers to messages of remote clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import errors
+from tfmini.graph.node import Node
+from tfmini.rpc import messages as m
+from tfmini.runtime.master import Master
+from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.run_options import timeout_of
+
+
+def master_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+    service = _MasterService(master)
+    return {
+        m.CreateSession: service.answer(service.create_session),
+        m.ExtendSession: service.answer(service.extend_session),
+        m.RunStep: service.answer(service.run_step),
+        m.MakeCallable: service.answer(service.make_callable),
+        m.RunCallable: service.answer(service.run_callable),
+        m.ReleaseCallable: service.answer(service.release_callable),
+        m.CloseSession: service.answer(service.close_session),
+        m.ListDevices: service.answer(service.list_devices),
+        m.Reset: service.answer(service.reset),
+    }
+
+
+class _MasterService:
+    def __init__(self, master: Master) -> None:
+        self.master = master
+        self._callables: dict[int, tuple[str, Any]] = {}
+        self._numbers = itertools.count(1)
+
+    @staticmethod
+    def answer(method: Callable[[Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        """A handler that answers with the error that a method raises."""
+
+        def handler(peer: Any, request: Any, respond: Any) -> None:
+            try:
+                method(request, respond)
+            except errors.OpError as error:
+                respond(error)
+
+        return handler
+
+    def create_session(self, request: m.CreateSession, respond: Any) -> None:
+        nodes = [Node.from_wire(fields) for fields in request.graph]
+        session = self.master.create_session(nodes, SessionOptions.from_bytes(request.config))
+        respond(m.CreateSessionReply(session.handle, session.graph_version))
+
+    def extend_session(self, request: m.ExtendSession, respond: Any) -> None:
+        session = self.master.session(request.session_handle)
+        if session.graph_version != request.current_graph_version:
+            text = f"Current version is {session.graph_version} but caller expected {request.current_graph_version}."
+            raise errors.AbortedError(None, None, text)
+        respond(m.ExtendSessionReply(session.extend([Node.from_wire(fields) for fields in request.graph])))
+
+    def run_step(self, request: m.RunStep, respond: Any) -> None:
+        session = self.master.session(request.session_handle)
+        signature = (request.feeds, request.fetches, request.targets)
+        self._run(session, signature, request.feed_values, request.options, respond)
+
+    def make_callable(self, request: m.MakeCallable, respond: Any) -> None:
+        session = self.master.session(request.session_handle)
+        signature = (request.feeds, request.fetches, request.targets)
+
+        def prepared(error: errors.OpError | None, plan: Any) -> None:
+            if error is not None:
+                respond(error)
+                return
+            number = next(self._numbers)
+            self._callables[number] = (session.handle, signature)
+            respond(m.MakeCallableReply(number))
+
+        session.prepare(signature, prepared)
+
+    def run_callable(self, request: m.RunCallable, respond: Any) -> None:
+        found = self._callables.get(request.handle)
+        if found is None or found[0] != request.session_handle:
+            raise errors.InvalidArgumentError(None, None, f"No such callable handle: {request.handle}")
+        session = self.master.session(request.session_handle)
+        self._run(session, found[1], request.feed_values, request.options, respond)
+
+    def release_callable(self, request: m.ReleaseCallable, respond: Any) -> None:
+        self._callables.pop(request.handle, None)
+        respond(m.ReleaseCallableReply())
+
+    def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
+        timeout = timeout_of(options) or session.options.operation_timeout_s
+
+        def done(error: errors.OpError | None, found: list[Any]) -> None:
+            respond(error if error is not None else m.RunStepReply(tuple(found), b""))
+
+        def prepared(error: errors.OpError | None, plan: Any) -> None:
+            if error is not None:
+                respond(error)
+                return
+            cancel = session.run(plan, values, done, timeout)
+            if respond.is_open:
+                respond.on_cancel(lambda: cancel(errors.CancelledError(None, None, "Step was cancelled by its client.")))
+
+        session.prepare(signature, prepared)
+
+    def close_session(self, request: m.CloseSession, respond: Any) -> None:
+        self.master.session(request.session_handle).close()
+        respond(m.CloseSessionReply())
+
+    def list_devices(self, request: m.ListDevices, respond: Any) -> None:
+        def done(devices: list[Any]) -> None:
+            respond(m.ListDevicesReply([[d.name, d.device_type, d.memory_limit, d.incarnation] for d in devices]))
+
+        session = self.master.sessions.get(request.session_handle)
+        self.master.list_devices(done, session.options.device_filters if session else ())
+
+    def reset(self, request: m.Reset, respond: Any) -> None:
+        def done(error: errors.OpError | None) -> None:
+            respond(error if error is not None else m.ResetReply())
+
+        self.master.reset(request.containers, request.device_filters, done)

@@ -1,0 +1,315 @@
+"""A master's side of one client session: its graph, placement, plans and running steps.
+
+Nothing here waits. A client in the same process drives the reactor until its callback has been
+called; for a remote client `master_service` sends the answer from the callback.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.graph.node import Node, Nodes
+from tfmini.placement.decision import Decision
+from tfmini.placement.placer import place
+from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.plan import Part, Plan, build_plan
+from tfmini.runtime.registration import Registration
+from tfmini.runtime.step import Abort, Finish, Instruction, Step
+from tfmini.runtime.step_run import private, run_simple
+
+if TYPE_CHECKING:
+    from tfmini.runtime.master import Master
+
+_log = logging.getLogger("tfmini.runtime")
+_STEP_ID_BITS = 56
+
+OnPlan = Callable[[errors.OpError | None, Plan | None], None]
+OnValues = Callable[[errors.OpError | None, list[Any]], None]
+_Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+class LocalStep:
+    """The step context of kernels in a step that is one function call."""
+
+    __slots__ = ("step_id", "state", "owner")
+
+    def __init__(self, step_id: int, owner: Any) -> None:
+        self.step_id = step_id
+        self.owner = owner
+        self.state: dict[str, Any] = {}
+
+
+class MasterSession:
+    """See the module. Made by `Master.create_session`."""
+
+    def __init__(self, master: Master, handle: str, options: SessionOptions) -> None:
+        self.master = master
+        self.handle = handle
+        self.options = options
+        self.nodes: Nodes = {}
+        self.placement: dict[str, str] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.graph_version = 0
+        self.closed = False
+        self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
+        self.registered_tasks: dict[str, int] = {}
+        self._names = itertools.count(0)
+        self._plans: dict[_Signature, Plan] = {}
+        self._building: dict[_Signature, list[OnPlan]] = {}
+        self._steps: dict[int, _Run] = {}
+        self._lock = threading.RLock()
+
+    # ---- graph ------------------------------------------------------------------------------
+
+    def extend(self, nodes: Sequence[Node]) -> int:
+        """Adds nodes and places them; returns the new graph version.
+
+        Raises:
+          InvalidArgumentError: when a name is known already or a node cannot be placed.
+          FailedPreconditionError: when the session is closed.
+        """
+        self._check_open()
+        with self._lock:
+            for node in nodes:
+                if node.name in self.nodes:
+                    text = (
+                        f"GraphDef argument to Extend includes node '{node.name}', which was created by a previous call"
+                        " to Create or Extend in this session."
+                    )
+                    raise errors.InvalidArgumentError(None, None, text)
+            grown = {**self.nodes, **{n.name: n for n in nodes}} if self.nodes else {n.name: n for n in nodes}
+            self._place(grown)
+            self.nodes = grown
+            self.graph_version += 1
+            return self.graph_version
+
+    def _place(self, nodes: Nodes) -> None:
+        placement = place(
+            nodes,
+            self.master.devices(self.options.device_filters),
+            default_device=self.master.default_device,
+            soft_placement=self.options.allow_soft_placement,
+            assigned=self.placement,
+        )
+        new = {name: d for name, d in placement.items() if name not in self.decisions}
+        self.decisions.update(new)
+        self.placement.update({name: d.device for name, d in new.items()})
+        if self.options.log_device_placement:
+            for name, decision in new.items():
+                line = f"{name}: ({nodes[name].op}): {decision.device}"
+                print(line)
+                _log.info("%s", line)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.FailedPreconditionError(None, None, "Session is closed.")
+
+    # ---- plans ------------------------------------------------------------------------------
+
+    def find_plan(self, signature: _Signature) -> Plan | None:
+        """The plan of a signature if it is ready."""
+        return self._plans.get(signature)
+
+    def prepare(self, signature: _Signature, on_plan: OnPlan) -> None:
+        """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
+
+        A plan that could not be built is not remembered: the next call tries again.
+        """
+        with self._lock:
+            plan = self._plans.get(signature)
+            if plan is None:
+                others = self._building.get(signature)
+                if others is not None:
+                    others.append(on_plan)
+                    return
+                self._building[signature] = [on_plan]
+        if plan is not None:
+            on_plan(None, plan)
+            return
+        try:
+            self._check_open()
+            plan = self._build(signature)
+        except errors.OpError as error:
+            self._prepared(signature, error, None)
+            return
+        Registration(self, plan, lambda error: self._prepared(signature, error, plan)).start()
+
+    def _build(self, signature: _Signature) -> Plan:
+        feeds, fetches, targets = signature
+        with self._lock:
+            incarnations = {d.name: d.incarnation for d in self.master.devices(())}
+            return build_plan(
+                self.nodes, self.placement, feeds, fetches, targets,
+                client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
+            )  # fmt: skip
+
+    def _prepared(self, signature: _Signature, error: errors.OpError | None, plan: Plan | None) -> None:
+        with self._lock:
+            if error is None and plan is not None:
+                self._plans[signature] = plan
+            waiting = self._building.pop(signature, [])
+        for callback in waiting:
+            callback(error, None if error is not None else plan)
+
+    # ---- steps ------------------------------------------------------------------------------
+
+    def run_local(self, plan: Plan, values: Sequence[Any]) -> list[Any]:
+        """Runs a plan that stays on this task as a plain function call.
+
+        Raises:
+          OpError: what the step failed with.
+        """
+        part = plan.local
+        assert part is not None
+        graph = part.graph
+        graph.program.bind(graph.resources)
+        step = LocalStep(self.new_step_id(), self.master.worker)
+        return run_simple(graph.program, values, step, self.master.worker.task)
+
+    def run(
+        self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False
+    ) -> Callable[[errors.OpError], None]:
+        """Starts a step and returns a function that cancels it with an error.
+
+        Args:
+          values: one per feed of the plan.
+          on_done: called once with the error or the fetched values.
+          timeout_s: seconds until DeadlineExceededError.
+          in_process: the values go to a client in this process, which may change them.
+        """
+        if self.closed:
+            on_done(errors.FailedPreconditionError(None, None, "Session is closed."), [])
+            return lambda error: None
+        run = _Run(self, plan, self.new_step_id(), on_done, in_process)
+        self._steps[run.step_id] = run
+        run.start(values, timeout_s)
+        return run.cancel
+
+    def new_step_id(self) -> int:
+        """A number that no other step of the cluster has."""
+        return random.getrandbits(_STEP_ID_BITS)
+
+    def step_over(self, step_id: int) -> None:
+        """A step has ended."""
+        self._steps.pop(step_id, None)
+
+    def running_steps(self) -> list[int]:
+        """The ids of the steps under way."""
+        return list(self._steps)
+
+    def close(self) -> None:
+        """Cancels running steps and lets the tasks forget the session."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            running = list(self._steps.values())
+            self._plans.clear()
+        for run in running:
+            run.cancel(errors.CancelledError(None, None, self.closed_because))
+        self.master.forget(self)
+
+
+class _Run:
+    """Drives one `Step`: turns its instructions into messages, and answers into events."""
+
+    def __init__(self, session: MasterSession, plan: Plan, step_id: int, on_done: OnValues, in_process: bool) -> None:
+        self.session = session
+        self.plan = plan
+        self.step_id = step_id
+        self.in_process = in_process
+        self._step = Step(plan)
+        self._on_done = on_done
+        self._lock = threading.Lock()
+        self._timer: Any = None
+
+    def start(self, values: Sequence[Any], timeout_s: float | None) -> None:
+        if timeout_s is not None and self.session.master.reactor is not None:
+            self._timer = self.session.master.reactor.call_later(timeout_s, self._expire, timeout_s)
+        local: tuple[int, Part] | None = None
+        for index, part in enumerate(self.plan.parts):
+            if part.graph is not None:
+                local = index, part
+            else:
+                self._call(index, part, [values[i] for i in part.feed_indices])
+        if local is not None:
+            index, part = local
+            feeds = [values[i] for i in part.feed_indices]
+            self.session.master.worker.run_graph(
+                part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
+            )
+
+    def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
+        request = RunGraph(self.session.handle, part.graph_handle, self.step_id, tuple(feeds), 0)
+        part.peer.call(request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation)
+
+    def _answer(self, index: int, part: Part, answer: Any) -> None:
+        if isinstance(answer, errors.OpError):
+            self._event(Step.part_failed, index, from_task(answer, part.task))
+        else:
+            self._event(Step.part_done, index, answer.values)
+
+    def _local_answer(self, index: int, error: errors.OpError | None, values: list[Any]) -> None:
+        if error is not None:
+            self._event(Step.part_failed, index, error)
+        else:
+            if self.in_process:
+                values = private(self.plan.parts[index].graph.program, values)
+            self._event(Step.part_done, index, values)
+
+    def cancel(self, error: errors.OpError) -> None:
+        """Ends the step for the reason given."""
+        self._event(Step.cancel, error)
+
+    def _expire(self, timeout_s: float) -> None:
+        waits = [self.plan.parts[i].task for i in sorted(self._step.waiting)]
+        text = f"Timed out waiting for notification: step {self.step_id} had no answer from {', '.join(waits)} in {timeout_s:g} s."
+        self.cancel(errors.DeadlineExceededError(None, None, text))
+
+    def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
+        with self._lock:
+            instructions = event(self._step, *args)
+        for instruction in instructions:
+            if isinstance(instruction, Abort):
+                self._abort(instruction)
+            elif isinstance(instruction, Finish):
+                self._finish(instruction)
+
+    def _abort(self, instruction: Abort) -> None:
+        error = instruction.error
+        for index in instruction.parts:
+            part = self.plan.parts[index]
+            if part.graph is not None:
+                self.session.master.worker.abort_step(self.step_id, error)
+            else:
+                message = AbortStep(self.step_id, error.error_code, error.message, "", "", error.task, True)
+                part.peer.send_if_ready(message)
+
+    def _finish(self, instruction: Finish) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.session.step_over(self.step_id)
+        self._on_done(instruction.error, instruction.values)
+
+
+def from_task(error: errors.OpError, task: str) -> errors.OpError:
+    """An error that came from another task, with the task named in its text."""
+    prefix = f"From {task}:\n"
+    if error.message.startswith("From /job:") or error.error_code in (errors.UNAVAILABLE, errors.ABORTED):
+        return error
+    return errors.from_code(
+        error.error_code,
+        prefix + error.message,
+        node_name=error.node_name,
+        device=error.device,
+        task=error.task or task,
+        derived=error.derived,
+    )
+

@@ -1,0 +1,73 @@
+"""Session options as plain values, so that the runtime does not need protobuf to run a step."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+CONNECT_TIMEOUT_ENV = "TFMINI_CONNECT_TIMEOUT"
+_DEFAULT_CONNECT_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What tfmini honours of a ConfigProto.
+
+    Attributes:
+      device_count: CPU devices of a local session.
+      operation_timeout_s: default deadline of every blocking call; None: none.
+      connect_timeout_s: how long to wait for a task of the cluster that is not up yet.
+    """
+
+    device_count: int = 1
+    device_filters: tuple[str, ...] = ()
+    allow_soft_placement: bool = False
+    log_device_placement: bool = False
+    operation_timeout_s: float | None = None
+    isolate_session_state: bool = False
+    fold_constants: bool = True
+    infer_shapes: bool = False
+    connect_timeout_s: float = _DEFAULT_CONNECT_TIMEOUT_S
+
+    @classmethod
+    def from_proto(cls, config: Any) -> SessionOptions:
+        """The options of a ConfigProto, or the defaults for None."""
+        options = cls(connect_timeout_s=float(os.environ.get(CONNECT_TIMEOUT_ENV, _DEFAULT_CONNECT_TIMEOUT_S)))
+        if config is None:
+            return options
+        timeout_ms = config.operation_timeout_in_ms
+        return replace(
+            options,
+            device_count=config.device_count.get("CPU", 1) or 1,
+            device_filters=tuple(config.device_filters),
+            allow_soft_placement=config.allow_soft_placement,
+            log_device_placement=config.log_device_placement,
+            operation_timeout_s=timeout_ms / 1000 if timeout_ms > 0 else None,
+            isolate_session_state=config.isolate_session_state,
+            fold_constants=config.graph_options.optimizer_options.opt_level >= 0,
+            infer_shapes=config.graph_options.infer_shapes,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SessionOptions:
+        """The options of a serialized ConfigProto; of the defaults for no bytes."""
+        if not data:
+            return cls.from_proto(None)
+        from tfmini import protos
+
+        return cls.from_proto(protos.ConfigProto.FromString(data))
+
+    def merged_with(self, server: Any) -> SessionOptions:
+        """These options with those of the server's ConfigProto on top (set fields win, filters add up)."""
+        if server is None:
+            return self
+        other = SessionOptions.from_proto(server)
+        return replace(
+            self,
+            device_filters=self.device_filters + other.device_filters,
+            allow_soft_placement=self.allow_soft_placement or other.allow_soft_placement,
+            log_device_placement=self.log_device_placement or other.log_device_placement,
+            operation_timeout_s=other.operation_timeout_s or self.operation_timeout_s,
+            isolate_session_state=self.isolate_session_state or other.isolate_session_state,
+        )

@@ -1,0 +1,85 @@
+"""Resources: what outlives a step, by container, kind and name (TensorFlow's ResourceMgr).
+
+A container is a namespace that can be dropped as a whole (``Session.reset``). The default
+container of a device is called after its job: ``ps``, ``worker``, ``localhost``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from tfmini import errors
+
+T = TypeVar("T")
+_Key = tuple[str, str]
+
+
+class ResourceManager:
+    """The resources of one worker (or of one isolated session of it).
+
+    ``generation`` grows whenever something is deleted: programs that hold on to resources look
+    them up again when it has changed.
+    """
+
+    def __init__(self, default_container: str) -> None:
+        self.default_container = default_container
+        self.generation = 0
+        self._containers: dict[str, dict[_Key, Any]] = {}
+        self._lock = threading.RLock()
+
+    def _container(self, container: str | bytes) -> str:
+        return (container.decode() if isinstance(container, bytes) else container) or self.default_container
+
+    def lookup_or_create(self, container: str | bytes, kind: str, name: str | bytes, create: Callable[[], T]) -> T:
+        """The resource of that kind and name, made by ``create`` when it is absent."""
+        key = (kind, name.decode() if isinstance(name, bytes) else name)
+        with self._lock:
+            named = self._containers.setdefault(self._container(container), {})
+            if key not in named:
+                named[key] = create()
+            return named[key]  # type: ignore[no-any-return]
+
+    def lookup(self, container: str | bytes, kind: str, name: str) -> Any:
+        """The resource of that kind and name.
+
+        Raises:
+          NotFoundError: when the container or the resource does not exist.
+        """
+        label = self._container(container)
+        with self._lock:
+            named = self._containers.get(label)
+            if named is None:
+                text = f"Container {label} does not exist. (Could not find resource: {label}/{name})"
+                raise errors.NotFoundError(None, None, text)
+            if (kind, name) not in named:
+                raise errors.NotFoundError(None, None, f"Resource {label}/{name}/{kind} does not exist.")
+            return named[kind, name]
+
+    def delete(self, container: str | bytes, kind: str, name: str) -> bool:
+        """Forgets a resource; returns whether there was one."""
+        with self._lock:
+            found = self._containers.get(self._container(container), {}).pop((kind, name), None)
+            self.generation += 1
+        return found is not None
+
+    def clear(self, containers: Iterable[str]) -> None:
+        """Drops whole containers (`Session.reset`); none given: the default one."""
+        with self._lock:
+            for container in list(containers) or [self.default_container]:
+                for resource in self._containers.pop(self._container(container), {}).values():
+                    forget = getattr(resource, "clear", None)
+                    if forget is not None:
+                        forget()
+            self.generation += 1
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """How many resources of each kind each container holds."""
+        with self._lock:
+            found: dict[str, dict[str, int]] = {}
+            for container, named in self._containers.items():
+                counts = found.setdefault(container, {})
+                for kind, _ in named:
+                    counts[kind] = counts.get(kind, 0) + 1
+            return found

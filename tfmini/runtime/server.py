@@ -1,0 +1,208 @@
+"""``tf.train.Server``: one task of a cluster, a master and a worker behind one address."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import threading
+from typing import Any
+
+from tfmini import errors
+from tfmini.cluster import ClusterSpec, check_server_cluster
+from tfmini.devices import device_name
+from tfmini.placement.placer import DeviceAttributes
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.runtime import servers
+from tfmini.runtime.master import Master
+from tfmini.runtime.master_service import master_handlers
+from tfmini.runtime.worker import Worker
+from tfmini.runtime.worker_service import worker_handlers
+
+_log = logging.getLogger("tfmini.runtime")
+_MEMORY_LIMIT = 256 << 20
+_PROTOCOLS = ("grpc", "zmq")
+
+
+class _Terminated(BaseException):
+    """Raised by the SIGTERM handler inside `Server.join`; nothing between may swallow it."""
+
+
+class Server:
+    """A task of a cluster (``tf.train.Server``). The port is bound by the constructor.
+
+    Args:
+      server_or_cluster_def: a ServerDef, or anything that `ClusterSpec` accepts.
+      job_name: default: the only job.
+      task_index: default: the only task of the job.
+      protocol: ``"zmq"``; ``"grpc"`` is accepted as a synonym.
+      config: a ConfigProto merged into the config of every session of this server's master.
+      start: serve at once.
+
+    Raises:
+      TypeError, ValueError: for arguments that say too little or make no sense.
+      InvalidArgumentError, InternalError: for an address or task that is not right.
+      UnknownError: when the port is taken.
+      NotFoundError: for an unknown protocol.
+    """
+
+    def __init__(
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: Any = None,
+        start: bool = True,
+    ) -> None:
+        definition = _definition(server_or_cluster_def, job_name, task_index, protocol, config)
+        self._cluster, self._job, self._index, self._protocol, self._config = definition
+        if self._protocol not in _PROTOCOLS:
+            raise errors.NotFoundError(
+                None, None,
+                f'No server factory registered for the given ServerDef: protocol "{self._protocol}". The available'
+                f" server factories are: {list(_PROTOCOLS)}",
+            )  # fmt: skip
+        own = check_server_cluster(self._cluster, self._job, self._index)
+        self._task = f"/job:{self._job}/replica:0/task:{self._index}"
+        self._stopped = False
+        self._started = False
+        self._ended = Waiter()
+        self._lock = threading.Lock()
+        self._build(f"{own.host}:{own.port}")
+        if start:
+            self.start()
+
+    def _build(self, address: str) -> None:
+        reactor = get_reactor()
+        incarnation = secrets.randbits(62) | 1
+        self._endpoint = Endpoint(reactor, self._task, incarnation)
+        bound = self._endpoint.listen(address)
+        host, _, port = bound.removeprefix("tcp://").rpartition(":")
+        self._address = f"localhost:{port}"
+        tasks = {t.name: t.address for t in self._cluster.tasks()}
+        tasks[self._task] = f"{host}:{port}"
+        count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
+        devices = [
+            DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
+            for i in range(count or 1)
+        ]
+        self.worker = Worker(self._task, devices, self._peer)
+        self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        servers.register(self._address, self)
+
+    def _peer(self, task: str, address: str) -> Any:
+        return self._endpoint.peer(address, task)
+
+    # ---- TensorFlow's interface -------------------------------------------------------------
+
+    @property
+    def target(self) -> str:
+        """The target for sessions: ``zmq://localhost:<port>``."""
+        scheme = "grpc" if self._protocol == "grpc" else "zmq"
+        return f"{scheme}://{self._address}"
+
+    @property
+    def server_def(self) -> Any:
+        """The ServerDef of this task."""
+        from tfmini import protos
+
+        definition = protos.ServerDef(job_name=self._job, task_index=self._index, protocol=self._protocol)
+        definition.cluster.CopyFrom(self._cluster.as_cluster_def())
+        if self._config is not None:
+            definition.default_session_config.CopyFrom(self._config)
+        return definition
+
+    def start(self) -> None:
+        """Starts serving. Idempotent.
+
+        Raises:
+          FailedPreconditionError: when the server has been stopped.
+        """
+        with self._lock:
+            if self._stopped:
+                raise errors.FailedPreconditionError(None, None, "Server has stopped.")
+            if self._started:
+                _log.info("Server already started (target: %s)", self.target)
+                return
+            self._started = True
+        self._endpoint.serve(worker_handlers(self.worker))
+        self._endpoint.serve(master_handlers(self.master))
+        _log.info("Started server with target: %s", self.target)
+
+    def join(self) -> None:
+        """Blocks until the server has been stopped: by `stop`, or by SIGTERM in the main thread."""
+        if not self._started:
+            self.stop()
+            return
+        main = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, _terminate) if main else None
+        try:
+            while not self._ended.done:
+                get_reactor().drive(self._ended)
+        except _Terminated:
+            _log.info("%s: SIGTERM", self._task)
+            self.stop()
+        finally:
+            if main:
+                signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+
+    def stop(self) -> None:
+        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        servers.unregister(self._address)
+        self.master.close()
+        self.worker.close()
+        self._endpoint.close("has stopped")
+        self._ended.set()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    @staticmethod
+    def create_local_server(config: Any = None, start: bool = True) -> Server:
+        """A server that is a cluster of its own, on a free port of this machine."""
+        return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+
+
+def _terminate(signum: int, frame: Any) -> None:
+    raise _Terminated
+
+
+def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> tuple[Any, ...]:
+    """(cluster, job, index, protocol, config) of the constructor's arguments."""
+    if hasattr(server, "default_session_config"):  # a ServerDef
+        cluster = ClusterSpec(server.cluster)
+        job = server.job_name if job is None else job
+        index = server.task_index if index is None else index
+        protocol = (server.protocol or None) if protocol is None else protocol
+        if server.HasField("default_session_config"):
+            merged = type(server.default_session_config)()
+            merged.CopyFrom(server.default_session_config)
+            if config is not None:
+                merged.MergeFrom(config)
+            config = merged
+    else:
+        try:
+            cluster = ClusterSpec(server)
+        except TypeError:
+            raise TypeError(
+                "Could not convert `server_or_cluster_def` to a `tf.train.ServerDef` or `tf.train.ClusterSpec`."
+            ) from None
+    if not job:
+        if len(cluster.jobs) != 1:
+            raise ValueError("Must specify an explicit `job_name`.")
+        job = cluster.jobs[0]
+    if index is None:
+        indices = cluster.task_indices(job)
+        if len(indices) != 1:
+            raise ValueError("Must specify an explicit `task_index`.")
+        index = indices[0]
+    return cluster, job, index, protocol or "grpc", config

@@ -1,0 +1,78 @@
+"""The servers of this process, by address, and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.runtime.options import SessionOptions
+
+_SCHEMES = ("zmq://", "grpc://", "tcp://")
+_RESET_TIMEOUT_S = 60.0
+_servers: dict[str, Any] = {}
+
+
+def address_of_target(target: str) -> str:
+    """``host:port`` of a session target.
+
+    Raises:
+      NotFoundError: for a scheme that no master listens on.
+    """
+    for scheme in _SCHEMES:
+        if target.startswith(scheme):
+            return target[len(scheme) :]
+    if target.startswith("ipc://"):
+        return target
+    raise errors.NotFoundError(
+        None,
+        None,
+        f'No session factory registered for the given session options: {{target: "{target}" config: }} Registered'
+        " factories are {DIRECT_SESSION, ZMQ_SESSION (zmq://host:port), GRPC_SESSION (the same, spelled grpc://)}.",
+    )
+
+
+def register(address: str, server: Any) -> None:
+    """Makes a server findable by its address."""
+    _servers[_canonical(address)] = server
+
+
+def unregister(address: str) -> None:
+    """Forgets a server."""
+    _servers.pop(_canonical(address), None)
+
+
+def server_at(address: str) -> Any:
+    """The server of this process that listens there, or None."""
+    return _servers.get(_canonical(address))
+
+
+def _canonical(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"{'localhost' if host in ('127.0.0.1', '[::1]', '0.0.0.0') else host}:{port}"
+
+
+def reset(
+    address: str, containers: tuple[str, ...], options: SessionOptions, client_endpoint: Callable[[], Any]
+) -> None:
+    """Asks the master at an address to clear containers; blocks until it has."""
+    waiter = Waiter()
+    outcome: list[Any] = []
+
+    def done(answer: Any) -> None:
+        outcome.append(answer)
+        waiter.set()
+
+    server = server_at(address)
+    if server is not None:
+        server.master.reset(containers, options.device_filters, done)
+    else:
+        request = m.Reset(containers, options.device_filters)
+        timeout_s = options.operation_timeout_s or _RESET_TIMEOUT_S
+        client_endpoint().peer(address).call(request, done, timeout_s=timeout_s, wait_for_ready=True)
+    if not waiter.done:
+        get_reactor().drive(waiter)
+    if isinstance(outcome[0], errors.OpError):
+        raise outcome[0]

@@ -1,0 +1,392 @@
+"""``tf.Session``: a client's conversation with a master."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tfmini import errors
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.node import node_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.placement.placer import DeviceAttributes
+from tfmini.runtime import servers
+from tfmini.runtime.default_session import get_default_session, session_scope
+from tfmini.runtime.feeds import converter, flatten_feed
+from tfmini.runtime.fetches import Fetches, to_client
+from tfmini.runtime.master import Master
+from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.session_errors import located
+from tfmini.runtime.worker import Worker
+
+_log = logging.getLogger("tfmini")
+_LOCAL_TASK = "/job:localhost/replica:0/task:0"
+# After so many runs that each found new ops, the loop is told that it grows the graph.
+_GROWTH_WARNING = 8
+_local_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
+
+
+class _Call:
+    """What a (fetches, feeds) pair comes to: worked out once, used by every run."""
+
+    __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "plan", "plan_version")
+
+    def __init__(self, session: BaseSession, structure: Any, feed_tensors: list[Tensor]) -> None:
+        self.fetches = Fetches(session.graph, structure)
+        self.converters = [converter(t) for t in feed_tensors]
+        fed = {t: i for i, t in enumerate(feed_tensors)}
+        # A tensor that is fed and fetched is not worth a step.
+        self.from_feeds = [fed.get(t) for t in self.fetches.tensors]
+        wanted = tuple(t.name for t, i in zip(self.fetches.tensors, self.from_feeds) if i is None)
+        targets = tuple(op.name for op in self.fetches.targets)
+        self.signature = (tuple(t.name for t in feed_tensors), wanted, targets)
+        self.plan: Any = None
+
+
+class BaseSession:
+    """The part that `Session` and `InteractiveSession` share."""
+
+    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
+        if not isinstance(target, (str, bytes, type(None))):
+            hint = ""
+            if hasattr(target, "operation_timeout_in_ms"):
+                hint = ' Did you do "Session(config)" instead of "Session(config=config)"?'
+            raise TypeError(f"target must be a string, but got {type(target)}.{hint}")
+        if config is not None and not hasattr(config, "operation_timeout_in_ms"):
+            raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
+        self._graph: Graph = graph if graph is not None else get_default_graph()
+        self._target = (target.decode() if isinstance(target, bytes) else target) or ""
+        self._config = config
+        self._options = SessionOptions.from_proto(config)
+        self._closed = False
+        self._sent = 0
+        self._growths = 0
+        self._runs = 0
+        self._calls: dict[Any, _Call] = {}
+        self._extend_lock = threading.Lock()
+        self._master: MasterClient = self._connect()
+        if not self._target:
+            _local_sessions.add(self)
+
+    def _connect(self) -> MasterClient:
+        if not self._target:
+            return DirectMaster(_local_master(self._options), self._options)
+        address = servers.address_of_target(self._target)
+        server = servers.server_at(address)
+        if server is not None:
+            return DirectMaster(server.master, self._options)
+        config = b"" if self._config is None else self._config.SerializeToString()
+        return RemoteMaster(address, config, self._options)
+
+    # ---- properties -------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that this session runs."""
+        return self._graph
+
+    @property
+    def graph_def(self) -> Any:
+        """The graph as a GraphDef."""
+        return self._graph.as_graph_def(add_shapes=self._options.infer_shapes)
+
+    @property
+    def sess_str(self) -> bytes:
+        """The target, as bytes."""
+        return self._target.encode()
+
+    # ---- run --------------------------------------------------------------------------------
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Runs one step and returns the values of ``fetches``, in the same structure.
+
+        Args:
+          fetches: a tensor, operation, variable, name, or a nest of lists, tuples and dicts of those.
+          feed_dict: tensor or name -> value, for placeholders or any other tensor.
+          options: RunOptions.
+          run_metadata: a RunMetadata to fill.
+
+        Raises:
+          RuntimeError: when the session is closed or its graph is empty.
+          TypeError, ValueError: for fetches or feeds that make no sense.
+          errors.OpError: what the step failed with.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        if not self._graph._order:
+            raise RuntimeError("The Session graph is empty.  Add operations to the graph before calling run().")
+        call, values = self._find_call(fetches, feed_dict)
+        found = self._execute(call, values, options, run_metadata)
+        return call.fetches.build(found)
+
+    def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
+        try:
+            key = (tuple(fetches) if type(fetches) is list else fetches, type(fetches), tuple(feed_dict) if feed_dict else None)
+            call = self._calls.get(key)
+        except TypeError:  # something in it cannot be hashed, or feed_dict is no dict
+            key = call = None
+        if call is not None:
+            if not feed_dict:
+                return call, []
+            return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
+        return self._new_call(key, fetches, feed_dict)
+
+    def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
+        pairs: list[tuple[Tensor, Any]] = []
+        if feed_dict:
+            if not hasattr(feed_dict, "items"):
+                raise TypeError(f"feed_dict must be a dictionary from tensors to values, but got {type(feed_dict)}")
+            for feed, value in feed_dict.items():
+                pairs.extend(flatten_feed(self._graph, feed, value))
+        values = [converter(tensor)(value) for tensor, value in pairs]
+        call = _Call(self, fetches, [t for t, _ in pairs])
+        # Only calls whose feeds map one to one onto the dict's values can be found again by its keys.
+        if key is not None and len(pairs) == len(feed_dict or ()):
+            self._calls[key] = call
+        return call, values
+
+    def _execute(self, call: _Call, values: list[Any], options: Any = None, run_metadata: Any = None) -> list[Any]:
+        feeds, wanted, targets = call.signature
+        if not wanted and not targets:
+            return [to_client(values[i]) for i in call.from_feeds]  # type: ignore[index]
+        if self._sent != len(self._graph._order):
+            self._extend()
+        timeout_s = None
+        if options is not None and options.timeout_in_ms > 0:
+            timeout_s = options.timeout_in_ms / 1000
+        try:
+            if call.plan is None:
+                call.plan = self._master.prepare(call.signature)
+            found = self._master.run(call.plan, values, timeout_s)
+        except errors.OpError as error:
+            raise located(error, self._graph) from None
+        if run_metadata is not None:
+            self._fill_metadata(call, options, run_metadata)
+        self._runs += 1
+        if any(i is not None for i in call.from_feeds):
+            rest = iter(found)
+            found = [next(rest) if i is None else values[i] for i in call.from_feeds]
+        return [to_client(v) for v in found]
+
+    def _fill_metadata(self, call: _Call, options: Any, run_metadata: Any) -> None:
+        run_metadata.Clear()
+        partitions = self._master.partitions(call.plan) if options is not None and options.output_partition_graphs else None
+        if partitions is not None:
+            from tfmini.graph.graph_def import nodes_to_graph_def
+
+            for device in partitions:
+                run_metadata.partition_graphs.append(nodes_to_graph_def(partitions[device].values()))
+
+    def _extend(self) -> None:
+        """Sends the ops that the master does not know yet."""
+        with self._extend_lock:
+            operations = self._graph._order[self._sent :]
+            if not operations:
+                return
+            try:
+                self._master.extend([node_of(op) for op in operations])
+            except errors.OpError as error:
+                raise located(error, self._graph) from None
+            self._sent += len(operations)
+            self._graph._sent_version = max(self._graph._sent_version, self._sent)
+            if self._runs:
+                self._note_growth(operations)
+
+    def _note_growth(self, operations: list[Operation]) -> None:
+        self._growths += 1
+        if self._growths == _GROWTH_WARNING:
+            file, line = operations[-1].creation_site()
+            _log.warning(
+                "The graph grows between runs: %d of the last %d runs found new operations, the latest %r made at %s:%d."
+                " Each makes the next step slower and takes memory. Build the graph once, before the loop"
+                " (tf.get_default_graph().finalize() finds such places).",
+                self._growths, self._runs, operations[-1].name, file, line,
+            )  # fmt: skip
+
+    # ---- other methods ----------------------------------------------------------------------
+
+    def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
+        """A function that runs one step for ``fetches``, with the feeds of ``feed_list`` as its arguments.
+
+        Raises:
+          TypeError: when ``feed_list`` is no list or tuple.
+        """
+        if feed_list is not None and not isinstance(feed_list, (list, tuple)):
+            raise TypeError("`feed_list` must be a list or tuple.")
+        if self._closed:
+            raise errors.CancelledError(None, None, "Session has been closed.")
+        keys = list(feed_list or ())
+
+        def call_with(*values: Any, **options: Any) -> Any:
+            return self.run(fetches, dict(zip(keys, values)) or None, **options)
+
+        if accept_options:
+            return call_with
+        return functools.wraps(call_with)(lambda *values: call_with(*values))
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
+        """Not available: feeds and fetches in several goes.
+
+        Raises:
+          UnimplementedError: always.
+        """
+        raise errors.UnimplementedError(
+            None, None, "partial_run is not supported by tfmini: use separate Session.run calls, or variables between them."
+        )
+
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+        """Not available, see `partial_run_setup`."""
+        return self.partial_run_setup(fetches, feed_dict)
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """The devices that this session can use.
+
+        Raises:
+          CancelledError: when the session is closed.
+        """
+        if self._closed:
+            raise errors.CancelledError(None, None, "Session has been closed.")
+        return self._master.list_devices()
+
+    def as_default(self) -> AbstractContextManager[Any]:
+        """A context in which this session is the thread's default; leaving does not close it."""
+        return session_scope(self)
+
+    def close(self) -> None:
+        """Closes the session; steps that are running are cancelled. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._master.close()
+
+    def __del__(self) -> None:
+        # Only local resources: a garbage collector must not wait for a network.
+        if not getattr(self, "_closed", True) and not self._target:
+            self.close()
+
+
+class Session(BaseSession):
+    """A session for a graph (``tf.Session``).
+
+    Args:
+      target: "" for this process; ``zmq://host:port`` (or ``grpc://host:port``) for a server.
+      graph: default: the current default graph.
+      config: a ConfigProto.
+
+    Raises:
+      TypeError: for arguments of the wrong type.
+      NotFoundError: for a target of an unknown scheme.
+    """
+
+    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        self._contexts: list[Any] | None = None
+
+    def __enter__(self) -> Session:
+        if self._contexts is not None:
+            raise RuntimeError(
+                "Session context managers are not re-entrant. Use `Session.as_default()` if you want to enter a session"
+                " multiple times."
+            )
+        self._contexts = [self._graph.as_default(), self.as_default()]
+        for context in self._contexts:
+            context.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        for context in reversed(self._contexts or []):
+            context.__exit__(*exc)
+        self._contexts = None
+        self.close()
+
+    @staticmethod
+    def reset(target: str, containers: Any = None, config: Any = None) -> None:
+        """Clears resource containers on the cluster of ``target`` and closes the sessions of its master.
+
+        Args:
+          containers: names; None or empty: the default container of every device.
+        """
+        names = tuple(containers or ())
+        if not target:
+            for session in list(_local_sessions):
+                session._master._master.worker.cleanup_all(names)  # type: ignore[attr-defined]
+                session._master.close()
+            return
+        servers.reset(servers.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
+
+
+class InteractiveSession(BaseSession):
+    """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
+
+    _active = 0
+
+    def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        if InteractiveSession._active:
+            _log.warning(
+                "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
+                " explicitly call `InteractiveSession.close()` to release resources held by the other session(s)."
+            )
+        InteractiveSession._active += 1
+        self._context: Any = session_scope(self, enforce_nesting=False)
+        self._context.__enter__()
+        self._graph_context: Any = None
+        if graph is not None:
+            self._graph_context = graph.as_default()
+            self._graph_context.__enter__()
+
+    def close(self) -> None:
+        """Closes the session and withdraws it as the default."""
+        if not self._closed:
+            InteractiveSession._active -= 1
+            if self._graph_context is not None:
+                self._graph_context.__exit__(None, None, None)
+            self._context.__exit__(None, None, None)
+        super().close()
+
+
+def _local_master(options: SessionOptions) -> Master:
+    """A worker and a master of one session, in this process and without a network."""
+    devices = [
+        DeviceAttributes(f"{_LOCAL_TASK}/device:CPU:{i}", "CPU", 256 << 20, secrets.randbits(63) | 1)
+        for i in range(options.device_count)
+    ]
+    return Master(Worker(_LOCAL_TASK, devices))
+
+
+def _run_element(graph: Graph, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
+    """``tensor.eval()`` and ``op.run()``."""
+    verb = "evaluate tensor using `eval()`" if kind == "eval" else "execute operation using `run()`"
+    noun = "evaluate tensor: the tensor's" if kind == "eval" else "execute operation: the operation's"
+    call = "eval(session=sess)" if kind == "eval" else "run(session=sess)"
+    if session is None:
+        session = get_default_session()
+        if session is None:
+            raise ValueError(
+                f"Cannot {verb}: No default session is registered. Use `with sess.as_default()` or pass an explicit"
+                f" session to `{call}`"
+            )
+        if session.graph is not graph:
+            raise ValueError(
+                f"Cannot use the default session to {noun} graph is different from the session's graph. Pass an explicit"
+                f" session to `{call}`."
+            )
+    elif session.graph is not graph:
+        raise ValueError(f"Cannot use the given session to {noun} graph is different from the session's graph.")
+    return session.run(element, feed_dict)
+
+
+def _hook(self: Graph, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
+    return _run_element(self, kind, element, feed_dict, session)
+
+
+Graph._session_hook = _hook  # type: ignore[method-assign]

@@ -1,0 +1,84 @@
+"""A step as its master sees it: parts that answer, the error that wins, and when it is over.
+
+Pure: events in (`part_done`, `part_failed`, `cancel`), instructions out. The root cause wins by
+rule, not by waiting: an error that is marked as derived never hides one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfmini import errors
+from tfmini.runtime.plan import Plan
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Tell the parts (by index) that have not answered that the step has failed."""
+
+    parts: tuple[int, ...]
+    error: errors.OpError
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The step is over: with an error, or with the fetched values."""
+
+    error: errors.OpError | None
+    values: list[Any]
+
+
+Instruction = Abort | Finish
+
+
+class Step:
+    """The state of one run of a plan."""
+
+    __slots__ = ("plan", "values", "waiting", "error", "over")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.values: list[Any] = [None] * len(plan.fetches)
+        self.waiting = set(range(len(plan.parts)))
+        self.error: errors.OpError | None = None
+        self.over = False
+
+    def part_done(self, part: int, values: Sequence[Any]) -> list[Instruction]:
+        """A part has run to its end."""
+        if part not in self.waiting:
+            return []
+        self.waiting.discard(part)
+        for index, value in zip(self.plan.parts[part].fetch_indices, values):
+            self.values[index] = value
+        return self._finish_if_last()
+
+    def part_failed(self, part: int, error: errors.OpError) -> list[Instruction]:
+        """A part, or the way to it, has failed: the others are told at the first failure."""
+        if part not in self.waiting:
+            return []
+        self.waiting.discard(part)
+        return self._fail(error)
+
+    def cancel(self, error: errors.OpError) -> list[Instruction]:
+        """The client gave up, the session was closed, or the time is up: that is the root cause."""
+        if self.over:
+            return []
+        return self._fail(error)
+
+    def _fail(self, error: errors.OpError) -> list[Instruction]:
+        first = self.error is None
+        if first or self.error.derived and not error.derived:  # type: ignore[union-attr]
+            self.error = error
+        told: list[Instruction] = []
+        if first and self.waiting:
+            derived = errors.from_code(errors.CANCELLED, f"The step failed elsewhere: {error.message}", derived=True)
+            told.append(Abort(tuple(sorted(self.waiting)), derived))
+        return told + self._finish_if_last()
+
+    def _finish_if_last(self) -> list[Instruction]:
+        if self.waiting or self.over:
+            return []
+        self.over = True
+        return [Finish(self.error, [] if self.error is not None else self.values)]

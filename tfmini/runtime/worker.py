@@ -1,0 +1,285 @@
+"""The worker service of a task: registered graphs, running steps, resources.
+
+It knows nothing of sessions' graphs or of placement; it compiles the partition that it is
+given, runs it when told to, sends what the program sends and takes in what others send. All
+methods can be called directly (by a master in the same process) or come from the network
+through `worker_service`.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfmini import errors
+from tfmini.devices import parse
+from tfmini.graph.node import Node
+from tfmini.placement.placer import DeviceAttributes
+from tfmini.rpc.messages import SendTensors
+from tfmini.runtime.program import Program, compile_program
+from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.step_run import Done, StepRun
+
+_log = logging.getLogger("tfmini.runtime")
+
+# A segment that takes longer is run by a pool, so that the thread that owns the sockets can answer.
+_LONG_SEGMENT_S = 0.003
+_REMEMBERED_STEPS = 10_000
+_EARLY_STEPS = 10_000
+
+
+@dataclass
+class RegisteredGraph:
+    """A compiled partition, waiting to be run.
+
+    Attributes:
+      peers: destination task -> something with ``send(message)``.
+      labels: group -> what it carries and from whom, for people.
+    """
+
+    handle: int
+    session_handle: str
+    program: Program
+    resources: ResourceManager
+    peers: dict[str, Any] = field(default_factory=dict)
+    labels: dict[int, str] = field(default_factory=dict)
+
+    def describe_group(self, group: int) -> str:
+        return self.labels.get(group, f"group {group}")
+
+
+@dataclass
+class WorkerSession:
+    """A master's session as this worker sees it."""
+
+    handle: str
+    resources: ResourceManager
+    addresses: Mapping[str, str]
+    graphs: set[int] = field(default_factory=set)
+
+
+class Worker:
+    """See the module.
+
+    Args:
+      task: full task name.
+      devices: the devices of this task.
+      peer_for: (task, address) -> peer to send tensors to; None for a worker without a network.
+    """
+
+    def __init__(
+        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None
+    ) -> None:
+        self.task = task
+        self.devices = list(devices)
+        self.incarnation = devices[0].incarnation if devices else secrets.randbits(63)
+        self.default_container = parse(task).job or "localhost"
+        self.resources = ResourceManager(self.default_container)
+        self.sessions: dict[str, WorkerSession] = {}
+        self.graphs: dict[int, RegisteredGraph] = {}
+        self.steps: dict[int, StepRun] = {}
+        self._peer_for = peer_for
+        self._handles = itertools.count(1)
+        self._lock = threading.Lock()
+        # Tensors that came before their step: step id -> [(group, values)].
+        self._early: collections.OrderedDict[int, list[tuple[int, Sequence[Any]]]] = collections.OrderedDict()
+        self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
+        self._pool: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    # ---- sessions and graphs ----------------------------------------------------------------
+
+    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str]) -> None:
+        """Opens a session; ``isolate`` gives it resources of its own."""
+        resources = ResourceManager(self.default_container) if isolate else self.resources
+        with self._lock:
+            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses))
+
+    def delete_session(self, handle: str) -> None:
+        """Forgets a session and its graphs; its steps are cancelled."""
+        with self._lock:
+            session = self.sessions.pop(handle, None)
+            graphs = session.graphs if session else set()
+            for graph in graphs:
+                self.graphs.pop(graph, None)
+            running = [run for run in self.steps.values() if run.graph.session_handle == handle]
+        for run in running:
+            run.abort(errors.CancelledError(None, None, f"The session of step {run.step_id} was closed.", derived=True))
+
+    def register_graph(self, session_handle: str, nodes: Sequence[Node], options: Mapping[str, Any]) -> RegisteredGraph:
+        """Compiles a partition.
+
+        Args:
+          nodes: the nodes of this task, in a topological order.
+          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``.
+
+        Raises:
+          AbortedError: when the session is not known here.
+          InvalidArgumentError: when an op has no kernel.
+        """
+        session = self.sessions.get(session_handle)
+        if session is None:
+            raise errors.AbortedError(
+                None,
+                None,
+                f"Session handle is not found: {session_handle}. Possibly this worker (\"{self.task}\") just restarted.",
+            )
+        program = compile_program(
+            nodes,
+            task_of=task_of_device,
+            resources=session.resources,
+            feeds=options.get("feeds", ()),
+            fetches=options.get("fetches", ()),
+            fold_constants=options.get("fold_constants", True),
+        )
+        graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
+        for task in set(program.sends.values()):
+            graph.peers[task] = self._peer(session, task)
+        graph.labels = _group_labels(nodes)
+        with self._lock:
+            self.graphs[graph.handle] = graph
+            session.graphs.add(graph.handle)
+        return graph
+
+    def _peer(self, session: WorkerSession, task: str) -> Any:
+        if self._peer_for is None or task not in session.addresses:
+            raise errors.InternalError(None, None, f"{self.task} does not know the address of {task}")
+        return self._peer_for(task, session.addresses[task])
+
+    def deregister_graph(self, handle: int) -> None:
+        """Forgets a partition."""
+        with self._lock:
+            graph = self.graphs.pop(handle, None)
+            if graph is not None and graph.session_handle in self.sessions:
+                self.sessions[graph.session_handle].graphs.discard(handle)
+
+    def graph(self, handle: int) -> RegisteredGraph:
+        """The registered graph of that handle.
+
+        Raises:
+          AbortedError: when there is none, as after a restart.
+        """
+        graph = self.graphs.get(handle)
+        if graph is None:
+            text = f"Graph handle is not found: {handle:016x}. Possibly, this worker (\"{self.task}\") just restarted."
+            raise errors.AbortedError(None, None, text)
+        return graph
+
+    # ---- steps ------------------------------------------------------------------------------
+
+    def run_graph(
+        self, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], on_done: Done, master: Any = None
+    ) -> StepRun:
+        """Starts a step; ``on_done`` is called once, possibly before this returns."""
+        graph.program.bind(graph.resources)
+        run = StepRun(self, graph, step_id)
+        run.master = master
+        with self._lock:
+            early = self._early.pop(step_id, ())
+            over = step_id in self._over
+            self.steps[step_id] = run
+
+        def finished(error: errors.OpError | None, values: list[Any]) -> None:
+            with self._lock:
+                self.steps.pop(step_id, None)
+                if graph.program.groups:
+                    self._remember(step_id)
+            on_done(error, values)
+
+        for group, values in early:
+            run.deliver(group, values)
+        if over:
+            run.start(feeds, finished)
+            run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
+        else:
+            run.start(feeds, finished)
+        return run
+
+    def receive(self, step_id: int, group: int, values: Sequence[Any]) -> None:
+        """Takes in tensors from another task; those of a step that is over are dropped."""
+        with self._lock:
+            run = self.steps.get(step_id)
+            if run is None:
+                if step_id not in self._over:
+                    self._early.setdefault(step_id, []).append((group, values))
+                    while len(self._early) > _EARLY_STEPS:
+                        self._early.popitem(last=False)
+                return
+        run.deliver(group, values)
+
+    def abort_step(self, step_id: int, error: errors.OpError) -> None:
+        """Ends a step that failed elsewhere; tensors of it that still arrive are dropped."""
+        with self._lock:
+            self._early.pop(step_id, None)
+            self._remember(step_id)
+            run = self.steps.get(step_id)
+        if run is not None:
+            run.abort(error)
+
+    def abort_steps_of(self, master: Any, error: errors.OpError) -> None:
+        """Ends the steps whose master is gone."""
+        with self._lock:
+            orphans = [run for run in self.steps.values() if run.master is master]
+        for run in orphans:
+            self.abort_step(run.step_id, error)
+
+    def _remember(self, step_id: int) -> None:
+        self._over[step_id] = None
+        while len(self._over) > _REMEMBERED_STEPS:
+            self._over.popitem(last=False)
+
+    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...]) -> None:
+        """Pushes a group to the task that expects it."""
+        graph = run.graph
+        graph.peers[graph.program.sends[group]].send(SendTensors(run.step_id, 0, group, 0, values))
+
+    def schedule(self, run: StepRun, segment: int) -> bool:
+        """Hands a long segment to the pool; False: the caller should run it itself."""
+        if self._peer_for is None or run.program.segments[segment].seconds < _LONG_SEGMENT_S:
+            return False
+        with self._lock:
+            if self._closed:
+                return False
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfmini-kernels")
+            self._pool.submit(run.run_later, segment)
+        return True
+
+    def cleanup_all(self, containers: Sequence[str]) -> None:
+        """Clears containers (`Session.reset`)."""
+        self.resources.clear(containers)
+
+    def close(self) -> None:
+        """Cancels what runs and lets the pool go."""
+        with self._lock:
+            self._closed = True
+            running = list(self.steps.values())
+            pool, self._pool = self._pool, None
+        for run in running:
+            run.abort(errors.CancelledError(None, None, f"{self.task} is shutting down."))
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def task_of_device(device: str) -> str:
+    """The task part of a full device name."""
+    return device[: device.index("/device:")]
+
+
+def _group_labels(nodes: Sequence[Node]) -> dict[int, str]:
+    """What each received group carries and who sends it."""
+    found: dict[int, list[str]] = {}
+    senders: dict[int, str] = {}
+    for node in nodes:
+        if node.op == "_Recv" and "_group" in node.attrs:
+            name = node.attrs["tensor_name"].decode()
+            found.setdefault(node.attrs["_group"], []).append(name.split("_", 2)[-1])
+            senders[node.attrs["_group"]] = task_of_device(node.attrs["send_device"].decode())
+    return {g: f"{', '.join(names[:4])}{'…' if len(names) > 4 else ''} from {senders[g]}" for g, names in found.items()}

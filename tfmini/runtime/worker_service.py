@@ -1,0 +1,87 @@
+"""The worker's methods as answers to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import errors
+from tfmini.graph.node import Node
+from tfmini.rpc import messages as m
+from tfmini.runtime.worker import Worker
+
+
+def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+    service = _WorkerService(worker)
+    return {
+        m.GetStatus: service.get_status,
+        m.CreateWorkerSession: service.create_worker_session,
+        m.DeleteWorkerSession: service.delete_worker_session,
+        m.RegisterGraph: service.register_graph,
+        m.DeregisterGraph: service.deregister_graph,
+        m.RunGraph: service.run_graph,
+        m.CleanupGraph: service.cleanup_graph,
+        m.CleanupAll: service.cleanup_all,
+        m.SendTensors: service.send_tensors,
+        m.AbortStep: service.abort_step,
+    }
+
+
+class _WorkerService:
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
+        devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
+        respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
+
+    def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
+        self.worker.create_session(request.session_handle, request.isolate, request.tasks)
+        respond(m.CreateWorkerSessionReply())
+
+    def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+        self.worker.delete_session(request.session_handle)
+        respond(m.DeleteWorkerSessionReply())
+
+    def register_graph(self, peer: Any, request: m.RegisterGraph, respond: Any) -> None:
+        try:
+            nodes = [Node.from_wire(fields) for fields in request.graph]
+            graph = self.worker.register_graph(request.session_handle, nodes, request.options)
+        except errors.OpError as error:
+            respond(error)
+            return
+        respond(m.RegisterGraphReply(graph.handle))
+
+    def deregister_graph(self, peer: Any, request: m.DeregisterGraph, respond: Any) -> None:
+        self.worker.deregister_graph(request.graph_handle)
+        respond(m.DeregisterGraphReply())
+
+    def run_graph(self, peer: Any, request: m.RunGraph, respond: Any) -> None:
+        def done(error: errors.OpError | None, values: list[Any]) -> None:
+            respond(error if error is not None else m.RunGraphReply(tuple(values), b""))
+
+        try:
+            graph = self.worker.graph(request.graph_handle)
+            run = self.worker.run_graph(graph, request.step_id, request.feed_values, done, master=peer)
+        except errors.OpError as error:
+            respond(error)
+            return
+        if respond.is_open:
+            gone = errors.CancelledError(None, None, f"The master of step {request.step_id} gave up.", derived=True)
+            respond.on_cancel(lambda: self.worker.abort_step(run.step_id, gone))
+
+    def cleanup_graph(self, peer: Any, request: m.CleanupGraph, respond: Any) -> None:
+        error = errors.AbortedError(None, None, f"Cleanup {request.step_id}", derived=True)
+        self.worker.abort_step(request.step_id, error)
+        respond(m.CleanupGraphReply())
+
+    def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
+        self.worker.cleanup_all(request.containers)
+        respond(m.CleanupAllReply())
+
+    def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
+        self.worker.receive(request.step_id, request.group, request.values)
+
+    def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
+        self.worker.abort_step(request.step_id, m.error_of(request))

@@ -1,0 +1,1 @@
+"""Training: optimizers, schedules, averages, savers, hooks and sessions."""

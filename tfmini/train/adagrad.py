@@ -1,0 +1,78 @@
+"""Adagrad: a learning rate per element, which falls with the gradients seen so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini.graph.operation import Tensor
+from tfmini.ops import array_filling, array_shape, training_dense, training_sparse
+from tfmini.ops.casting import cast
+from tfmini.ops.initializers import constant_initializer
+from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
+
+_OPS = UpdateOps(
+    training_dense.apply_adagrad,
+    training_dense.resource_apply_adagrad,
+    training_sparse.sparse_apply_adagrad,
+    training_sparse.resource_sparse_apply_adagrad,
+)
+
+
+def check_initial_accumulator(value: float, name: str = "initial_accumulator_value") -> None:
+    """Refuses what would divide by zero.
+
+    Raises:
+      ValueError: when the value is not positive.
+    """
+    if value <= 0.0:
+        raise ValueError(f"{name} must be positive: {value}")
+
+
+class AdagradOptimizer(FusedOptimizer):
+    """accumulator += gradient²; var -= learning_rate * gradient / sqrt(accumulator).
+
+    ``tf.train.AdagradOptimizer``. Slot: ``accumulator``.
+
+    Args:
+      learning_rate: a number, a scalar tensor or a function that returns one.
+      initial_accumulator_value: a positive number.
+      use_locking, name: as for `Optimizer`.
+
+    Raises:
+      ValueError: when the initial value is not positive.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
+        check_initial_accumulator(initial_accumulator_value)
+        super().__init__(use_locking, name, {"learning_rate": learning_rate})
+        self._initial_accumulator_value = initial_accumulator_value
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        for v in var_list:
+            dtype = v.dtype.base_dtype
+            if v.get_shape().is_fully_defined():
+                initializer: Any = constant_initializer(self._initial_accumulator_value, dtype=dtype)
+            else:
+                initializer = self._filled_like(v, dtype)
+            self._get_or_make_slot_with_initializer(
+                v, initializer, v.get_shape(), dtype, "accumulator", self._name
+            )
+
+    def _filled_like(self, var: Any, dtype: Any) -> Callable[[], Tensor]:
+        def initial_value() -> Tensor:
+            return cast(array_filling.fill(array_shape.shape(var), self._initial_accumulator_value), dtype)
+
+        return initial_value
+
+    def _ops(self) -> UpdateOps:
+        return _OPS
+
+    def _operands(self, var: Any) -> dict[str, Any]:
+        return {"accum": "accumulator", "lr": self._tensors["learning_rate"]}

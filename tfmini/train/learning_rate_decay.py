@@ -1,0 +1,221 @@
+"""Learning rates that change with the global step (``tf.train.exponential_decay`` and the like).
+
+Each function returns a scalar tensor of the type of ``learning_rate``. The steps are counted by
+``global_step``, a scalar tensor or variable of any number type.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops import math_comparison as compare
+from tfmini.ops import math_elementwise as elementwise
+from tfmini.ops import math_unary as unary
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.math_powers import pow as power_of
+from tfmini.ops.scoping import name_scope
+
+
+def exponential_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """learning_rate * decay_rate ^ (global_step / decay_steps); the quotient rounded down if ``staircase``.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "exponential_decay")
+    with name_scope(name or "ExponentialDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
+        exponent = _periods(global_step, steps, staircase)
+        return elementwise.multiply(rate, power_of(base, exponent), name=scope)
+
+
+def natural_exp_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """learning_rate * exp(-decay_rate * global_step / decay_steps); the quotient rounded down if ``staircase``.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "natural_exp_decay")
+    base = unary.exp(elementwise.negative(decay_rate))
+    return exponential_decay(learning_rate, global_step, decay_steps, base, staircase, name)
+
+
+def inverse_time_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """learning_rate / (1 + decay_rate * global_step / decay_steps); the quotient rounded down if ``staircase``.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "inverse_time_decay")
+    with name_scope(name or "InverseTimeDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        steps, slope = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
+        periods = _periods(global_step, steps, staircase)
+        one = cast(constant(1), rate.dtype)
+        return elementwise.divide(rate, elementwise.add(one, elementwise.multiply(slope, periods)), name=scope)
+
+
+def polynomial_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
+    cycle: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Falls from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` as (1 - fraction) ^ power.
+
+    After that it stays; with ``cycle`` it starts over, over 2, 3, … times ``decay_steps``.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "polynomial_decay")
+    with name_scope(name or "PolynomialDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        end, exponent = cast(end_learning_rate, rate.dtype), cast(power, rate.dtype)
+        step, steps = cast(global_step, rate.dtype), cast(decay_steps, rate.dtype)
+        if cycle:
+            # Past the start there is at least one whole cycle: ceil(step / steps), but 1 at step 0.
+            started = unary.ceil(elementwise.truediv(step, steps))
+            steps = elementwise.multiply(steps, elementwise.maximum(started, cast(1.0, rate.dtype)))
+        else:
+            step = elementwise.minimum(step, steps)
+        left = power_of(1 - elementwise.truediv(step, steps), exponent)  # type: ignore[operator]
+        return elementwise.add(elementwise.multiply(elementwise.subtract(rate, end), left), end, name=scope)
+
+
+def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
+    """``values[i]`` for the first i with ``x <= boundaries[i]``, the last value beyond them all.
+
+    Raises:
+      ValueError: when the lengths do not fit or the types differ.
+    """
+    boundaries = convert_n_to_tensor(boundaries)
+    values = convert_n_to_tensor(values)
+    position = convert_to_tensor(x)
+    boundaries = [_as_position(b, position.dtype.base_dtype) for b in boundaries]
+    for value in values[1:]:
+        if value.dtype.base_dtype != values[0].dtype.base_dtype:
+            raise ValueError(
+                "Values must have elements all with the same dtype"
+                f" ({values[0].dtype.base_dtype} vs {value.dtype.base_dtype})."
+            )
+    if len(boundaries) != len(values) - 1:
+        raise ValueError("The length of boundaries should be 1 less than the length of values")
+    with name_scope(name or "PiecewiseConstant"):
+        result = values[-1]
+        for boundary, value in zip(reversed(boundaries), reversed(values[:-1])):
+            result = compare.where(compare.less_equal(position, boundary), value, result)
+        return result
+
+
+piecewise_constant_decay = piecewise_constant
+
+
+def cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
+) -> Tensor:
+    """Falls along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, and stays there.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "cosine_decay")
+    with name_scope(name or "CosineDecay"):
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        steps = cast(decay_steps, rate.dtype)
+        step = elementwise.minimum(cast(global_step, rate.dtype), steps)
+        wave = _half_wave(elementwise.truediv(step, steps))
+        return elementwise.multiply(rate, (1 - alpha) * wave + alpha)
+
+
+def cosine_decay_restarts(
+    learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
+    alpha: Any = 0.0, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`cosine_decay` that starts over: period i lasts ``t_mul ^ i`` times as long and starts at ``m_mul ^ i``.
+
+    Args:
+      t_mul: a number or a tensor.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "cosine_decay_restarts")
+    with name_scope(name or "SGDRDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        dtype = rate.dtype
+        steps, floor_rate = cast(first_decay_steps, dtype), cast(alpha, dtype)
+        growth, fading = cast(t_mul, dtype), cast(m_mul, dtype)
+        fraction: Any = elementwise.truediv(cast(global_step, dtype), steps)
+        restarts, fraction = _restarts(fraction, growth)
+        wave = _half_wave(fraction) * power_of(fading, restarts)
+        return elementwise.multiply(rate, (1 - floor_rate) * wave + floor_rate, name=scope)  # type: ignore[operator]
+
+
+def linear_cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: Any = 0.5, alpha: Any = 0.0,
+    beta: Any = 0.001, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A linear decay times a cosine wave of ``num_periods`` periods: (alpha + linear) * cosine + beta.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "linear_cosine_decay")
+    with name_scope(name or "LinearCosineDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        dtype = rate.dtype
+        steps = cast(decay_steps, dtype)
+        step = elementwise.minimum(cast(global_step, dtype), steps)
+        linear: Any = elementwise.truediv(elementwise.subtract(steps, step), steps)
+        wave = _half_wave(2.0 * cast(num_periods, dtype) * elementwise.truediv(step, steps))
+        return elementwise.multiply(rate, (cast(alpha, dtype) + linear) * wave + cast(beta, dtype), name=scope)
+
+
+def _require_step(global_step: Any, function: str) -> None:
+    if global_step is None:
+        raise ValueError(f"global_step is required for {function}.")
+
+
+def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
+    periods = elementwise.truediv(cast(global_step, steps.dtype), steps)
+    return unary.floor(periods) if staircase else periods
+
+
+def _half_wave(fraction: Any) -> Any:
+    """From 1 at fraction 0 to 0 at fraction 1, along a cosine."""
+    return 0.5 * (1.0 + unary.cos(cast(constant(math.pi), fraction.dtype) * fraction))
+
+
+def _restarts(fraction: Any, growth: Any) -> tuple[Any, Any]:
+    """The number of restarts so far, and how much of the period that runs now has passed."""
+    plain = unary.floor(fraction)
+    # With equal periods the geometric formula divides zero by zero; the choice below drops that.
+    geometric = unary.floor(unary.log(1.0 - fraction * (1.0 - growth)) / unary.log(growth))
+    length = power_of(growth, geometric)
+    before = (1.0 - length) / (1.0 - growth)
+    equal = compare.equal(growth, cast(1.0, growth.dtype))
+    count = compare.where(equal, plain, geometric)
+    return count, compare.where(equal, fraction - plain, (fraction - before) / length)
+
+
+def _as_position(boundary: Tensor, dtype: dtypes.DType) -> Tensor:
+    own = boundary.dtype.base_dtype
+    if own == dtype:
+        return boundary
+    if own == dtypes.int32 and dtype == dtypes.int64:
+        return cast(boundary, dtype)  # type: ignore[no-any-return]
+    raise ValueError(f"Boundaries ({own}) must have the same dtype as x ({dtype}).")

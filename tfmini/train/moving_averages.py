@@ -1,0 +1,173 @@
+"""Exponential moving averages of variables (``tf.train.ExponentialMovingAverage``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation
+from tfmini.ops import control, math_elementwise
+from tfmini.ops.casting import cast
+from tfmini.ops.initializers import zeros_initializer
+from tfmini.ops.math_powers import pow as power_of
+from tfmini.ops.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
+from tfmini.ops.variable_scope import get_variable, get_variable_scope, variable_scope
+from tfmini.ops.variables import Variable, global_variables, trainable_variables
+from tfmini.train import slot_creator
+
+_AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
+
+
+def assign_moving_average(
+    variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
+) -> Any:
+    """variable -= (1 - decay) * (variable - value), on the device of ``variable``.
+
+    With ``zero_debias`` the variable holds the average of the values alone, without the zeros that
+    it started from: two more variables, ``<variable>/biased`` and ``<variable>/local_step``, keep
+    the plain average and the count.
+    """
+    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
+        with colocate_with(variable):
+            rest = convert_to_tensor(1.0 - decay, name="decay")
+            rest = cast(rest, variable.dtype.base_dtype)
+            if zero_debias:
+                return _zero_debias(variable, value, rest, scope)
+            return variable.assign_sub((variable - value) * rest, name=scope)
+
+
+def _zero_debias(variable: Any, value: Any, rest: Any, scope: str) -> Any:
+    with variable_scope(variable.op.name, values=[variable, value, rest]):
+        biased = get_variable(
+            _unused_name("biased"),
+            initializer=zeros_initializer(),
+            shape=variable.get_shape(),
+            dtype=variable.dtype.base_dtype,
+            trainable=False,
+        )
+        local_step = get_variable(
+            _unused_name("local_step"),
+            shape=[],
+            dtype=variable.dtype.base_dtype,
+            initializer=zeros_initializer(),
+            trainable=False,
+        )
+    updated = biased.assign_sub((biased - value) * rest)
+    count = local_step.assign_add(1)
+    correction = 1 - power_of(1.0 - rest, count)  # type: ignore[operator]
+    return variable.assign(updated / correction, name=scope)
+
+
+def _unused_name(name: str) -> str:
+    """``name``, with a suffix if the current variable scope has a variable of that name."""
+    current = get_variable_scope()
+    if current.reuse:
+        return name
+    taken = {v.op.name for v in global_variables()}
+    full, index, result = f"{current.name}/{name}", 1, name
+    while (f"{full}_{index - 1}" if index > 1 else full) in taken:
+        result = f"{name}_{index}"
+        index += 1
+    return result
+
+
+class ExponentialMovingAverage:
+    """Keeps shadow variables that follow other variables slowly.
+
+    Args:
+      decay: how much of the average stays at each update, close to 1.
+      num_updates: a count of updates; with it the decay starts small:
+        ``min(decay, (1 + num_updates) / (10 + num_updates))``.
+      zero_debias: for averages of tensors, leave out the zeros that the average started from.
+      name: of the shadow variables: ``<variable>/<name>``.
+    """
+
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
+        self._decay = decay
+        self._num_updates = num_updates
+        self._zero_debias = zero_debias
+        self._name = name
+        self._averages: dict[int, Any] = {}
+        # Keeps the keys alive: they are the ids of these.
+        self._averaged: list[Any] = []
+
+    @property
+    def name(self) -> str:
+        """The name given to the constructor."""
+        return self._name
+
+    def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
+        """The operation that moves the averages of variables or tensors; makes shadow variables as needed.
+
+        The shadow of a variable starts at its initial value, that of a tensor at zero. Averaged
+        variables are added to the collection ``moving_average_variables``.
+
+        Raises:
+          TypeError: for anything but float16, bfloat16, float32 and float64.
+        """
+        chosen = trainable_variables() if var_list is None else list(var_list)
+        debiased = set()
+        for var in chosen:
+            if var.dtype.base_dtype not in _AVERAGED_DTYPES:
+                raise TypeError(f"The variables must be half, float, or double: {var.name}")
+            if id(var) not in self._averages:
+                with init_scope():
+                    average = self._make_shadow(var)
+                self._averages[id(var)] = average
+                self._averaged.append(var)
+                if self._zero_debias and not isinstance(var, Variable):
+                    debiased.add(id(var))
+        with name_scope(self._name) as scope:
+            decay = self._current_decay()
+            updates = [
+                assign_moving_average(self._averages[id(var)], var, decay, id(var) in debiased) for var in chosen
+            ]
+            return control.group(*updates, name=scope)
+
+    def _make_shadow(self, var: Any) -> Any:
+        if isinstance(var, Variable):
+            shadow = slot_creator.create_slot(var, var.initialized_value(), self._name)
+            add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
+            return shadow
+        with_primary = var.op.type in ("Variable", "VariableV2", "VarHandleOp")
+        return slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=with_primary)
+
+    def _current_decay(self) -> Any:
+        decay = convert_to_tensor(self._decay, name="decay")
+        if self._num_updates is None:
+            return decay
+        count = cast(self._num_updates, dtypes.float32, name="num_updates")
+        return math_elementwise.minimum(decay, (1.0 + count) / (10.0 + count))
+
+    def average(self, var: Any) -> Any:
+        """The shadow variable of ``var``, or None."""
+        return self._averages.get(id(var))
+
+    def average_name(self, var: Any) -> str:
+        """The name of the shadow variable's op, also before it is made: for restoring from a checkpoint."""
+        if id(var) in self._averages:
+            return self._averages[id(var)].op.name  # type: ignore[no-any-return]
+        return get_default_graph().unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
+
+    def variables_to_restore(self, moving_avg_variables: Iterable[Any] | None = None) -> dict[str, Any]:
+        """Name in a checkpoint -> variable, such that averaged variables get the values of their averages."""
+        if moving_avg_variables is None:
+            averaged = trainable_variables() + get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES)
+        else:
+            averaged = list(moving_avg_variables)
+        names = {self.average_name(v): v for v in dict.fromkeys(averaged)}
+        own = {v.op.name for v in averaged}
+        for v in global_variables():
+            if v.op.name not in own:
+                names.setdefault(v.op.name, v)
+        return names

@@ -1,0 +1,140 @@
+"""The global step: the variable that counts the updates of a model."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.initializers import zeros_initializer
+from tfmini.ops.variable_scope import get_variable
+from tfmini.ops.variables import Variable
+
+_log = logging.getLogger("tfmini")
+
+# The collection that holds the one tensor by which hooks read the global step.
+GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
+
+
+def global_step(sess: Any, global_step_tensor: Any) -> int:
+    """The value of the global step in a session (``tf.train.global_step``)."""
+    return int(sess.run(global_step_tensor))
+
+
+def get_global_step(graph: Graph | None = None) -> Any:
+    """The global step of a graph (default: the default graph), or None.
+
+    It is the one member of the collection ``global_step``, or the tensor ``global_step:0``.
+
+    Raises:
+      TypeError: when it is not a scalar integer variable or tensor.
+    """
+    graph = graph or get_default_graph()
+    candidates = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    if len(candidates) > 1:
+        _log.error("Multiple tensors in global_step collection.")
+        return None
+    if candidates:
+        found = candidates[0]
+    else:
+        try:
+            found = graph.get_tensor_by_name("global_step:0")
+        except KeyError:
+            return None
+    assert_global_step(found)
+    return found
+
+
+def create_global_step(graph: Graph | None = None) -> Any:
+    """Makes the global step: a scalar int64 variable that starts at zero.
+
+    Raises:
+      ValueError: when the graph has one.
+    """
+    graph = graph or get_default_graph()
+    if get_global_step(graph) is not None:
+        raise ValueError('"global_step" already exists.')
+    with graph.as_default(), graph.name_scope(None):
+        return get_variable(
+            GraphKeys.GLOBAL_STEP,
+            shape=[],
+            dtype=dtypes.int64,
+            initializer=zeros_initializer(),
+            trainable=False,
+            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
+        )
+
+
+def get_or_create_global_step(graph: Graph | None = None) -> Any:
+    """The global step of a graph, made if need be."""
+    graph = graph or get_default_graph()
+    found = get_global_step(graph)
+    return create_global_step(graph) if found is None else found
+
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """Checks that something can serve as global step.
+
+    Raises:
+      TypeError: when it is not a scalar integer variable or tensor.
+    """
+    if not isinstance(global_step_tensor, (Variable, Tensor)):
+        raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.')
+    if not global_step_tensor.dtype.base_dtype.is_integer:
+        raise TypeError(f'Existing "global_step" does not have integer type: {global_step_tensor.dtype}')
+    shape = global_step_tensor.get_shape()
+    if shape.ndims != 0 and shape.is_fully_defined():
+        raise TypeError(f'Existing "global_step" is not scalar: {shape}')
+
+
+def _get_global_step_read(graph: Graph | None = None) -> Any:
+    """The tensor by which hooks read the global step, or None.
+
+    Raises:
+      RuntimeError: when the graph has several.
+    """
+    found = (graph or get_default_graph()).get_collection(GLOBAL_STEP_READ_KEY)
+    if len(found) > 1:
+        raise RuntimeError(
+            f"There are multiple items in collection {GLOBAL_STEP_READ_KEY}. There should be only one."
+        )
+    return found[0] if found else None
+
+
+def _get_or_create_global_step_read(graph: Graph | None = None) -> Any:
+    """A tensor with the global step's value that can be read before the variable is initialised; None without step."""
+    graph = graph or get_default_graph()
+    read = _get_global_step_read(graph)
+    if read is not None:
+        return read
+    step = get_global_step(graph)
+    if step is None:
+        return None
+    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
+        value = step.initialized_value() if isinstance(step, Variable) else step
+        # The addition makes it a value of its own, which an update in the same step does not change.
+        read = value + 0
+        graph.add_to_collection(GLOBAL_STEP_READ_KEY, read)
+    return read
+
+
+def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
+    """Adds to the global step, after its value has been read for this step's hooks.
+
+    Raises:
+      ValueError: when the graph has no global step.
+    """
+    graph = graph or get_default_graph()
+    step = get_global_step(graph)
+    if step is None:
+        raise ValueError(
+            "Global step tensor should be created by tf.train.get_or_create_global_step before calling increment."
+        )
+    read = _get_or_create_global_step_read(graph)
+    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
+        with graph.control_dependencies([read]):
+            return step.assign_add(increment)
