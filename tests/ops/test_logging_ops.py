@@ -3,6 +3,7 @@ import sys
 import numpy as np
 import pytest
 
+import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import errors
 from tfmini.graph.graph import Graph

@@ -62,10 +62,14 @@ def gradient_name(op_type: str) -> str:
 
 
 def initial_values(index: int, dtype: Any) -> list[Any]:
-    """The variable, then its slots; positive slots, for they are averages of squares."""
+    """The variable, then its slots: positive, for they are averages of squares, but for small averages of gradients."""
     rng = np.random.default_rng(index)
     slots = CASES[index][1]
-    return [rng.normal(size=SHAPE).astype(dtype), *[(rng.random(SHAPE) + 1).astype(dtype) for _ in slots]]
+    return [rng.normal(size=SHAPE).astype(dtype), *[_slot(rng, name, dtype) for name in slots]]
+
+
+def _slot(rng: Any, name: str, dtype: Any) -> Any:
+    return ((rng.random(SHAPE) + 1) * (0.1 if name == "mg" else 1)).astype(dtype)
 
 
 def gradients(index: int, sparse: bool, dtype: Any) -> list[Any]:

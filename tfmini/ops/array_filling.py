@@ -116,7 +116,7 @@ def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
         refuse(str(error))
     dtype = start.dtype
     if dtype.kind == "i":
-        return np.arange(start, limit, delta, dtype)
+        return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
     # float64 inside: the i-th element is the correctly rounded start + i * delta.
     return (float(start) + np.arange(count) * float(delta)).astype(dtype)
 
@@ -212,7 +212,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:  # noqa: A001
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
     """The numbers from ``start`` up to but without ``limit``, in steps of ``delta`` (``tf.range``).
 
     ``tf.range(n)`` starts at 0. The type is the widest of the arguments' types unless ``dtype`` is given.

@@ -1,4 +1,4 @@
-"""Elements picked by index: gather, scatter, partition, stitch, masks."""
+"""Elements picked by index: ``tf.gather``, ``tf.gather_nd``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_filling import range as range_op
 from tfmini.ops.array_joining import concat
 from tfmini.ops.array_shape import expand_dims, reshape, shape, size, squeeze
 from tfmini.ops.array_values import as_ndarray, at_least_rank, refuse
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.scoping import colocate_with, name_scope
-from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_raw
+from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
@@ -29,13 +28,6 @@ _gather_v2 = op(
     " Tindices: {int32,int64}; Taxis: {int32,int64}"
 )
 _gather_nd = op("GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}")
-_partition = op(
-    "DynamicPartition(data: T, partitions: int32) -> outputs: num_partitions * T; num_partitions: int >= 1; T: type"
-)
-_stitch = op("DynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
-_parallel_stitch = op("ParallelDynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
-_where = op("Where(input: T) -> index: int64; T: {numbertype, bool} = DT_BOOL".replace("{numbertype, bool}", "type"))
-_where.not_differentiable()
 
 
 # ---- Gather -------------------------------------------------------------------------------------
@@ -183,100 +175,6 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
     return [handle_of("ScatterNd")(indices, grad, whole), None]
 
 
-# ---- DynamicPartition, DynamicStitch ------------------------------------------------------------
-
-
-@_partition.shape
-def _partition_shape(node: Operation) -> list[RawShape]:
-    data, parts = node._inputs[0]._shape, node._inputs[1]._shape
-    count = node.attrs["num_partitions"]
-    if data is None or parts is None:
-        return [None] * count
-    merge_raw(data[: len(parts)], parts)
-    return [(None, *data[len(parts) :])] * count
-
-
-@_partition.kernel("CPU")
-def _partition_kernel(data: Any, partitions: Any, *, num_partitions: int) -> tuple[Any, ...]:
-    rank = partitions.ndim
-    if data.shape[:rank] != partitions.shape:
-        refuse(
-            f"data.shape must start with partitions.shape, got data.shape = {format_raw(data.shape)},"
-            f" partitions.shape = {format_raw(partitions.shape)}"
-        )
-    outside = (partitions < 0) | (partitions >= num_partitions)
-    if outside.any():
-        row = np.argwhere(outside)[0]
-        where = f"[{','.join(map(str, row))}]" if rank else ""
-        refuse(f"partitions{where} = {as_ndarray(partitions)[tuple(row)]} is not in [0, {num_partitions})")
-    return tuple(data[partitions == i] for i in range(num_partitions))
-
-
-@_partition.gradient
-def _partition_gradient(node: Operation, *grads: Any) -> list[Any]:
-    data, partitions = node._inputs
-    prefix = shape(partitions)
-    order = reshape(range_op(size(partitions)), prefix)
-    places = dynamic_partition(order, partitions, node.attrs["num_partitions"])
-    return [reshape(dynamic_stitch(places, list(grads)), shape(data)), None]
-
-
-@_stitch.shape
-@_parallel_stitch.shape
-def _stitch_shape(node: Operation) -> list[RawShape]:
-    count = node.attrs["N"]
-    rest: RawShape = None
-    highest: int | None = -1
-    for indices, data in zip(node._inputs[:count], node._inputs[count:]):
-        value = constant_value(indices)
-        if value is None:
-            highest = None
-        elif highest is not None and value.size:
-            highest = max(highest, int(value.max()))
-        if indices._shape is None or data._shape is None:
-            continue
-        merge_raw(data._shape[: len(indices._shape)], indices._shape)
-        rest = merge_raw(rest, data._shape[len(indices._shape) :])
-    return [None if rest is None else (None if highest is None else highest + 1, *rest)]
-
-
-@_stitch.kernel("CPU")
-@_parallel_stitch.kernel("CPU")
-def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
-    values = [as_ndarray(d) for d in data]
-    rest = values[0].shape[indices[0].ndim :]
-    highest = max((int(i.max()) for i in indices if i.size), default=-1)
-    if any(i.size and i.min() < 0 for i in indices):
-        refuse("indices of DynamicStitch must not be negative")
-    result = np.zeros((highest + 1, *rest), values[0].dtype)
-    for position, value in zip(indices, values):
-        if value.shape[: position.ndim] != position.shape or value.shape[position.ndim :] != rest:
-            refuse(f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}")
-        result[position] = value
-    return result
-
-
-@_stitch.gradient
-@_parallel_stitch.gradient
-def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
-    count = node.attrs["N"]
-    return [None] * count + [gather(grad, indices) for indices in node._inputs[:count]]
-
-
-# ---- Where --------------------------------------------------------------------------------------
-
-
-@_where.shape
-def _where_shape(node: Operation) -> list[RawShape]:
-    raw = node._inputs[0]._shape
-    return [(None, None if raw is None else len(raw))]
-
-
-@_where.kernel("CPU")
-def _where_kernel(value: Any) -> Any:
-    return np.argwhere(value).astype(np.int64, copy=False)
-
-
 # ---- public functions ---------------------------------------------------------------------------
 
 
@@ -334,77 +232,3 @@ def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | N
             target = concat([sizes[:-1], cast([1], indices.dtype)], 0)  # type: ignore[index]
             parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
         return _gather_nd(params, concat([*parts, indices], -1), name=scope)  # type: ignore[no-any-return]
-
-
-def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
-    """``data`` sorted into ``num_partitions`` tensors by number (``tf.dynamic_partition``)."""
-    return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
-
-
-def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
-    """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
-    return _stitch(indices, data, name=name)  # type: ignore[no-any-return]
-
-
-def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
-    """`dynamic_stitch` whose indices must not repeat (``tf.raw_ops.ParallelDynamicStitch``)."""
-    return _parallel_stitch(indices, data, name=name)  # type: ignore[no-any-return]
-
-
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Coordinates of the true elements; or with ``x`` and ``y``, the one or the other by element (``tf.where``).
-
-    Raises:
-      ValueError: when only one of ``x`` and ``y`` is given.
-    """
-    if x is None and y is None:
-        with name_scope(name, "Where", [condition]) as scope:
-            condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
-            return _where(condition, name=scope)  # type: ignore[no-any-return]
-    if x is None or y is None:
-        raise ValueError("x and y must both be non-None or both be None.")
-    return handle_of("Select")(condition, x, y, name=name)  # type: ignore[no-any-return]
-
-
-def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
-    """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
-
-    Args:
-      tensor: of at least the mask's rank.
-      mask: bool, of known rank; its shape matches the tensor's from ``axis`` on.
-      name: of the scope.
-      axis: where the mask begins, default 0.
-
-    Raises:
-      ValueError: when the mask is a scalar, of unknown rank, or does not match.
-    """
-    with name_scope(name, values=[tensor, mask]):
-        tensor, mask = convert_to_tensor(tensor, name="tensor"), convert_to_tensor(mask, name="mask")
-        form = mask._shape
-        if form is None:
-            raise ValueError(
-                "Number of mask dimensions must be specified, even if some dimensions are None.  E.g. shape=[None] is"
-                " ok, but shape=None is not."
-            )
-        if not form:
-            raise ValueError("mask cannot be scalar.")
-        start = 0 if axis is None else int(constant_value(convert_to_tensor(axis)))  # type: ignore[arg-type]
-        raw = tensor._shape
-        if raw is not None and not compatible_raw(raw[start : start + len(form)], form):
-            raise ValueError(f"Shapes {tensor.shape[start : start + len(form)]} and {mask.shape} are incompatible")
-        rows = squeeze(_where(reshape(mask, [-1])), axis=[1])
-        return gather(_merge_axes(tensor, start, len(form)), rows, axis=start)
-
-
-def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
-    """``tensor`` with ``count`` axes from ``start`` on merged into one."""
-    if count == 1:
-        return tensor
-    sizes = shape(tensor)
-    merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))  # type: ignore[index]
-    if tensor._shape is not None:
-        part: int | None = 1
-        for dim in tensor._shape[start : start + count]:
-            part = None if part is None or dim is None else part * dim
-        merged.set_shape((*tensor._shape[:start], part, *tensor._shape[start + count :]))
-    return merged

@@ -146,33 +146,33 @@ _with_default.gradient(_pass_gradient)
 # ---- public functions -------------------------------------------------------------------------
 
 
-def identity(input: Any, name: str | None = None) -> Tensor:  # noqa: A002 - TensorFlow's argument name
+def identity(input: Any, name: str | None = None) -> Tensor:
     """A tensor with the same value and shape (``tf.identity``); of a variable, its present value."""
     return _identity(input, name=name)  # type: ignore[no-any-return]
 
 
-def identity_n(input: Any, name: str | None = None) -> list[Tensor]:  # noqa: A002
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
     """A list of tensors with the same values (``tf.identity_n``)."""
     result = _identity_n(input, name=name)
     return list(result)
 
 
-def stop_gradient(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     """The same value, as a constant for gradients (``tf.stop_gradient``)."""
     return _stop_gradient(input, name=name)  # type: ignore[no-any-return]
 
 
-def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
     """The same value; asking for a gradient through it raises LookupError with ``message``."""
     return _prevent_gradient(input, message=message, name=name)  # type: ignore[no-any-return]
 
 
-def guarantee_const(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def guarantee_const(input: Any, name: str | None = None) -> Tensor:
     """The same value, promised never to change (``tf.guarantee_const``)."""
     return _guarantee_const(input, name=name)  # type: ignore[no-any-return]
 
 
-def snapshot(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def snapshot(input: Any, name: str | None = None) -> Tensor:
     """A copy of the value (``tf.raw_ops.Snapshot``)."""
     return _snapshot(input, name=name)  # type: ignore[no-any-return]
 
@@ -198,7 +198,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     return _placeholder(dtype=dtypes.as_dtype(dtype), shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
 
 
-def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """A tensor that passes on ``input`` unless it is fed (``tf.placeholder_with_default``).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Index vectors and sets: unique, setdiff1d, one_hot, sequence_mask, invert_permutation, unravel_index."""
+"""Index vectors and sets: unique, setdiff1d, one_hot, invert_permutation, unravel_index."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import expand_dims
 from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, with_rank
@@ -37,7 +33,7 @@ for _handle in (_unique, _unique_counts, _list_diff, _one_hot, _invert, _unravel
 @_unique.shape
 @_unique_counts.shape
 def _unique_shape(node: Operation) -> list[RawShape]:
-    length = with_rank(node._inputs[0]._shape, 1)
+    length: RawShape = with_rank(node._inputs[0]._shape, 1)
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]
 
 
@@ -216,31 +212,3 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
     return _unravel(indices, dims, name=name)  # type: ignore[no-any-return]
-
-
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
-    """``mask[..., j] = j < lengths[...]`` (``tf.sequence_mask``).
-
-    Args:
-      lengths: integers of any shape.
-      maxlen: the size of the new last axis; default the largest length.
-      dtype: of the result.
-      name: of the scope.
-
-    Raises:
-      ValueError: when ``maxlen`` is no scalar.
-    """
-    with name_scope(name, "SequenceMask", [lengths, maxlen]):
-        lengths = convert_to_tensor(lengths)
-        if maxlen is None:
-            axes = handle_of("Range")(0, handle_of("Rank")(lengths), 1)
-            largest = handle_of("Max")(lengths, axes)
-            maxlen = handle_of("Maximum")(constant(0, lengths.dtype), largest)
-        else:
-            maxlen = convert_to_tensor(maxlen)
-        if maxlen._shape not in (None, ()):
-            raise ValueError("maxlen must be scalar for sequence_mask")
-        bound = cast(maxlen, lengths.dtype)
-        row = handle_of("Range")(constant(0, bound.dtype), bound, constant(1, bound.dtype))
-        result = handle_of("Less")(row, expand_dims(lengths, -1))
-        return cast(result, dtype)  # type: ignore[no-any-return]

@@ -284,66 +284,66 @@ def _is_sparse(value: Any) -> bool:
     return type(value).__name__ in ("SparseTensor", "SparseTensorValue")
 
 
-def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:  # noqa: A002
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
     return shape_internal(input, name, True, out_type)
 
 
 def shape_internal(
-    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32  # noqa: A002
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Tensor:
     """`shape`; without ``optimize`` always a Shape op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
         return cast(input.dense_shape, out_type, name)  # type: ignore[no-any-return]
     if type(input) is not Tensor:
-        with name_scope(name, "Shape", [input]) as name:
-            input = convert_to_tensor(input)  # noqa: A001
+        with name_scope(name, "Shape", [input]) as scope:
+            input, name = convert_to_tensor(input), scope
     raw = input._shape
     if optimize and raw is not None and None not in raw:
         return constant_in(input.graph, np.array(raw, out_type.numpy), name=name or "Shape")
     return _shape_op(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
 
 
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:  # noqa: A002
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors (``tf.shape_n``)."""
     return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
 
 
-def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:  # noqa: A002
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """The number of elements (``tf.size``); a constant when it is known statically."""
     return size_internal(input, name, True, out_type)
 
 
 def size_internal(
-    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32  # noqa: A002
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Tensor:
     """`size`; without ``optimize`` always a Size op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
-        with name_scope(name, "Size", [input.dense_shape]) as name:
-            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=name)  # type: ignore[no-any-return]
+        with name_scope(name, "Size", [input.dense_shape]) as scope:
+            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=scope)  # type: ignore[no-any-return]
     if type(input) is not Tensor:
-        with name_scope(name, "Size", [input]) as name:
-            input = convert_to_tensor(input)  # noqa: A001
+        with name_scope(name, "Size", [input]) as scope:
+            input, name = convert_to_tensor(input), scope
     count = num_elements_raw(input._shape)
     if optimize and count is not None:
         return constant_in(input.graph, np.array(count, out_type.numpy), name=name or "Size")
     return _size(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
 
 
-def rank(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def rank(input: Any, name: str | None = None) -> Tensor:
     """The number of dimensions, int32 (``tf.rank``); a constant when it is known statically."""
     return rank_internal(input, name, True)
 
 
-def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:  # noqa: A002
+def rank_internal(input: Any, name: str | None = None, optimize: bool = True) -> Tensor:
     """`rank`; without ``optimize`` always a Rank op."""
     if _is_sparse(input):
         return size_internal(input.dense_shape, name or "Rank")
     if type(input) is not Tensor:
-        with name_scope(name, "Rank", [input]) as name:
-            input = convert_to_tensor(input)  # noqa: A001
+        with name_scope(name, "Rank", [input]) as scope:
+            input, name = convert_to_tensor(input), scope
     if optimize and input._shape is not None:
         return constant_in(input.graph, np.array(len(input._shape), np.int32), name=name or "Rank")
     return _rank(input, name=name)  # type: ignore[no-any-return]
@@ -370,7 +370,7 @@ def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
     return old
 
 
-def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:  # noqa: A002
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """``input`` with a dimension of size 1 put in at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
     Raises:
@@ -382,7 +382,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     return _expand_dims(input, axis, name=name)  # type: ignore[no-any-return]
 
 
-def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:  # noqa: A002
+def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
 
     Raises:
@@ -394,7 +394,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)  # type: ignore[no-any-return]
 
 
-def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
     return _broadcast_to(input, shape, name=name)  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builtins import slice as Window
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
         stop = dim if count == -1 else start + count
         if not start <= stop <= dim:
             refuse(f"Expected size[{i}] in [0, {dim - start}], but got {count}")
-        window.append(slice(start, stop))
+        window.append(Window(start, stop))
     return value[tuple(window)]
 
 
@@ -131,7 +132,7 @@ def _index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> 
                 raise ValueError("only stride 1 allowed on non-range indexing.")
             found.append(low)
         else:
-            found.append(slice(None if attrs["begin_mask"] & bit else low, None if attrs["end_mask"] & bit else high, step))
+            found.append(Window(None if attrs["begin_mask"] & bit else low, None if attrs["end_mask"] & bit else high, step))
     if rank is not None and used > rank:
         raise ValueError(f"Index out of range using input dim {rank}; input has only {rank} dims")
     return tuple(found)
@@ -149,10 +150,11 @@ def _strided_slice_shape(node: Operation) -> list[RawShape]:
         count = next((t._shape[0] for t in node._inputs[1:] if t._shape), None)
     if before is None or count is None:
         return [None]
-    lists = [[_UNKNOWN] * count if v is None else v.tolist() for v in values]
+    lists: list[Any] = [[_UNKNOWN] * count if v is None else v.tolist() for v in values]
     if values[2] is None:
         lists[2] = [1] * count
-    index = _index(node.attrs, *lists, len(before))
+    begin, end, strides = lists
+    index = _index(node.attrs, begin, end, strides, len(before))
     return [_indexed_shape(before, index, known_step=values[2] is not None)]
 
 
@@ -165,7 +167,7 @@ def _indexed_shape(before: tuple[int | None, ...], index: tuple[Any, ...], known
             result.append(1)
         elif item is Ellipsis:
             result.extend(next(dims)[1] for _ in range(len(before) - used))
-        elif isinstance(item, slice):
+        elif isinstance(item, Window):
             result.append(_window_size(next(dims)[1], item, known_step))
         else:
             axis, dim = next(dims)
@@ -174,7 +176,7 @@ def _indexed_shape(before: tuple[int | None, ...], index: tuple[Any, ...], known
     return (*result, *(dim for _, dim in dims))
 
 
-def _window_size(dim: int | None, window: slice, known_step: bool) -> int | None:
+def _window_size(dim: int | None, window: Window, known_step: bool) -> int | None:
     low, high, step = window.start, window.stop, window.step
     if not known_step or low is _UNKNOWN or high is _UNKNOWN:
         return None
@@ -284,9 +286,13 @@ _strided_slice_assign.not_differentiable()
 # ---- public functions ---------------------------------------------------------------------------
 
 
-def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The window of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
     return _slice(input_, begin, size, name=name)  # type: ignore[no-any-return]
+
+
+# The name for modules that also need Python's own slice.
+slice_ = slice
 
 
 def strided_slice(
@@ -296,7 +302,7 @@ def strided_slice(
     """Python slicing with bounds as tensors (``tf.strided_slice``).
 
     Bit i of a mask speaks of the i-th index: ignore its begin or end, treat it as an ellipsis or a
-    new axis, or take one element and drop the axis. With ``var``, the result has an ``assign`` method.
+    new axis, or take one element and drop the axis. ``var`` is accepted and unused.
     """
     if strides is None:
         strides = handle_of("OnesLike")(convert_to_tensor(begin))
@@ -354,7 +360,7 @@ def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
 
 
 def _parse_item(item: Any) -> tuple[Any, Any, Any, tuple[str, ...]]:
-    if isinstance(item, slice):
+    if isinstance(item, Window):
         flags = (("begin_mask",) if item.start is None else ()) + (("end_mask",) if item.stop is None else ())
         low, high, step = (_position(p, default) for p, default in ((item.start, 0), (item.stop, 0), (item.step, 1)))
         return low, high, step, flags

@@ -131,7 +131,7 @@ def _limit_in(source: dtypes.DType, limit: Any) -> Any:
     return as_ndarray(rounded)
 
 
-def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:  # noqa: A002 - TensorFlow's argument names
+def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     """The same bytes read as another type (``tf.bitcast``).
 
     A smaller type adds a last dimension; a larger one takes the last dimension away.

@@ -24,7 +24,7 @@ def _no_outputs(node: Operation) -> list[Any]:
 
 @noop.kernel("CPU")
 @control_trigger_op.kernel("CPU")
-def _nothing() -> tuple[()]:
+def _nothing() -> builtins.tuple[()]:
     return ()
 
 
@@ -97,12 +97,12 @@ def _flatten(value: Any) -> Iterator[Any]:
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
     """``output_tensor``, available only when ``dependencies`` have run."""
     dependencies = list(dependencies)
-    with name_scope(name, "control_dependency", [*dependencies, output_tensor]) as scope:
-        with colocate_with(output_tensor), control_dependencies(dependencies):
-            value = convert_to_tensor_or_indexed_slices(output_tensor)
-            if isinstance(value, Tensor):
-                return identity(value, scope)
-            return IndexedSlices(identity(value.values, scope), value.indices, value.dense_shape)
+    scope_of = name_scope(name, "control_dependency", [*dependencies, output_tensor])
+    with scope_of as scope, colocate_with(output_tensor), control_dependencies(dependencies):
+        value = convert_to_tensor_or_indexed_slices(output_tensor)
+        if isinstance(value, Tensor):
+            return identity(value, scope)
+        return IndexedSlices(identity(value.values, scope), value.indices, value.dense_shape)
 
 
 def identity(value: Tensor, name: str | None) -> Tensor:
@@ -110,7 +110,7 @@ def identity(value: Tensor, name: str | None) -> Tensor:
     return handle_of("Identity")(value, name=name)  # type: ignore[no-any-return]
 
 
-def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:  # noqa: A001
+def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
     """The same tensors, each available only when all are (``tf.tuple``).
 
     Args:

@@ -26,7 +26,7 @@ from tfmini.graph.registry import GRADIENTS
 from tfmini.ops.constant import constant
 from tfmini.ops.control import tuple as gate_together
 from tfmini.ops.gradient_inputs import as_sources, as_targets, as_tensors, default_gradients, is_trainable
-from tfmini.ops.gradient_sums import AggregationMethod, UnconnectedGradients, sum_gradients
+from tfmini.ops.gradient_sums import UnconnectedGradients, sum_gradients
 from tfmini.ops.scoping import colocate_with, device, name_scope
 from tfmini.shapes import TensorShape, merge_raw
 
@@ -99,7 +99,7 @@ def hessians(
     Raises:
       ValueError: when an x has no static shape, or no y depends on it.
     """
-    options = {
+    options: dict[str, Any] = {
         "colocate_gradients_with_ops": colocate_gradients_with_ops,
         "gate_gradients": gate_gradients,
         "aggregation_method": aggregation_method,

@@ -15,7 +15,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, random_sampling
+from tfmini.ops import array_filling, random_values
 from tfmini.ops.constant import constant as make_constant
 
 # The standard deviation of a standard normal cut off at two deviations.
@@ -109,7 +109,7 @@ class RandomUniform(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
-        return random_sampling.random_uniform(shape, self.minval, self.maxval, self._type(dtype), seed=self.seed)
+        return random_values.random_uniform(shape, self.minval, self.maxval, self._type(dtype), seed=self.seed)
 
 
 class RandomNormal(Initializer):
@@ -122,14 +122,14 @@ class RandomNormal(Initializer):
         self.dtype = _float_type(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
-        return random_sampling.random_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+        return random_values.random_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
 
 
 class TruncatedNormal(RandomNormal):
     """Normal, redrawn beyond two standard deviations (``tf.truncated_normal_initializer``)."""
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
-        return random_sampling.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+        return random_values.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
 
 
 class UniformUnitScaling(Initializer):
@@ -145,7 +145,7 @@ class UniformUnitScaling(Initializer):
         whole = shape if partition_info is None else partition_info.full_shape
         inputs = max(1.0, math.prod(float(d) for d in whole[:-1]))
         limit = math.sqrt(3 / inputs) * self.factor
-        return random_sampling.random_uniform(shape, -limit, limit, self._type(dtype), seed=self.seed)
+        return random_values.random_uniform(shape, -limit, limit, self._type(dtype), seed=self.seed)
 
 
 class VarianceScaling(Initializer):
@@ -189,11 +189,11 @@ class VarianceScaling(Initializer):
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
             limit = math.sqrt(3.0 * variance)
-            return random_sampling.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
+            return random_values.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
         if self.distribution == "untruncated_normal":
-            return random_sampling.random_normal(shape, 0.0, math.sqrt(variance), dtype, seed=self.seed)
+            return random_values.random_normal(shape, 0.0, math.sqrt(variance), dtype, seed=self.seed)
         stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
-        return random_sampling.truncated_normal(shape, 0.0, stddev, dtype, seed=self.seed)
+        return random_values.truncated_normal(shape, 0.0, stddev, dtype, seed=self.seed)
 
 
 def fans(shape: Sequence[int]) -> tuple[float, float]:
@@ -242,7 +242,7 @@ class Orthogonal(Initializer):
             raise ValueError("The tensor to initialize must be at least two-dimensional")
         rows, columns = math.prod(int(d) for d in shape[:-1]), int(shape[-1])
         tall = (max(rows, columns), min(rows, columns))
-        noise = random_sampling.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
+        noise = random_values.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
         q, r = handle_of("Qr")(noise, full_matrices=False)
         # Signs of the diagonal make the distribution uniform over orthogonal matrices.
         q = handle_of("Mul")(q, handle_of("Sign")(handle_of("DiagPart")(r)))

@@ -132,7 +132,7 @@ def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
     return ()
 
 
-def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:  # noqa: N802
+def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
     """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
 
     Args:
@@ -151,7 +151,7 @@ def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | 
         return assert_op(condition, values, summarize=3 if summarize is None else summarize, name="Assert")  # type: ignore[no-any-return]
 
 
-def Print(  # noqa: N802
+def Print(
     input_: Any, data: Any, message: str | None = None, first_n: int | None = None, summarize: int | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip

@@ -127,7 +127,7 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
     """
     numpy_dtype = dtype.numpy
     compute = np.dtype(np.float32) if dtype in HALVES else numpy_dtype
-    reduce = ufunc.reduce
+    reduce: Any = ufunc.reduce
     narrow = compute is not numpy_dtype
 
     def kernel(x: Any, axes: Any) -> Any:

@@ -12,7 +12,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling, array_gather
+from tfmini.ops import array_filling, array_masking
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
@@ -273,7 +273,7 @@ def _where(handle: OpHandle, default_name: str, condition: Any, x: Any, y: Any, 
     if x is None and y is None:
         with name_scope(name, "Where", [condition]) as scope:
             condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
-            return array_gather.where(condition, name=scope)
+            return array_masking.where(condition, name=scope)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
     return handle(condition, x, y, name=name or default_name)  # type: ignore[no-any-return]

@@ -9,7 +9,9 @@ import numpy as np
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_joining, array_shape, array_transpose
+from tfmini.ops import array_joining, array_shape
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.array_transpose import transpose
 from tfmini.ops.math_elementwise import mul_op
 from tfmini.ops.math_matmul import matmul
 from tfmini.ops.reduce_functions import reduce_sum
@@ -25,7 +27,7 @@ def _sizes(x: Tensor, axes: list[int]) -> list[Any]:
         size: Any = x._shape[axis]
         if size is None:
             dynamic = array_shape.shape(x) if dynamic is None else dynamic
-            size = dynamic[axis]  # type: ignore[index]
+            size = getitem(dynamic, axis)
         found.append(size)
     return found
 
@@ -36,7 +38,7 @@ def _product(sizes: list[Any]) -> Any:
 
 
 def _arranged(x: Tensor, order: list[int]) -> Tensor:
-    return x if order == sorted(order) else array_transpose.transpose(x, order)
+    return x if order == sorted(order) else transpose(x, order)
 
 
 def _grouped(x: Tensor, groups: list[list[int]]) -> Tensor:
@@ -50,7 +52,7 @@ def _grouped(x: Tensor, groups: list[list[int]]) -> Tensor:
             position = [order.index(a) for a in group]
             parts.append(size if size != -1 else _dynamic_product(_sizes(x, position)))
         return array_shape.reshape(x, array_joining.stack(parts))
-    return x if len(order) == len(sizes) else array_shape.reshape(x, sizes)
+    return x if all(len(group) == 1 for group in groups) else array_shape.reshape(x, sizes)
 
 
 def _dynamic_product(sizes: list[Any]) -> Any:

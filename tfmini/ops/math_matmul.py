@@ -13,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import array_shape
+from tfmini.ops.array_slicing import getitem
 from tfmini.ops.casting import cast
 from tfmini.ops.math_broadcast import HALVES, sum_op
 from tfmini.ops.math_elementwise import conj, conjugate
@@ -180,13 +181,13 @@ def _batch_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
         return [gx, gy]
     sx, sy = array_shape.shape(x), array_shape.shape(y)
-    rx, ry = array_shape.broadcast_gradient_args(_head(sx, x), _head(sy, y))
+    rx, ry = array_shape.broadcast_gradient_args(_head(sx), _head(sy))
     return [array_shape.reshape(sum_op(gx, rx), sx), array_shape.reshape(sum_op(gy, ry), sy)]
 
 
-def _head(sizes: Tensor, x: Tensor) -> Tensor:
+def _head(sizes: Tensor) -> Tensor:
     """The batch part of a shape tensor."""
-    return sizes[:-2]  # type: ignore[index, no-any-return]
+    return getitem(sizes, slice(None, -2))
 
 
 # ---- public functions -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +128,7 @@ def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
     shape, axes = node._inputs[0]._shape, static_axes(node)
     dtype = grad._dtype.base_dtype
     if shape is not None and axes is not None and all(shape[a] is not None for a in axes):
-        count = int(np.prod([shape[a] for a in axes], dtype=np.int64))
+        count = math.prod(shape[a] or 0 for a in axes)
         return convert_to_tensor(np.array(count, dtype.numpy))
     sizes = array_shape.shape(node._inputs[0])
     whole = array_shape.shape(kept(node, node._outputs[0]))

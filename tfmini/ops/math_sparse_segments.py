@@ -11,6 +11,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops import array_gather, array_shape
+from tfmini.ops.array_slicing import getitem
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.math_segments import reduce_runs, unsorted_sum_op
 from tfmini.shapes import RawShape
@@ -106,7 +107,7 @@ def _counted_shape(node: Operation) -> list[RawShape]:
 def _gradient(kind: str) -> Callable[..., list[Any]]:
     def gradient(node: Operation, grad: Tensor) -> list[Any]:
         data, indices, ids = node._inputs[:3]
-        rows = array_shape.shape(data)[0]  # type: ignore[index]
+        rows = getitem(array_shape.shape(data), 0)
         if kind == "Sum":
             found = unsorted_sum_op(array_gather.gather(grad, ids), indices, rows)
         else:

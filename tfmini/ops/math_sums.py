@@ -16,13 +16,14 @@ from tfmini.graph.conversion import (
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import array_identity
+from tfmini.ops.array_slicing import getitem
 from tfmini.ops.math_segments import unsorted_sum_op
 from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
 
-add_n_op = op("AddN(inputs: N * T) -> sum: T; N: int >= 1; T: {" + ", ".join((
-    "float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64",
-    "complex64, complex128, qint8, quint8, qint32, variant",
-)) + "}")  # fmt: skip
+add_n_op = op(
+    "AddN(inputs: N * T) -> sum: T; N: int >= 1; T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16,"
+    " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}"
+)
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
 
 
@@ -109,7 +110,7 @@ def _dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_
         )
     if value.dense_shape is None:
         raise ValueError(f"Tensor conversion requested for IndexedSlices without dense_shape: {value}")
-    rows = value.dense_shape[0]  # type: ignore[index]
+    rows = getitem(value.dense_shape, 0)
     return unsorted_sum_op(value.values, value.indices, rows, name=name)  # type: ignore[no-any-return]
 
 

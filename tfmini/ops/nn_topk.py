@@ -9,18 +9,20 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.array_filling import range as number_range
+from tfmini.ops.array_gather import gather
+from tfmini.ops.array_scatter import scatter_nd
+from tfmini.ops.array_shape import expand_dims, rank, reshape, shape, size
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.math_broadcast import sum_op
 from tfmini.ops.math_comparison import equal
-from tfmini.ops.math_elementwise import div, multiply
+from tfmini.ops.math_elementwise import add, div, floordiv, multiply, subtract
 from tfmini.ops.nn_windows import Array
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 top_k_op = op("TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype")
-top_k_grad_op = op("_TopKGrad(grad: T, indices: int32, input: T) -> output: T; T: realnumbertype")
 in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
 in_top_k_v1_op = op(
     "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32"
@@ -30,23 +32,18 @@ nth_element_op = op("NthElement(input: T, n: int32) -> values: T; reverse: bool 
 
 @top_k_op.shape
 def _top_k_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
-    if shape is None:
+    static = node._inputs[0]._shape
+    if static is None:
         return [None, None]
-    if not shape:
+    if not static:
         raise ValueError("input must have rank >= 1 but is rank 0")
     k = constant_value(node._inputs[1])
     if k is not None and int(k) < 0:
         raise ValueError(f"Need k >= 0, got {int(k)}")
-    if k is not None and shape[-1] is not None and shape[-1] < int(k):
-        raise ValueError(f"input must have last dimension >= k = {int(k)} but is {shape[-1]}")
-    result = shape[:-1] + (None if k is None else int(k),)
+    if k is not None and static[-1] is not None and static[-1] < int(k):
+        raise ValueError(f"input must have last dimension >= k = {int(k)} but is {static[-1]}")
+    result = static[:-1] + (None if k is None else int(k),)
     return [result, result]
-
-
-@top_k_grad_op.shape
-def _top_k_grad_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[2]._shape]
 
 
 @in_top_k_op.shape
@@ -59,12 +56,12 @@ def _in_top_k_shape(node: Operation) -> list[RawShape]:
 
 @nth_element_op.shape
 def _nth_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
-    if shape is None:
+    static = node._inputs[0]._shape
+    if static is None:
         return [None]
-    if not shape:
+    if not static:
         raise ValueError("Shape must be at least rank 1 but is rank 0")
-    return [shape[:-1]]
+    return [static[:-1]]
 
 
 @top_k_op.kernel("CPU")
@@ -80,16 +77,9 @@ def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
         best = values.argmax(axis=-1)[..., None]
     else:
         # A stable sort of the reversed rows, reversed: descending, and the lower index first among equals.
-        size = values.shape[-1]
-        best = size - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
+        width = values.shape[-1]
+        best = width - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
     return np.take_along_axis(values, best, axis=-1), best.astype(np.int32)
-
-
-@top_k_grad_op.kernel("CPU")
-def _top_k_grad(grad: Array, indices: Array, values: Array) -> Array:
-    result = np.zeros(values.shape, grad.dtype)
-    np.put_along_axis(result, indices.astype(np.int64), grad, axis=-1)
-    return result
 
 
 def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
@@ -124,11 +114,11 @@ def _nth_factory(node: Any) -> Any:
     reverse = node.attrs["reverse"]
 
     def nth(values: Array, n: Any) -> Array:
-        position, size = int(n), values.shape[-1]
-        if not 0 <= position < size:
-            raise InvalidArgumentError(None, None, f"Input must have at least n+1 columns. Had {size}, needed {position + 1}")
+        position, width = int(n), values.shape[-1]
+        if not 0 <= position < width:
+            raise InvalidArgumentError(None, None, f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
         if reverse:
-            position = size - 1 - position
+            position = width - 1 - position
         return np.partition(values, position, axis=-1)[..., position]
 
     return nth
@@ -136,10 +126,17 @@ def _nth_factory(node: Any) -> Any:
 
 @top_k_op.gradient
 def _top_k_gradient(node: Operation, grad: Tensor, _: Tensor | None) -> list[Any]:
-    return [top_k_grad_op(grad, node._outputs[1], node._inputs[0]), None]
+    """Scatters the gradient to where the values came from, on flattened rows."""
+    values, indices = node._inputs[0], node._outputs[1]
+    sizes, count = shape(values), size(values)
+    width = gather(sizes, subtract(rank(values), 1))
+    lines = reshape(indices, [-1, gather(shape(indices), subtract(rank(indices), 1))])
+    starts = multiply(number_range(floordiv(count, width)), width)
+    places = reshape(add(lines, expand_dims(starts, -1)), [-1])
+    flat = scatter_nd(expand_dims(places, -1), reshape(grad, [-1]), reshape(count, [1]))
+    return [reshape(flat, sizes), None]
 
 
-top_k_grad_op.not_differentiable()
 in_top_k_op.not_differentiable()
 in_top_k_v1_op.not_differentiable()
 

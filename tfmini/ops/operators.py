@@ -62,8 +62,9 @@ for _name, _function in _BINARY.items():
     Tensor._override_operator(f"__r{_name}__", _reflected)
 
 # These are not named after the operator: ``a < b`` is "Less", ``-a`` "Neg".
-for _name, _function in {
+_UNNAMED: dict[str, Function] = {
     "lt": comparison.less, "le": comparison.less_equal, "gt": comparison.greater, "ge": comparison.greater_equal,
     "neg": math_elementwise.negative, "abs": math_complex.abs, "invert": comparison.logical_not,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _function in _UNNAMED.items():
     Tensor._override_operator(f"__{_name}__", _function)

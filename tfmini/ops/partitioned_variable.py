@@ -141,7 +141,7 @@ def _check_parts(shape: Any, parts: Any, partitions: Any) -> None:
 
 
 def _convert(variable: PartitionedVariable, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
-    if dtype is not None and not dtype.is_compatible_with(variable.dtype):
+    if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
         raise ValueError(
             f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
             f" '{variable.dtype.name}'"

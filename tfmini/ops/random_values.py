@@ -13,7 +13,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops import random_sampling as sampling
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.logging_ops import Assert
-from tfmini.ops.math_elementwise import add, divide, floormod, maximum, multiply, subtract
+from tfmini.ops.math_elementwise import add, floormod, maximum, multiply, subtract, truediv
 from tfmini.ops.scoping import get_seed, name_scope
 from tfmini.shapes import dimension_value
 
@@ -161,7 +161,7 @@ def random_gamma(
         alpha = convert_to_tensor(alpha, name="alpha", dtype=dtype)
         beta = convert_to_tensor(1 if beta is None else beta, name="beta", dtype=dtype)
         alpha = add(alpha, handle_of("ZerosLike")(beta))
-        values = divide(sampling.gamma_op(shape, alpha, **_seeds(seed)), beta)
+        values = truediv(sampling.gamma_op(shape, alpha, **_seeds(seed)), beta)
         return maximum(values.dtype.as_numpy_dtype(np.finfo(dtype.as_numpy_dtype).tiny), values)
 
 

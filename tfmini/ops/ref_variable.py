@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor

@@ -11,6 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import state_gradients  # noqa: F401 - registers the gradients of the reads made here
 from tfmini.ops import state_resource as state
 from tfmini.ops.array_identity import identity
 from tfmini.ops.ref_variable import check_outside_control_flow

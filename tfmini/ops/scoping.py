@@ -21,7 +21,7 @@ DEFAULT_GRAPH_SEED = 87654321
 _MAX_SEED = 2**31 - 1
 
 
-class name_scope:  # noqa: N801 - TensorFlow's name
+class name_scope:
     """Prefixes the names of the ops made inside (``tf.name_scope``); yields the prefix with a final ``/``.
 
     Args:
@@ -71,9 +71,9 @@ class name_scope:  # noqa: N801 - TensorFlow's name
         self._exits.append(scope)
         return entered
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         while self._exits:
-            self._exits.pop().__exit__(*error)
+            self._exits.pop().__exit__(kind, error, trace)
 
 
 def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> Graph:

@@ -56,7 +56,7 @@ class _Functions:
 class _Entry:
     """A function in a weakly referable box: many callables cannot be referred to weakly themselves."""
 
-    __slots__ = ("function", "__weakref__")
+    __slots__ = ("__weakref__", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -148,7 +148,7 @@ def _as_bytes(array: Any) -> Any:
     return flat.reshape(array.shape)
 
 
-def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:  # noqa: N803
+def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
     """Wraps a Python function of numpy arrays as an op (``tf.py_func``).
 
     Args:
@@ -170,12 +170,12 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     types = [dtypes.as_dtype(t) for t in (Tout if is_list else [Tout])]
     handle = py_func_op if stateful else py_func_stateless_op
     result = handle(list(inp), token=token, Tout=types, name=name)
-    if isinstance(result, Operation):
-        return result
     outputs: list[Tensor] = list(result)
+    if not types:
+        return graph._order[-1]
     return outputs if is_list else outputs[0]
 
 
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:  # noqa: N803
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """`py_func`, always stateful (``tf.numpy_function``)."""
     return py_func(func, inp, Tout, stateful=True, name=name)

@@ -114,10 +114,10 @@ def _join(values: list[Any], *, separator: bytes) -> Any:
     if len(shapes) > 1:
         raise refuse(f"Input shapes do not match: {' vs. '.join(map(str, sorted(shapes)))}")
     if not shapes:
-        return separator.join(values)
+        return separator.join(map(_scalar, values))
     shape = shapes.pop()
     size = int(np.prod(shape))
-    columns = [[v] * size if isinstance(v, bytes) or not v.ndim else v.ravel() for v in values]
+    columns = [v.ravel() if np.ndim(v) else [_scalar(v)] * size for v in values]
     out = np.empty(size, object)
     out[:] = [separator.join(row) for row in zip(*columns)]
     return out.reshape(shape)
@@ -235,22 +235,22 @@ def _decode(value: Any) -> Any:
 # ---- public functions -----------------------------------------------------------------------
 
 
-def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Lower case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.lower``)."""
     return lower_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
 
 
-def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:  # noqa: A002
+def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
     """Upper case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.upper``)."""
     return upper_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
 
 
-def string_strip(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def string_strip(input: Any, name: str | None = None) -> Tensor:
     """Without white space at both ends (``tf.string_strip``)."""
     return strip_op(input, name=name)  # type: ignore[no-any-return]
 
 
-def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:  # noqa: A002
+def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """int32 lengths in bytes or ``unit="UTF8_CHAR"`` (``tf.strings.length``)."""
     return length_op(input, unit=unit, name=name)  # type: ignore[no-any-return]
 
@@ -260,7 +260,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
     return join_op(list(inputs), separator=separator, name=name)  # type: ignore[no-any-return]
 
 
-def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:  # noqa: A002
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """``len`` bytes or characters from ``pos`` (negative: from the end); shapes broadcast (``tf.substr``).
 
     Raises:
@@ -270,7 +270,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
 
 
 def regex_replace(
-    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None  # noqa: A002
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Tensor:  # fmt: skip
     r"""Replaces matches of ``pattern`` by ``rewrite``, where ``\1`` stands for a group (``tf.regex_replace``)."""
     if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
@@ -279,16 +279,16 @@ def regex_replace(
     return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)  # type: ignore[no-any-return]
 
 
-def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
     return full_match_op(input, pattern, name=name)  # type: ignore[no-any-return]
 
 
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:  # noqa: A002
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 (``tf.encode_base64``)."""
     return encode_op(input, pad=pad, name=name)  # type: ignore[no-any-return]
 
 
-def decode_base64(input: Any, name: str | None = None) -> Tensor:  # noqa: A002
+def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
     return decode_op(input, name=name)  # type: ignore[no-any-return]

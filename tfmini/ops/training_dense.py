@@ -67,7 +67,6 @@ def update_shape(node: Operation) -> list[RawShape]:
     """Merges the shapes of the variable, its slots and the gradient; everything else is a scalar."""
     arguments = node.handle.op_def.inputs
     tensors = node._inputs
-    sparse = arguments[-1].name == "indices" or any(a.name == "indices" for a in arguments)
     shape: RawShape = None
     for arg, tensor in zip(arguments, tensors):
         if arg.is_ref or arg.dtype is not None and arg.dtype.name == "resource":
@@ -76,23 +75,24 @@ def update_shape(node: Operation) -> list[RawShape]:
             with_rank(tensor._shape, 0)
     by_name = {arg.name: tensor._shape for arg, tensor in zip(arguments, tensors)}
     grad = by_name["grad"] if "grad" in by_name else by_name["delta"]
-    shape = _merge_rows(shape, grad, by_name["indices"]) if sparse else merge_state_shape(shape, grad)
+    shape = _merge_rows(shape, grad, by_name["indices"]) if "indices" in by_name else merge_state_shape(shape, grad)
     return [shape] if node.handle.op_def.outputs else []
 
 
 def merge_state_shape(a: RawShape, b: RawShape) -> RawShape:
-    """`merge_raw`, naming both shapes when a size differs.
+    """`merge_raw`, naming the dimension and both shapes when a size differs.
 
     Raises:
       ValueError: when the shapes contradict each other.
     """
-    try:
-        return merge_raw(a, b)
-    except ValueError as error:
-        if a is None or b is None or len(a) != len(b):
-            raise
-        text = f"{error}. Shapes are {format_raw(a)} and {format_raw(b)}."
-        raise ValueError(text if "Shapes are" not in str(error) else str(error)) from None
+    if a is not None and b is not None and len(a) == len(b):
+        for axis, (size, other) in enumerate(zip(a, b)):
+            if size is not None and other is not None and size != other:
+                raise ValueError(
+                    f"Dimension {axis} in both shapes must be equal, but are {size} and {other}."
+                    f" Shapes are {format_raw(a)} and {format_raw(b)}."
+                )
+    return merge_raw(a, b)
 
 
 def _state_shape(tensor: Tensor) -> RawShape:

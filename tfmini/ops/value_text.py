@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def element_text(value: Any) -> str:
 
 def _float_text(value: float, kind: Any, few: int, many: int) -> str:
     text = f"{value:.{few}g}"
-    return text if kind(text) == value or value != value else f"{value:.{many}g}"
+    return text if kind(text) == value or math.isnan(value) else f"{value:.{many}g}"
 
 
 def summary(value: Any, limit: int) -> str:

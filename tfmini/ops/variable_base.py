@@ -29,9 +29,9 @@ class VariableMetaclass(type):
 
 
 _ARGUMENTS = (
-    "initial_value trainable collections validate_shape caching_device name variable_def dtype expected_shape"
-    " import_scope constraint use_resource synchronization aggregation shape"
-).split()
+    "initial_value", "trainable", "collections", "validate_shape", "caching_device", "name", "variable_def", "dtype",
+    "expected_shape", "import_scope", "constraint", "use_resource", "synchronization", "aggregation", "shape",
+)  # fmt: skip
 
 
 def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -368,7 +368,7 @@ def finder(graph: Any, import_scope: str | None) -> Callable[[str], Any]:
 
 
 def _convert(variable: Variable, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
-    if dtype is not None and not dtype.is_compatible_with(variable.dtype):
+    if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
         raise ValueError(
             f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
             f" '{variable.dtype.name}'"

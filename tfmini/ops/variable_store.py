@@ -15,7 +15,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.ops import initializers
-from tfmini.ops.array_slicing import slice as slice_of
+from tfmini.ops.array_slicing import slice_
 from tfmini.ops.scoping import add_to_collection, colocate_with, init_scope, name_scope
 from tfmini.ops.variables import PartitionedVariable, SaveSliceInfo, Variable
 from tfmini.shapes import TensorShape, as_shape
@@ -229,7 +229,7 @@ def _takes_constraint(getter: Callable[..., Any]) -> bool:
 
 def _shared(request: Request, found: Variable, dtype: dtypes.DType, shape: TensorShape) -> Variable:
     name = request.name
-    if request.reuse is False or request.reuse is None:
+    if request.reuse is False:
         text = f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in VarScope?"
         if found._is_resource:
             raise ValueError(text)
@@ -239,7 +239,7 @@ def _shared(request: Request, found: Variable, dtype: dtypes.DType, shape: Tenso
         raise ValueError(
             f"Trying to share variable {name}, but specified shape {shape} and found shape {found.get_shape()}."
         )
-    if not dtype.is_compatible_with(found.dtype):
+    if dtype.base_dtype is not found.dtype.base_dtype:
         raise ValueError(
             f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.name}."
         )
@@ -250,7 +250,7 @@ def _shared_parts(
     request: Request, found: PartitionedVariable, dtype: dtypes.DType, shape: TensorShape, partitions: Any
 ) -> PartitionedVariable:
     name = request.name
-    if request.reuse is False or request.reuse is None:
+    if request.reuse is False:
         raise ValueError(
             f"Partitioned variable with name {name} already exists. Did you mean to set reuse=True or"
             " reuse=tf.AUTO_REUSE in VarScope?"
@@ -258,7 +258,7 @@ def _shared_parts(
     text = f"Trying to reuse partitioned variable {name}, but specified"
     if not shape.is_compatible_with(found.get_shape()):
         raise ValueError(f"{text} shape {shape} and found shape {found.get_shape()}.")
-    if not dtype.is_compatible_with(found.dtype):
+    if dtype.base_dtype is not found.dtype.base_dtype:
         raise ValueError(f"{text} dtype {dtype.name} and found dtype {found.dtype.name}.")
     if partitions is not None and list(partitions) != found._get_partitions():
         raise ValueError(f"{text} partitions {partitions} and found partitions {found._get_partitions()}.")
@@ -362,4 +362,4 @@ def _part_initializer(request: Request, dtype: dtypes.DType, offset: list[int], 
     if callable(initializer):
         return initializer, extent
     whole = initializer if isinstance(initializer, Tensor) else convert_to_tensor(initializer, dtype=dtype)
-    return slice_of(whole, offset, extent), None
+    return slice_(whole, offset, extent), None

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.registry import OPS, kernel_for
-from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable
+from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
 
 _counter = itertools.count(1)
 # Which node a line of generated code computes, by the file name of the code.
@@ -114,21 +113,22 @@ class _BlockWriter:
                     self._drop(endpoint)
 
     def _expression(self, node: Node, arguments: list[str]) -> str:
-        handle = OPS[node.op]
-        if handle.inline_expression is not None:
-            text = handle.inline_expression(node)
+        facts = op_facts(node.op, self.context.device_type)
+        assert facts is not None
+        if facts.handle.inline_expression is not None:
+            text = facts.handle.inline_expression(node)
             if text is not None:
                 return text.format(*arguments)
-        kernel = kernel_for(node.op, self.context.device_type)
-        assert kernel is not None
+        kernel = facts.kernel
         namespace = self.context.namespace
         name = f"k{len(namespace)}"
         namespace[name] = make_callable(kernel, node, namespace.get("resources"))
-        call = []
-        for argument in grouped(list_lengths(handle.op_def, node), arguments):
-            call.append("[" + ", ".join(argument) + "]" if isinstance(argument, list) else argument)
+        call = arguments
+        if not facts.flat:
+            parts = grouped(list_lengths(facts.op_def, node), arguments)
+            call = ["[" + ", ".join(part) + "]" if isinstance(part, list) else part for part in parts]
         if kernel.wants_step:
-            call.insert(0, "step")
+            call = ["step", *call]
         return f"{name}({', '.join(call)})"
 
     def _targets(self, unit: Unit) -> str | None:
@@ -140,8 +140,8 @@ class _BlockWriter:
             if wanted:
                 self.local[endpoint] = self._new_local()
             names.append(self.local[endpoint] if wanted else "_")
-        op_def = OPS[unit.node.op].op_def
-        if len(op_def.outputs) == 1 and not op_def.outputs[0].is_list:
+        facts = op_facts(unit.node.op, self.context.device_type)
+        if facts is not None and facts.single:
             return None if names == ["_"] else names[0]
         return None if all(n == "_" for n in names) else ", ".join(names) + ","
 

@@ -3,12 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import OpDef
-from tfmini.graph.registry import OPS, Kernel
+from tfmini.graph.registry import OPS, Kernel, OpHandle, kernel_for
+
+
+class OpFacts(NamedTuple):
+    """What the compiler asks about an op type again and again.
+
+    Attributes:
+      flat: neither inputs nor outputs are lists, so counts follow from the declaration.
+      references: whether some input takes a reference.
+      reference_outputs: positions of outputs that are references.
+      single: there is one output and the kernel returns it by itself.
+      foldable: it may be computed at compile time when its inputs are constants.
+    """
+
+    handle: OpHandle
+    kernel: Kernel
+    op_def: OpDef
+    flat: bool
+    references: bool
+    reference_outputs: tuple[int, ...]
+    single: bool
+    foldable: bool
+
+
+@lru_cache(maxsize=4096)
+def op_facts(op_type: str, device_type: str) -> OpFacts | None:
+    """The facts of an op type that has a kernel on a device type, or None."""
+    handle, kernel = OPS.get(op_type), kernel_for(op_type, device_type)
+    if handle is None or kernel is None:
+        return None
+    op_def = handle.op_def
+    return OpFacts(
+        handle,
+        kernel,
+        op_def,
+        not any(arg.is_list for arg in (*op_def.inputs, *op_def.outputs)),
+        any(arg.is_ref for arg in op_def.inputs),
+        # Ops with reference outputs have no list outputs before them.
+        tuple(i for i, out in enumerate(op_def.outputs) if out.is_ref),
+        len(op_def.outputs) == 1 and not op_def.outputs[0].is_list,
+        not (op_def.is_stateful or kernel.wants_step or kernel.makes_state or "resources" in kernel.bound),
+    )
 
 
 def make_callable(kernel: Kernel, node: Node, resources: Any = None) -> Callable[..., Any]:
@@ -74,17 +116,10 @@ def grouped(lengths: list[int | None], flat: list[Any]) -> list[Any]:
 
 def takes_reference(op_def: OpDef, node: Node) -> list[bool]:
     """Per flat input, whether the op takes a variable's reference itself instead of its value."""
-    if not any(arg.is_ref for arg in op_def.inputs):
-        return [False] * len(node.inputs)
     flat: list[bool] = []
     for arg, count in zip(op_def.inputs, list_lengths(op_def, node)):
         flat.extend([arg.is_ref] * (1 if count is None else count))
     return flat
-
-
-def reference_outputs(op_def: OpDef) -> list[int]:
-    """The positions of outputs that are references (those ops have no list outputs before them)."""
-    return [i for i, out in enumerate(op_def.outputs) if out.is_ref]
 
 
 def output_count(op_def: OpDef, node: Node) -> int:

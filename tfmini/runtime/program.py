@@ -20,15 +20,15 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.registry import OPS, Kernel, OpHandle, kernel_for
 from tfmini.runtime.codegen import BlockContext, Unit, generate_block
 from tfmini.runtime.kernel_calls import (
+    OpFacts,
     bound_arguments,
     grouped,
     list_lengths,
     make_callable,
+    op_facts,
     output_count,
-    reference_outputs,
     takes_reference,
 )
 from tfmini.runtime.resources import ResourceManager
@@ -270,36 +270,44 @@ class _Compiler:
         self.send_nodes[group] = (len(self.units), node, self._join([wave, others]))
 
     def _admit_computation(self, node: Node, wave: int) -> None:
-        handle = OPS.get(node.op)
-        kernel = kernel_for(node.op, self.device_type)
-        if handle is None or kernel is None:
+        facts = op_facts(node.op, self.device_type)
+        if facts is None:
             text = f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}} on {node.device}."
             raise errors.InvalidArgumentError(None, None, text)
-        op_def = handle.op_def
-        if kernel.makes_state:
-            self._admit_state(node, kernel)
+        if facts.kernel.makes_state:
+            self._admit_state(node, facts)
             return
-        inputs = [self._canonical(e) for e in node.inputs]
-        by_reference = takes_reference(op_def, node)
-        derefs = [e in self.references and not ref for e, ref in zip(inputs, by_reference)]
-        self.references.update((node.name, i) for i in reference_outputs(op_def))
-        if self.fold and self._folds(node, handle, kernel, inputs):
+        inputs = [self._canonical(e) for e in node.inputs] if self.alias else list(node.inputs)
+        derefs = self._derefs(node, facts, inputs)
+        for position in facts.reference_outputs:
+            self.references.add((node.name, position))
+        if self.fold and facts.foldable and inputs and not node.controls and self._folds(node, facts, inputs):
             return
-        if handle.inline_expression is not None and handle.inline_expression(node) == "{0}":
+        inline = facts.handle.inline_expression
+        if inline is not None and inline(node) == "{0}":
             if not derefs[0]:
                 self.alias[node.name, 0] = inputs[0]
                 return
             self.reads.add((node.name, 0))
-        if node.op == "ReadVariableOp":
+        elif node.op == "ReadVariableOp":
             self.reads.add((node.name, 0))
-        self.units.append(Unit(node, inputs, derefs, output_count(op_def, node), wave))
+        count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)
+        self.units.append(Unit(node, inputs, derefs, count, wave))
 
-    def _admit_state(self, node: Node, kernel: Kernel) -> None:
+    def _derefs(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> list[bool]:
+        """Per input, whether it is a variable whose value is wanted."""
+        references = self.references
+        if not facts.references:
+            return [e in references for e in inputs]
+        return [e in references and not ref for e, ref in zip(inputs, takes_reference(facts.op_def, node))]
+
+    def _admit_state(self, node: Node, facts: OpFacts) -> None:
         name = f"v{len(self.states)}"
+        kernel = facts.kernel
         bound = bound_arguments(kernel, node)
         self.states[name] = lambda resources: kernel.function(resources, **bound)
         self.state_names[node.name, 0] = name
-        if OPS[node.op].op_def.outputs[0].is_ref:  # a resource handle is passed on, never read implicitly
+        if facts.reference_outputs:  # a resource handle is passed on, never read implicitly
             self.references.add((node.name, 0))
 
     def _canonical(self, endpoint: Endpoint) -> Endpoint:
@@ -308,20 +316,19 @@ class _Compiler:
             endpoint = alias[endpoint]
         return endpoint
 
-    def _folds(self, node: Node, handle: OpHandle, kernel: Kernel, inputs: list[Endpoint]) -> bool:
+    def _folds(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> bool:
         """Computes a node of constants now, where that is possible and the result is not huge."""
-        if not inputs or node.controls or kernel.wants_step or handle.op_def.is_stateful:
-            return False
-        if "resources" in kernel.bound or not all(e in self.constants for e in inputs):
-            return False
-        values = grouped(list_lengths(handle.op_def, node), [self.constants[e] for e in inputs])
+        constants = self.constants
+        for endpoint in inputs:
+            if endpoint not in constants:
+                return False
+        values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
         try:
             with np.errstate(all="ignore"):
-                result = make_callable(kernel, node)(*values)
+                result = make_callable(facts.kernel, node)(*values)
         except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
             return False
-        single = len(handle.op_def.outputs) == 1 and not handle.op_def.outputs[0].is_list
-        outputs = (result,) if single else result
+        outputs = (result,) if facts.single else result
         if sum(np.asarray(o).nbytes for o in outputs) > _MAX_FOLDED_BYTES:
             return False
         for i, output in enumerate(outputs):

@@ -81,7 +81,7 @@ class Server:
         bound = self._endpoint.listen(address)
         host, _, port = bound.removeprefix("tcp://").rpartition(":")
         self._address = f"localhost:{port}"
-        tasks = {t.name: t.address for t in self._cluster.tasks()}
+        tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
         tasks[self._task] = f"{host}:{port}"
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         devices = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -31,13 +32,12 @@ def assign_moving_average(
     it started from: two more variables, ``<variable>/biased`` and ``<variable>/local_step``, keep
     the plain average and the count.
     """
-    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
-        with colocate_with(variable):
-            rest = convert_to_tensor(1.0 - decay, name="decay")
-            rest = cast(rest, variable.dtype.base_dtype)
-            if zero_debias:
-                return _zero_debias(variable, value, rest, scope)
-            return variable.assign_sub((variable - value) * rest, name=scope)
+    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope, colocate_with(variable):
+        rest = convert_to_tensor(1.0 - decay, name="decay")
+        rest = cast(rest, variable.dtype.base_dtype)
+        if zero_debias:
+            return _zero_debias(variable, value, rest, scope)
+        return variable.assign_sub((variable - value) * rest, name=scope)
 
 
 def _zero_debias(variable: Any, value: Any, rest: Any, scope: str) -> Any:

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import tfmini.ops.array_slicing  # gives tensors their indexing
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_shape, control
+from tfmini.ops import array_sets, array_shape, control, math_segments
 from tfmini.ops.gradients import gradients
 from tfmini.ops.scoping import (
     colocate_with,
@@ -50,9 +52,9 @@ def state_of(variable: Any) -> Tensor:
 
 def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     """The same gradient with each row number once: rows that share a number are added up."""
-    unique_indices, positions = handle_of("Unique")(slices.indices)
+    unique_indices, positions = array_sets.unique(slices.indices)
     count = array_shape.shape(unique_indices)[0]  # type: ignore[index]
-    summed = handle_of("UnsortedSegmentSum")(slices.values, positions, count)
+    summed = math_segments.unsorted_segment_sum(slices.values, positions, count)
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
 
 
@@ -262,7 +264,7 @@ class Optimizer:
             slots[_key(var)] = slot_creator.create_zeros_slot(var, op_name)
         return slots[_key(var)]
 
-    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:  # noqa: F811
+    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
         """A variable of the optimizer itself, on the device of ``colocate_with``."""
         graph = colocate_with.graph
         variable = self._non_slot_dict.get((name, graph))
@@ -324,7 +326,7 @@ class Optimizer:
         summed = sum_duplicates(IndexedSlices(grad, indices))
         return self._resource_apply_sparse(summed.values, handle, summed.indices)
 
-    def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:  # noqa: F811
+    def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
         """The operation that stands for all updates, called ``name_scope``."""
         return control.group(*update_ops, name=name_scope)
 

@@ -14,9 +14,9 @@ from typing import Any
 from tfmini.graph.operation import Tensor
 from tfmini.ops import array_filling, array_shape
 from tfmini.ops.initializers import zeros_initializer
+from tfmini.ops.save_slice import SaveSliceInfo
 from tfmini.ops.scoping import colocate_with
 from tfmini.ops.variable_scope import get_variable, get_variable_scope, variable_scope
-from tfmini.ops.save_slice import SaveSliceInfo
 from tfmini.ops.variables import Variable
 from tfmini.shapes import TensorShape
 

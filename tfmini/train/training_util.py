@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -135,6 +136,10 @@ def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
             "Global step tensor should be created by tf.train.get_or_create_global_step before calling increment."
         )
     read = _get_or_create_global_step_read(graph)
-    with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
-        with graph.control_dependencies([read]):
-            return step.assign_add(increment)
+    with (
+        graph.as_default(),
+        graph.name_scope(None),
+        graph.name_scope(step.op.name + "/"),
+        graph.control_dependencies([read]),
+    ):
+        return step.assign_add(increment)

@@ -1,0 +1,22 @@
+"""Running ops on variables in tests of op families: `evaluate` with a real resource manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tfmini.graph.building  # noqa: F401 - makes op handles callable
+from tests.ops import evaluate as evaluation
+from tfmini.runtime.resources import ResourceManager
+
+
+def run(tensors: Any, feeds: dict[Any, Any] | None = None) -> Any:
+    """The values of tensors and ops of one graph, whose variables live as long as the graph."""
+    first = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
+    first = first._as_graph_element() if hasattr(first, "_as_graph_element") else first
+    evaluation._kept.setdefault(first.graph, {}).setdefault(None, ResourceManager("localhost"))
+    elements = [_element(t) for t in tensors] if isinstance(tensors, (list, tuple)) else _element(tensors)
+    return evaluation.evaluate(elements, feeds)
+
+
+def _element(item: Any) -> Any:
+    return item._as_graph_element() if hasattr(item, "_as_graph_element") else item

@@ -1,0 +1,56 @@
+"""What the graph knows about values, and placeholders that were not fed."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmini.graph.building
+from tests.ops.evaluate import evaluate
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.ops.array_identity import identity, placeholder
+from tfmini.ops.array_joining import concat, stack
+from tfmini.ops.array_shape import shape, size
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape, get_static_value
+
+assert tfmini.graph.building
+
+
+def test_values_follow_from_constants_and_shapes() -> None:
+    x = placeholder(dtypes.float32, [2, 3])
+    assert constant_value(concat([shape(x), [7]], 0)).tolist() == [2, 3, 7]  # type: ignore[union-attr]
+    assert constant_value(size(x)) == 6
+    assert constant_value(x) is None
+
+
+def test_partly_known_shapes() -> None:
+    x = placeholder(dtypes.float32, [None, 3])
+    sizes = shape(x)
+    assert constant_value_as_shape(sizes) == (None, 3)
+    assert constant_value_as_shape(sizes[1:]) == (3,)
+    assert constant_value(sizes[1]) == 3
+    assert constant_value(sizes[0]) is None
+    assert constant_value_as_shape(stack([sizes[0], 4, sizes[1]])) == (None, 4, 3)
+    assert constant_value_as_shape(concat([[-1], sizes], 0)) == (None, None, 3)
+
+
+def test_a_value_given_out_cannot_be_fed() -> None:
+    tensor = constant([1, 2])
+    assert get_static_value(tensor).tolist() == [1, 2]
+    assert not tensor.graph.is_feedable(tensor)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form", "ending"),
+    [
+        (dtypes.float32, [None, 2], "with dtype float and shape [?,2]"),
+        (dtypes.float64, None, "with dtype double"),
+        (dtypes.int32, [3], "with dtype int32 and shape [3]"),
+    ],
+)
+def test_unfed_placeholder(dtype: dtypes.DType, form: list[int | None] | None, ending: str) -> None:
+    x = placeholder(dtype, form, name="unfed")
+    with pytest.raises(InvalidArgumentError) as caught:
+        evaluate(identity(x))
+    assert caught.value.message == f"You must feed a value for placeholder tensor '{x.op.name}' {ending}"

@@ -1,0 +1,156 @@
+"""`VariableState`: exact under threads, never torn, snapshots stay, and no copy where none is needed."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmini import dtypes
+from tfmini.errors import FailedPreconditionError, InvalidArgumentError
+from tfmini.ops.variable_state import VariableState, update_together
+
+
+def _state(value: Any, dtype: dtypes.DType = dtypes.float64) -> VariableState:
+    state = VariableState("v", dtype, None)
+    state.assign(np.asarray(value, dtype.numpy))
+    return state
+
+
+def _add(buffer: Any, delta: Any) -> None:
+    buffer += delta
+
+
+def _in_threads(count: int, work: Any) -> None:
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_updates_of_many_threads_add_up() -> None:
+    state = _state(np.zeros(64))
+    _in_threads(8, lambda _: [state.update(_add, 1.0) for _ in range(500)])
+    assert (state.read() == 4000).all()
+
+
+def test_updates_of_several_variables_are_one_update() -> None:
+    a, b = _state(np.zeros(8)), _state(np.zeros(8))
+
+    def both(x: Any, y: Any, delta: float) -> None:
+        assert (x == y).all()
+        x += delta
+        y += delta
+
+    def work(i: int) -> None:
+        for _ in range(300):
+            first, second = (a, b) if i % 2 else (b, a)
+            update_together([first, second], both, 1.0)
+
+    _in_threads(4, work)
+    assert a.read()[0] == b.read()[0] == 1200
+
+
+def test_readers_never_see_half_an_update() -> None:
+    state = _state(np.zeros(20_000))
+    done = threading.Event()
+    torn: list[Any] = []
+
+    def read(_: int) -> None:
+        while not done.is_set():
+            value = state.read()
+            first, last = value[0], value[-1]
+            if first != last or (value != first).any():
+                torn.append((first, last))
+
+    readers = [threading.Thread(target=read, args=(i,)) for i in range(2)]
+    for reader in readers:
+        reader.start()
+    for i in range(100):
+        state.update(_add, 1.0)
+        state.assign(np.full(20_000, float(i)))
+    done.set()
+    for reader in readers:
+        reader.join(30)
+    assert not torn
+
+
+def test_a_value_that_was_read_does_not_change() -> None:
+    state = _state([1.0, 2.0])
+    before = state.read()
+    view = state.read()[1:]
+    state.update(_add, 1.0)
+    state.assign(np.array([7.0, 8.0]))
+    assert before.tolist() == [1.0, 2.0] and view.tolist() == [2.0]
+    assert state.read().tolist() == [7.0, 8.0]
+
+
+def test_an_unheld_value_is_updated_in_place() -> None:
+    state = _state(np.zeros(10))
+    address = state.read().ctypes.data
+    state.update(_add, 1.0)
+    state.assign(np.ones(10))
+    assert state.read().ctypes.data == address
+
+
+def test_assigning_copies() -> None:
+    value = np.ones(3)
+    state = _state(np.zeros(3))
+    state.assign(value)
+    value[:] = 5
+    assert state.read().tolist() == [1, 1, 1]
+
+
+def test_assigning_a_variable_to_itself() -> None:
+    state = _state([1.0, 2.0])
+    state.assign(state.read()[::-1])
+    assert state.read().tolist() == [2.0, 1.0]
+
+
+def test_the_first_assignment_makes_one_copy() -> None:
+    value = np.zeros(1_000_000)
+    state = VariableState("v", dtypes.float64, (None,))
+    tracemalloc.start()
+    state.assign(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.1 * value.nbytes
+
+
+def test_an_update_that_fails_leaves_the_variable_usable() -> None:
+    state = _state([1.0])
+
+    def fail(buffer: Any) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        state.update(fail)
+    state.update(_add, 1.0)
+    assert state.read().tolist() == [2.0]
+
+
+def test_uninitialised_and_shapes() -> None:
+    state = VariableState("w", dtypes.float32, (2, None))
+    for use in (state.read, lambda: state.update(_add, 1)):
+        with pytest.raises(FailedPreconditionError, match="Attempting to use uninitialized value w"):
+            use()
+    with pytest.raises(InvalidArgumentError, match=r"lhs shape= \[2,\?\] rhs shape= \[3\]"):
+        state.assign(np.zeros(3, np.float32))
+    state.assign(np.zeros((2, 1), np.float32))
+    with pytest.raises(InvalidArgumentError, match=r"lhs shape= \[2,1\] rhs shape= \[2,3\]"):
+        state.assign(np.zeros((2, 3), np.float32))
+    state.assign(np.zeros((2, 3), np.float32), validate_shape=False)
+    assert state.read().shape == (2, 3)
+    state.clear()
+    assert not state.is_initialized
+
+
+def test_a_scalar_string_reads_as_bytes() -> None:
+    state = VariableState("s", dtypes.string, ())
+    state.assign(b"abc")
+    assert state.read() == b"abc" and isinstance(state.read(), bytes)

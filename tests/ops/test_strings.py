@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfmini.graph.building  # noqa: F401 - makes op handles callable
+from tests.ops.evaluate import evaluate
+from tfmini import dtypes, errors
+from tfmini.graph.graph import Graph
+from tfmini.ops import string_conversions as sc
+from tfmini.ops import strings as s
+from tfmini.ops.constant import constant
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with Graph().as_default():
+        yield
+
+
+F4 = np.float32
+
+
+# Values and messages are TensorFlow's.
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: sc.as_string(F4([1 / 3, 1e20, 2])), [b"0.333333", b"100000002004087734272.000000", b"2.000000"]),
+        (lambda: sc.as_string(F4([1 / 3]), precision=2), [b"0.33"]),
+        (lambda: sc.as_string(F4([1 / 3, 1e10]), scientific=True), [b"3.333333e-01", b"1.000000e+10"]),
+        (lambda: sc.as_string(F4([1 / 3, 1e10]), shortest=True), [b"0.333333", b"1e+10"]),
+        (lambda: sc.as_string([1, -22], width=5), [b"    1", b"  -22"]),
+        (lambda: sc.as_string([1, -22], width=5, fill="0"), [b"00001", b"-0022"]),
+        (lambda: sc.as_string([1, -22], width=5, fill="-"), [b"1    ", b"-22  "]),
+        (lambda: sc.as_string([True, False]), [b"true", b"false"]),
+        (lambda: sc.as_string(np.complex64([1 + 2j]), precision=1, width=8), [b"(     1.0,     2.0)"]),
+        (lambda: sc.string_to_number(["1.5", "-2", "1e3", " 3 "]), [1.5, -2.0, 1000.0, 3.0]),
+        (lambda: sc.string_to_number(["15", " 3 "], dtypes.int32), [15, 3]),
+        (lambda: sc.string_to_number(["9999999999"], dtypes.int64), [9999999999]),
+        (lambda: s.substr(["hello", "world"], 1, 3), [b"ell", b"orl"]),
+        (lambda: s.substr(["hello", "world"], [1, -3], [9, 2]), [b"ello", b"rl"]),
+        (lambda: s.substr("hi", 2, 1), b""),
+        (lambda: s.substr(["héllo".encode()], 1, 2, unit="UTF8_CHAR"), ["él".encode()]),
+        (lambda: s.substr(["hi", "yo"], [[0], [1]], [[1], [1]]), [[b"h", b"y"], [b"i", b"o"]]),
+        (lambda: sc.reduce_join([["a", "b"], ["c", "d"]], 0), [b"ac", b"bd"]),
+        (lambda: sc.reduce_join([["a", "b"], ["c", "d"]], [0, 1], separator=","), b"a,b,c,d"),
+        (lambda: sc.reduce_join([["a", "b"], ["c", "d"]], [1, 0]), b"acbd"),
+        (lambda: sc.reduce_join([["a", "b"], ["c", "d"]]), b"abcd"),
+        (lambda: sc.reduce_join([["a", "b"], ["c", "d"]], -1, keep_dims=True), [[b"ab"], [b"cd"]]),
+        (lambda: s.string_join(["a", ["b", "c"]], "-"), [b"a-b", b"a-c"]),
+        (lambda: s.string_lower(["AbÉ".encode()]), ["abÉ".encode()]),
+        (lambda: s.string_lower(["AbÉ".encode()], encoding="utf-8"), ["abé".encode()]),
+        (lambda: s.string_upper(["abé".encode()], encoding="utf-8"), ["ABÉ".encode()]),
+        (lambda: s.string_strip([" \ta\n "]), [b"a"]),
+        (lambda: s.string_length(["hé".encode()], unit="UTF8_CHAR"), [2]),
+        (lambda: s.regex_replace(["abcabc"], "b(.)", r"<\1\0>"), [b"a<cbc>a<cbc>"]),
+        (lambda: s.regex_replace(["abcabc"], "b", "X", replace_global=False), [b"aXcabc"]),
+        (lambda: s.regex_replace(constant(["abc"]), constant("b"), constant("X")), [b"aXc"]),
+        (lambda: s.regex_full_match(["ab", "abc"], "ab"), [True, False]),
+        (lambda: sc.decode_raw(["ab", "cd"], dtypes.uint8), [[97, 98], [99, 100]]),
+        (lambda: sc.decode_raw([b"\1\0\0\0"], dtypes.int32, little_endian=False), [[16777216]]),
+        (lambda: s.encode_base64(["ab", "ÿ?~"]), [b"YWI", b"w78_fg"]),
+        (lambda: s.encode_base64(["ab"], pad=True), [b"YWI="]),
+        (lambda: s.decode_base64(["YWI", "YWI=", "__-_"]), [b"ab", b"ab", b"\xff\xff\xbf"]),
+    ],
+)
+def test_values(build, expected):
+    out = build()
+    value = evaluate(out)
+    assert (value.tolist() if hasattr(value, "tolist") else value) == expected
+    if out._shape is not None and None not in out._shape:
+        assert np.shape(value) == out._shape
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sc.string_to_number(["abc"]), "StringToNumberOp could not correctly convert string: abc"),
+        (lambda: sc.string_to_number([""]), "StringToNumberOp could not correctly convert string: "),
+        (
+            lambda: sc.string_to_number(["99999999999"], dtypes.int32),
+            "StringToNumberOp could not correctly convert string: 99999999999",
+        ),
+        (lambda: s.substr("hi", 5, 1), "pos 5 out of range for string b'hi' at index 0"),
+        (lambda: sc.reduce_join([["a", "b"]], [0, 0]), "Duplicate reduction dimension 0"),
+        (
+            lambda: sc.decode_raw(["abc"], dtypes.int16),
+            "Input to DecodeRaw has length 3 that is not a multiple of 2, the size of int16",
+        ),
+        (lambda: s.decode_base64(["Y*"]), "Invalid character found in base64."),
+        (lambda: s.decode_base64(["+/+/"]), "Invalid character found in base64."),
+    ],
+)
+def test_runtime_errors(build, message):
+    with pytest.raises(errors.InvalidArgumentError) as info:
+        evaluate(build())
+    assert info.value.message == message
+
+
+def test_static_errors():
+    with pytest.raises(ValueError, match=r"pos and len shapes must match: \[2\] vs. \[1\]"):
+        s.substr("hi", [0, 1], [1])
+    with pytest.raises(ValueError, match="Invalid reduction dimension 5 for input with 2 dimensions."):
+        sc.reduce_join([["a", "b"]], 5)
+
+
+@pytest.mark.parametrize(
+    ("handle", "args", "attrs", "values", "shape"),
+    [
+        (sc.split_op, (["a b  c", ""], " "), {}, [b"a", b"b", b"c"], [2, 3]),
+        (sc.split_op, (["a,b;c"], ",;"), {}, [b"a", b"b", b"c"], [1, 3]),
+        (sc.split_op, (["abc"], ""), {}, [b"a", b"b", b"c"], [1, 3]),
+        (sc.split_op, (["a  b"], " "), {"skip_empty": False}, [b"a", b"", b"b"], [1, 3]),
+        (sc.split_v2_op, (["a  b c ", ""], ""), {}, [b"a", b"b", b"c"], [2, 3]),
+        (sc.split_v2_op, (["a,b,,c"], ","), {"maxsplit": 1}, [b"a", b"b,,c"], [1, 2]),
+        (sc.split_v2_op, (["a<>b<>"], "<>"), {}, [b"a", b"b", b""], [1, 3]),
+    ],
+)
+def test_splitting(handle, args, attrs, values, shape):
+    found = evaluate(list(handle(*args, **attrs)))
+    assert found[1].tolist() == values
+    assert found[2].tolist() == shape
+    assert len(found[0]) == len(values)
+
+
+@given(st.lists(st.binary(max_size=9), max_size=4))
+def test_base64_round_trip(texts):
+    with Graph().as_default():
+        value = np.empty(len(texts), object)
+        value[:] = texts
+        out = s.decode_base64(s.encode_base64(constant(value, dtype=dtypes.string)))
+        assert evaluate(out).tolist() == texts

@@ -1,0 +1,184 @@
+"""Variables, variable scopes and partitions: their nodes beside TensorFlow's, and what runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.ops.stateful import run
+from tests.ops.variable_cases import CASES, outcome
+from tfmini import dtypes
+from tfmini.graph import conversion
+from tfmini.graph.graph import Graph
+from tfmini.graph.operation import Tensor
+from tfmini.ops import (
+    array_filling,
+    array_identity,
+    constant,
+    control,
+    initializers,
+    partitioners,
+    scoping,
+    state_functions,
+    variable_kind,
+    variable_scope,
+    variables,
+)
+from tfmini.shapes import TensorShape
+
+tf: Any = SimpleNamespace(initializers=initializers, TensorShape=TensorShape)
+for _module in (dtypes, initializers, partitioners, variable_scope, state_functions, variables, conversion, constant,
+                array_filling, array_identity, control, scoping):  # fmt: skip
+    vars(tf).update({k: v for k, v in vars(_module).items() if not k.startswith("_") and k not in ("annotations",)})
+tf.constant, tf.zeros, tf.ones = constant.constant, array_filling.zeros, array_filling.ones
+tf.variable_scope = variable_scope.variable_scope
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with Graph().as_default() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    python = os.environ.get("TFMINI_ORACLE")
+    if not python:
+        pytest.skip("TFMINI_ORACLE names no Python with TensorFlow")
+    here = Path(__file__).parent
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [python, str(here / "oracle_variables.py"), str(here)]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", CASES)
+def test_as_tensorflow(case: str, theirs: Any, graph: Any) -> None:
+    ours = json.loads(json.dumps(outcome(tf, CASES[case], graph)))
+    assert ours[2] == theirs[case][2]
+    assert ours[1] == theirs[case][1]
+    assert ours[0] == theirs[case][0]
+
+
+def test_kinds() -> None:
+    reference, resource = tf.Variable(1.0, name="v"), tf.Variable(1.0, use_resource=True)
+    assert isinstance(reference, tf.Variable) and isinstance(resource, tf.Variable)
+    assert isinstance(reference, variables.RefVariable) and isinstance(resource, variables.ResourceVariable)
+    assert repr(reference) == "<tf.Variable 'v:0' shape=() dtype=float32_ref>"
+    variable_kind.enable_resource_variables()
+    try:
+        assert isinstance(tf.Variable(1.0), variables.ResourceVariable)
+    finally:
+        variable_kind.disable_resource_variables()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        tf.Variable(1.0, nonsense=3)
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(reference)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_use_as_a_tensor(resource: bool) -> None:
+    v = tf.Variable([1.0, 2.0], use_resource=resource)
+    run(v.initializer)
+    assert run(tf.identity(v)).tolist() == [1.0, 2.0]
+    assert v == v and v in {v} and len({v, tf.Variable(1.0)}) == 2  # noqa: PLR0124
+    with pytest.raises(ValueError, match="Incompatible type conversion requested to type 'int32'"):
+        tf.convert_to_tensor(v, dtypes.int32)
+    if not resource:
+        assert conversion.internal_convert(v, as_ref=True) is v.op.outputs[0]
+    for operator in ("__add__", "__getitem__", "__radd__", "__matmul__", "__neg__"):
+        assert hasattr(v, operator)
+    assert isinstance(v.value(), Tensor)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_protos(resource: bool, graph: Any) -> None:
+    v = tf.get_variable("s/v", initializer=1.0, use_resource=resource, trainable=False)
+    v._set_save_slice_info(tf.Variable.SaveSliceInfo("s/v", [4], [0], [2]))
+    definition = v.to_proto()
+    assert definition.variable_name == "s/v:0" and definition.is_resource is resource
+    twin = tf.Variable.from_proto(definition)
+    assert type(twin) is type(v) and not twin.trainable
+    assert (twin.name, twin.initializer, twin.initial_value, twin._as_graph_element()) == (
+        v.name, v.initializer, v.initial_value, v._as_graph_element(),
+    )  # fmt: skip
+    assert twin._get_save_slice_info().spec == "4 0,2"
+    assert v.to_proto("s").variable_name == "v:0" and v.to_proto("other") is None
+    assert tf.Variable.from_proto(v.to_proto("s"), import_scope="s").op is v.op
+
+
+def test_report_uninitialized_variables() -> None:
+    v, w = tf.Variable(1.0, name="v"), tf.Variable(1.0, name="w", use_resource=True)
+    report = tf.report_uninitialized_variables()
+    assert run(report).tolist() == [b"v", b"w"]
+    run(v.initializer)
+    assert run(report).tolist() == [b"w"]
+    run(tf.global_variables_initializer())
+    assert run(report).tolist() == []
+    assert run(tf.report_uninitialized_variables([])).shape == (0,)
+    assert run(tf.assert_variables_initialized([v, w])).tolist() == [0, 0]
+    assert tf.assert_variables_initialized([v]).op.type == "Rank"
+
+
+def test_resource_assignments_chain_in_order() -> None:
+    v = tf.Variable(1.0, use_resource=True)
+    run(v.initializer)
+    assert run(v.assign(2.0).assign_add(3.0).assign_sub(1.0)) == 4.0
+    with pytest.raises(RuntimeError, match="assign_add"):
+        v += 1.0
+
+
+def test_partitioned_variable_runs() -> None:
+    v = tf.get_variable("p", [5, 2], initializer=tf.ones_initializer(), partitioner=tf.fixed_size_partitioner(2))
+    run([part.initializer for part in v])
+    assert run(tf.convert_to_tensor(v)).tolist() == [[1, 1]] * 5
+    run(v.assign_add(np.arange(10, dtype=np.float32).reshape(5, 2)))
+    assert run(v.as_tensor()).tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
+    with tf.variable_scope("", reuse=True):
+        assert tf.get_variable("p", [5, 2]) is v
+    with pytest.raises(NotImplementedError, match="reference"):
+        conversion.internal_convert(v, as_ref=True)
+
+
+def test_duplicates_name_the_first_site() -> None:
+    tf.get_variable("w", initializer=1.0)
+    with pytest.raises(ValueError, match=r"Variable w already exists, disallowed\.(?s:.*)test_variables\.py"):
+        tf.get_variable("w", initializer=1.0)
+    with tf.variable_scope("", reuse=tf.AUTO_REUSE):
+        assert tf.get_variable("w") is tf.get_variable("w")
+
+
+def test_regularizers_and_creators() -> None:
+    with tf.variable_scope("a", regularizer=lambda v: tf.identity(v, name="loss")):
+        tf.get_variable("w", initializer=1.0)
+        tf.get_variable("u", initializer=1.0, regularizer=tf.no_regularizer)
+    assert [t.name for t in scoping.get_collection("regularization_losses")] == ["a/w/Regularizer/loss:0"]
+
+    def untrainable(following: Any, **kwargs: Any) -> Any:
+        return following(**{**kwargs, "trainable": False})
+
+    with tf.variable_creator_scope(untrainable):
+        assert not tf.Variable(1.0).trainable
+
+
+def test_initializers() -> None:
+    assert run(initializers.Identity(2.0)([2, 3])).tolist() == [[2, 0, 0], [0, 2, 0]]
+    with pytest.raises(ValueError, match="only be used for 2D"):
+        initializers.Identity()([2])
+    uniform = run(initializers.GlorotUniform(seed=1)([30, 20]))
+    limit = np.sqrt(6 / 50)
+    assert np.abs(uniform).max() <= limit and np.abs(uniform).max() > 0.9 * limit
+    normal = run(initializers.he_normal(seed=1)([3, 3, 20, 20]))
+    assert np.isclose(normal.std(), np.sqrt(2 / 180), rtol=0.1)
+    config = initializers.RandomNormal(stddev=2.0, seed=1).get_config()
+    assert initializers.RandomNormal.from_config(config).get_config() == config
+    with pytest.raises(ValueError, match="Expected floating point type"):
+        initializers.RandomNormal(dtype=dtypes.int32)

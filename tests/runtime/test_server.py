@@ -1,0 +1,124 @@
+"""Servers in one process: constructor, errors, life."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+import tfmini as tf
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def test_a_local_server_runs_a_session() -> None:
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        assert session.run(tf.constant(2.0) + 1.0) == 3.0
+        names = [d.name for d in session.list_devices()]
+        assert names == ["/job:local/replica:0/task:0/device:CPU:0"]
+
+
+def test_sessions_of_one_server_share_variables() -> None:
+    v = tf.Variable(1.0, name="v")
+    with tf.train.Server.create_local_server() as server:
+        with tf.Session(server.target) as one, tf.Session(server.target) as two:
+            one.run(v.initializer)
+            assert two.run(v) == 1.0
+        isolated = tf.ConfigProto(isolate_session_state=True)
+        with tf.Session(server.target, config=isolated) as three, pytest.raises(tf.errors.FailedPreconditionError):
+            three.run(v)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        (({"a": ["localhost:0"], "b": ["localhost:0"]},), ValueError, "Must specify an explicit `job_name`."),
+        (({"a": ["localhost:0", "localhost:1"]},), ValueError, "Must specify an explicit `task_index`."),
+        (({"a": ["localhost:0"]}, "a", 3), tf.errors.InternalError, 'Task 3 was not defined in job "a"'),
+        (({"a": ["localhost:0"]}, "zz", 0), tf.errors.InternalError, 'Job "zz" was not defined in cluster'),
+        (({"a": ["localhost"]},), tf.errors.InvalidArgumentError, 'Could not parse port for local server from "localhost"'),
+        (({"a": ["localhost:0"]}, "a", 0, "carrier-pigeon"), tf.errors.NotFoundError, "No server factory registered"),
+        ((3,), TypeError, "Could not convert `server_or_cluster_def`"),
+    ],
+)
+def test_wrong_definitions(arguments: tuple, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as info:
+        tf.train.Server(*arguments)
+    assert text in str(info.value)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(tf.errors.UnknownError, match="Could not start gRPC server") as info:
+            tf.train.Server({"a": [f"127.0.0.1:{port}"]})
+        assert str(port) in str(info.value)
+
+
+def test_stop_ends_join_and_frees_the_port() -> None:
+    server = tf.train.Server({"a": ["localhost:0"]})
+    address = server.target.partition("://")[2]
+    joined = threading.Thread(target=server.join)
+    joined.start()
+    server.stop()
+    joined.join(10)
+    assert not joined.is_alive()
+    with tf.train.Server({"a": [address]}):
+        pass
+    with pytest.raises(tf.errors.FailedPreconditionError, match="Server has stopped."):
+        server.start()
+
+
+def test_many_starts_and_stops() -> None:
+    import os
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with tf.train.Server.create_local_server():
+        pass
+    before = descriptors()
+    for _ in range(20):
+        with tf.train.Server.create_local_server():
+            pass
+    assert descriptors() <= before + 3
+
+
+def test_a_target_that_nobody_listens_on() -> None:
+    c = tf.constant(1.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        target = f"grpc://127.0.0.1:{unused.getsockname()[1]}"
+        with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=400)) as session:
+            with pytest.raises(tf.errors.UnavailableError, match="Nobody answers"):
+                session.run(c)
+
+
+def test_an_unknown_device_lists_the_known_ones() -> None:
+    with tf.device("/job:ps/task:7"):
+        c = tf.constant(1.0)
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="available devices are .*job:local") as info:
+            session.run(c)
+        assert "Const" in str(info.value)
+
+
+def test_conflicting_colocation_names_both() -> None:
+    with tf.device("/cpu:0"):
+        a = tf.Variable(1.0, name="a")
+    with tf.device("/job:other/task:1"):
+        b = tf.Variable(1.0, name="b")
+    with tf.colocate_with(a.op), tf.colocate_with(b.op):
+        c = tf.constant(1.0, name="c")
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(c)
+
+
+def test_server_def_round_trips() -> None:
+    with tf.train.Server({"w": ["localhost:0"]}, config=tf.ConfigProto(log_device_placement=False)) as server:
+        definition = server.server_def
+        assert definition.job_name == "w" and definition.task_index == 0

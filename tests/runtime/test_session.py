@@ -1,0 +1,198 @@
+"""Session.run in one process: structures, feeds, errors, growth."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+
+def test_results_mirror_the_fetch_structure() -> None:
+    a, b = tf.constant(1.0), tf.constant([2, 3])
+    op = tf.no_op()
+    Pair = collections.namedtuple("Pair", "left right")
+    with tf.Session() as session:
+        result = session.run({"x": [a, (b, op)], "y": Pair(a, "Const:0"), "z": []})
+    assert result["x"][0] == 1.0 and isinstance(result["x"], list)
+    assert isinstance(result["x"][1], tuple) and result["x"][1][1] is None
+    np.testing.assert_array_equal(result["x"][1][0], [2, 3])
+    assert isinstance(result["y"], Pair) and result["y"].right == 1.0 and result["z"] == []
+    assert isinstance(result["y"].left, np.float32)
+
+
+def test_strings_and_scalars_come_back_as_python_sees_them() -> None:
+    with tf.Session() as session:
+        assert session.run(tf.constant("abc")) == b"abc"
+        np.testing.assert_array_equal(session.run(tf.constant(["a", "b"])), np.array([b"a", b"b"], object))
+        x = tf.placeholder(tf.string, [None])
+        np.testing.assert_array_equal(session.run(x, {x: ["u", b"v"]}), np.array([b"u", b"v"], object))
+
+
+def test_any_tensor_can_be_fed_and_its_producer_is_pruned() -> None:
+    p = tf.placeholder(tf.float32, name="p")
+    middle = p * 2.0
+    out = middle + 1.0
+    with tf.Session() as session:
+        assert session.run(out, {middle: 10.0}) == 11.0
+        assert session.run([out, middle], {"mul:0": 3.0}) == [4.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("fetch", "kind", "text"),
+    [
+        (None, TypeError, "Fetch argument None has invalid type"),
+        (3, TypeError, "must be a string or Tensor. (Can not convert a int into a Tensor or Operation.)"),
+        ("zz:0", ValueError, "The operation, 'zz', does not exist in the graph."),
+        ("c:7", ValueError, "exists but only has 1 outputs."),
+        ("zz", ValueError, "The name 'zz' refers to an Operation not in the graph."),
+    ],
+)
+def test_fetches_that_make_no_sense(fetch: object, kind: type[Exception], text: str) -> None:
+    tf.constant(1.0, name="c")
+    with tf.Session() as session, pytest.raises(kind) as info:
+        session.run(fetch)
+    assert text in str(info.value)
+
+
+def test_a_fetch_from_another_graph_is_refused() -> None:
+    tf.constant(1.0)
+    with tf.Graph().as_default():
+        other = tf.constant(2.0)
+    with tf.Session() as session, pytest.raises(ValueError, match="is not an element of this graph"):
+        session.run(other)
+
+
+def test_feeds_that_make_no_sense() -> None:
+    x = tf.placeholder(tf.float32, [None, 2], name="x")
+    i = tf.placeholder(tf.int8, [], name="i")
+    y = x + 1.0
+    with tf.Session() as session:
+        with pytest.raises(ValueError, match=r"Cannot feed value of shape \(3,\) for Tensor 'x:0', which has shape '\(\?, 2\)'"):
+            session.run(y, {x: [1, 2, 3]})
+        with pytest.raises(TypeError, match="Cannot interpret feed_dict key as Tensor"):
+            session.run(y, {"x": [[1, 2]]})
+        with pytest.raises(TypeError, match="cannot be a tf.Tensor object"):
+            session.run(y, {x: y})
+        with pytest.raises(TypeError, match="not compatible with Tensor type"):
+            session.run(i, {i: 1000})
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"placeholder tensor 'x' with dtype float and shape \[\?,2\]") as info:
+            session.run(y)
+        assert info.value.op is x.op and "test_session.py" in info.value.message
+
+
+def test_closed_and_empty_sessions() -> None:
+    with tf.Graph().as_default():
+        with pytest.raises(RuntimeError, match="The Session graph is empty"):
+            tf.Session().run("x")
+        c = tf.constant(1.0)
+        session = tf.Session()
+        session.close()
+        session.close()
+        with pytest.raises(RuntimeError, match="Attempted to use a closed Session."):
+            session.run(c)
+    with pytest.raises(tf.errors.NotFoundError, match="No session factory registered"):
+        tf.Session("foo://bar")
+    with pytest.raises(TypeError, match="Did you do"):
+        tf.Session(tf.ConfigProto())
+
+
+def test_variables_belong_to_their_session() -> None:
+    v = tf.Variable(1.0, name="v")
+    add = v.assign_add(2.0)
+    with tf.Session() as one, tf.Session() as two:
+        one.run(v.initializer)
+        assert one.run(add) == 3.0
+        with pytest.raises(tf.errors.FailedPreconditionError, match="Attempting to use uninitialized value v"):
+            two.run(v)
+
+
+def test_a_fetched_array_is_the_callers_own() -> None:
+    v = tf.Variable([1.0, 2.0])
+    c = tf.constant([5.0])
+    with tf.Session() as session:
+        session.run(v.initializer)
+        for tensor in (v, c, tf.identity(v), tf.reshape(v, [2, 1])):
+            value = session.run(tensor)
+            value += 100
+        np.testing.assert_array_equal(session.run(v), [1, 2])
+        np.testing.assert_array_equal(session.run(c), [5])
+
+
+def test_eval_and_run_use_the_default_session() -> None:
+    c = tf.constant(4.0)
+    with pytest.raises(ValueError, match="No default session is registered"):
+        c.eval()
+    with tf.Session():
+        assert c.eval() == 4.0
+        tf.no_op().run()
+    session = tf.InteractiveSession()
+    assert c.eval() == 4.0
+    session.close()
+
+
+def test_make_callable_takes_positional_feeds() -> None:
+    x = tf.placeholder(tf.float32)
+    with tf.Session() as session:
+        double = session.make_callable(x * 2.0, [x])
+        assert double(4.0) == 8.0
+        assert session.make_callable(tf.constant(1.0))() == 1.0
+
+
+def test_threads_share_a_session() -> None:
+    v = tf.Variable(0)
+    add = v.assign_add(1)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        threads = [threading.Thread(target=lambda: [session.run(add.op) for _ in range(200)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert session.run(v) == 800
+
+
+def test_a_loop_that_grows_the_graph_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    v = tf.constant(1.0)
+    with caplog.at_level(logging.WARNING, logger="tfmini"), tf.Session() as session:
+        for _ in range(20):
+            session.run(-v)
+    warnings = [r for r in caplog.records if "The graph grows between runs" in r.getMessage()]
+    assert len(warnings) == 1 and "test_session.py" in warnings[0].getMessage()
+
+
+def test_a_cluster_device_in_a_local_session_has_its_own_message() -> None:
+    with tf.device("/job:ps/task:0"):
+        v = tf.constant(1.0)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="server.target"):
+        session.run(v)
+
+
+def test_partition_graphs_come_with_the_metadata() -> None:
+    y = tf.placeholder_with_default(1.0, []) + 1.0
+    metadata = tf.RunMetadata()
+    with tf.Session() as session:
+        session.run(y, options=tf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    (graph,) = metadata.partition_graphs
+    assert "add" in [node.name for node in graph.node]
+
+
+def test_control_dependencies_order_state() -> None:
+    v = tf.Variable(1.0)
+    with tf.control_dependencies([v.assign(5.0)]):
+        after = tf.identity(v)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(after) == 5.0
+
+
+def test_a_kernel_error_names_its_node_and_line() -> None:
+    x = tf.placeholder(tf.float32, name="x")
+    y = tf.matmul(x, x, name="bad_product")
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as info:
+        session.run(y, {x: np.ones((2, 3))})
+    assert info.value.op is y.op and "bad_product" in info.value.message

@@ -1,0 +1,268 @@
+"""Attr values between their plain Python form and their proto form.
+
+Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an
+AttrValue. This module is the whole of that border, including TensorProto. Importing it
+imports protobuf, so the rest of the graph package does so only where a proto is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, protos
+from tfmini.shapes import RawShape, TensorShape, as_raw
+
+# A serialized message has at most 2 GiB; nodes and names around the tensor need some of it.
+_MAX_CONTENT_BYTES = 2**31 - 1
+
+# The kinds whose arrays of several elements travel as raw bytes; others use their typed field.
+_RAW_CONTENT = frozenset(
+    "float32 float64 int32 uint8 int16 int8 int64 qint8 quint8 qint16 quint16 qint32 uint32 uint64".split()
+)
+
+# dtype name -> (repeated field, numpy type of its items)
+_TYPED_FIELDS: dict[str, tuple[str, Any]] = {
+    "float32": ("float_val", np.float32),
+    "float64": ("double_val", np.float64),
+    **{name: ("int_val", np.int32) for name in "int32 uint8 int16 int8 uint16".split()},
+    **{name: ("int_val", np.int32) for name in "qint8 quint8 qint16 quint16 qint32".split()},
+    "int64": ("int64_val", np.int64),
+    "bool": ("bool_val", np.bool_),
+    "uint32": ("uint32_val", np.uint32),
+    "uint64": ("uint64_val", np.uint64),
+    "complex64": ("scomplex_val", np.float32),
+    "complex128": ("dcomplex_val", np.float64),
+    # The bits of a 16-bit float, as an int.
+    "float16": ("half_val", np.uint16),
+    "bfloat16": ("half_val", np.uint16),
+}
+
+
+# ---- attrs ----------------------------------------------------------------------------------
+
+
+def to_proto(kind: str, value: Any) -> Any:
+    """The AttrValue of a plain attr value.
+
+    Args:
+      kind: TensorFlow's attr type (``int``, ``list(shape)``, …); "" where no declaration says
+        it, and the value then decides.
+      value: the plain value.
+
+    Raises:
+      TypeError: when the value has no AttrValue form.
+    """
+    if isinstance(value, protos.AttrValue):
+        return value
+    kind = kind or _kind_of(value)
+    attr = protos.AttrValue()
+    if kind.startswith("list("):
+        _fill_list(attr.list, kind[5:-1], value)
+    elif kind == "func":
+        attr.func.CopyFrom(_func_proto(value))
+    else:
+        field, convert = _SINGLE[kind]
+        converted = convert(value)
+        if kind in ("shape", "tensor"):
+            getattr(attr, field).CopyFrom(converted)
+        else:
+            setattr(attr, field, converted)
+    return attr
+
+
+def _fill_list(target: Any, kind: str, values: Any) -> None:
+    # An empty list must still choose the oneof: an AttrValue without a value is no attr.
+    target.SetInParent()
+    if kind == "func":
+        target.func.extend(_func_proto(v) for v in values)
+    elif kind:
+        field, convert = _SINGLE[kind]
+        getattr(target, field).extend(convert(v) for v in values)
+
+
+def _func_proto(value: Any) -> Any:
+    return protos.NameAttrList(name=value) if isinstance(value, str) else value
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _kind_of(value: Any) -> str:
+    """The attr type of a value that no declaration describes."""
+    if value is None or isinstance(value, (tuple, TensorShape)):
+        return "shape"
+    if isinstance(value, list):
+        return f"list({_kind_of(value[0])})" if value else "list()"
+    for types, kind in _KIND_BY_TYPE:
+        if isinstance(value, types):
+            return kind
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored in a GraphDef: {value!r}")
+
+
+# bool before int: a bool is an int, too.
+_KIND_BY_TYPE: tuple[tuple[Any, str], ...] = (
+    ((bool, np.bool_), "bool"),
+    ((int, np.integer), "int"),
+    ((float, np.floating), "float"),
+    ((str, bytes), "string"),
+    (dtypes.DType, "type"),
+    (np.ndarray, "tensor"),
+    (protos.NameAttrList, "func"),
+)
+
+
+def from_proto(attr: Any) -> Any:
+    """The plain value of an AttrValue. A function without attrs of its own gives its name.
+
+    Raises:
+      ValueError: when nothing is set, or a tensor in it is malformed.
+      TypeError: for an element type that tfmini does not have.
+    """
+    field = attr.WhichOneof("value")
+    if field is None:
+        raise ValueError("AttrValue has no value")
+    value = getattr(attr, field)
+    return _list_from_proto(value) if field == "list" else _PLAIN[field](value)
+
+
+def _list_from_proto(values: Any) -> list[Any]:
+    for descriptor, items in values.ListFields():
+        return [_PLAIN[descriptor.name](item) for item in items]
+    return []
+
+
+def shape_proto(raw: RawShape) -> Any:
+    """The TensorShapeProto of an internal shape."""
+    return TensorShape(raw).as_proto()
+
+
+_SINGLE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "string": ("s", _as_bytes),
+    "int": ("i", int),
+    "float": ("f", float),
+    "bool": ("b", bool),
+    "type": ("type", lambda value: dtypes.as_dtype(value).as_datatype_enum),
+    "shape": ("shape", shape_proto),
+    "tensor": ("tensor", lambda value: tensor_proto(value)),
+}
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "s": bytes,
+    "i": int,
+    "f": float,
+    "b": bool,
+    "type": lambda value: dtypes.as_dtype(int(value)),
+    "shape": as_raw,
+    "tensor": lambda value: tensor_from_proto(value),
+    "func": lambda value: value if value.attr else value.name,
+    "placeholder": str,
+}
+
+
+# ---- tensors --------------------------------------------------------------------------------
+
+
+def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """The TensorProto of an array, in the encoding that ``tf.make_tensor_proto`` chooses.
+
+    Args:
+      array: numpy array or scalar; object arrays hold ``bytes``.
+      shape: the tensor's shape where it has more elements than ``array``: its last one repeats.
+
+    Raises:
+      ValueError: when the content does not fit into a message (2 GiB).
+      TypeError: for arrays that are no tensors.
+    """
+    array = array if isinstance(array, (np.ndarray, np.generic)) else _wrapped(array)
+    dtype = dtypes.as_dtype(array.dtype)
+    proto = protos.TensorProto(
+        dtype=dtype.as_datatype_enum, tensor_shape=shape_proto(array.shape if shape is None else shape)
+    )
+    whole = shape is None or shape == array.shape
+    if dtype.name in _RAW_CONTENT and array.size > 1 and whole:
+        if array.nbytes > _MAX_CONTENT_BYTES:
+            raise ValueError("Cannot create a tensor proto whose content is larger than 2GB.")
+        proto.tensor_content = _little_endian(array).tobytes()
+    elif dtype is dtypes.string:
+        proto.string_val.extend(_as_bytes(item) for item in np.asarray(array).ravel())
+    elif dtype.name in _TYPED_FIELDS:
+        field, item_type = _TYPED_FIELDS[dtype.name]
+        getattr(proto, field).extend(_items(np.asarray(array), dtype, item_type).tolist())
+    else:
+        raise TypeError(f"Tensors of type {dtype.name} cannot be stored in a TensorProto.")
+    return proto
+
+
+def _wrapped(value: Any) -> np.ndarray[Any, Any]:
+    return np.array(value, dtype=object) if isinstance(value, (str, bytes)) else np.asarray(value)
+
+
+def _little_endian(array: Any) -> Any:
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+def _items(array: np.ndarray[Any, Any], dtype: dtypes.DType, item_type: Any) -> np.ndarray[Any, Any]:
+    """The flat items of a typed field."""
+    flat = np.ascontiguousarray(array).ravel()
+    if dtype.is_quantized:
+        flat = flat[dtype.name]
+    # Complex numbers become pairs, 16-bit floats their bits; the rest are widened.
+    return flat.view(item_type) if dtype.is_complex or item_type is np.uint16 else flat.astype(item_type)
+
+
+def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
+    """The array of a TensorProto; read-only where it shares the message's bytes.
+
+    Raises:
+      ValueError: when the number of values does not fit the shape.
+      TypeError: for element types that are no plain values (resource, variant).
+    """
+    dtype = dtypes.as_dtype(proto.dtype).base_dtype
+    shape = as_raw(proto.tensor_shape)
+    if shape is None or None in shape:
+        raise ValueError(f"A tensor needs a fully defined shape, not {TensorShape(shape)}.")
+    size = 1
+    for dimension in shape:
+        size *= dimension  # type: ignore[operator]
+    if dtype is dtypes.string:
+        flat = np.empty(len(proto.string_val), dtype=object)
+        flat[:] = list(proto.string_val)
+    elif proto.tensor_content:
+        flat = _from_content(proto.tensor_content, dtype, size)
+    else:
+        flat = _from_typed_field(proto, dtype)
+    return _stretched(flat, size, b"" if dtype is dtypes.string else None).reshape(shape)  # type: ignore[arg-type]
+
+
+def _from_content(content: bytes, dtype: dtypes.DType, size: int) -> np.ndarray[Any, Any]:
+    if not dtype.is_numpy_compatible or len(content) != size * dtype.size:
+        raise ValueError(f"{len(content)} bytes of content cannot hold {size} elements of type {dtype.name}.")
+    return _little_endian(np.frombuffer(content, dtype=dtype.numpy))  # type: ignore[no-any-return]
+
+
+def _from_typed_field(proto: Any, dtype: dtypes.DType) -> np.ndarray[Any, Any]:
+    if dtype.name not in _TYPED_FIELDS:
+        raise TypeError(f"Unsupported tensor type: {dtype.name}")
+    field, item_type = _TYPED_FIELDS[dtype.name]
+    if item_type is np.uint16:  # the field is a list of int32
+        return np.array(getattr(proto, field), dtype=np.int32).astype(np.uint16).view(dtype.numpy)
+    items = np.array(getattr(proto, field), dtype=item_type)
+    return items.view(dtype.numpy) if dtype.is_complex else items.astype(dtype.numpy)
+
+
+def _stretched(flat: np.ndarray[Any, Any], size: int, empty: Any) -> np.ndarray[Any, Any]:
+    """``size`` elements: the last of ``flat`` repeats, and none at all means zeros."""
+    if flat.size == size:
+        return flat
+    if flat.size > size:
+        raise ValueError(f"Too many elements for a tensor of {size}: {flat.size}.")
+    full = np.zeros(size, dtype=flat.dtype)
+    if flat.size or empty is not None:
+        full[:] = flat[-1] if flat.size else empty
+    full[: flat.size] = flat
+    return full

@@ -1,0 +1,217 @@
+"""Blocks of space moved into depth or batch: space_to_depth, space_to_batch and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_values import at_least_rank, refuse
+from tfmini.ops.constant_value import constant_value
+from tfmini.shapes import RawShape, with_rank
+
+_LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
+_space_to_depth = op(f"SpaceToDepth(input: T) -> output: T; {_LAYOUT}")
+_depth_to_space = op(f"DepthToSpace(input: T) -> output: T; {_LAYOUT}")
+_BLOCK = "block_shape: Tblock_shape"
+_TYPES = "T: type; Tblock_shape: {int32, int64} = DT_INT32"
+_space_to_batch = op(
+    f"SpaceToBatchND(input: T, {_BLOCK}, paddings: Tpaddings) -> output: T; {_TYPES};"
+    " Tpaddings: {int32, int64} = DT_INT32"
+)
+_batch_to_space = op(
+    f"BatchToSpaceND(input: T, {_BLOCK}, crops: Tcrops) -> output: T; {_TYPES}; Tcrops: {{int32, int64}} = DT_INT32"
+)
+
+
+# ---- depth --------------------------------------------------------------------------------------
+
+
+def _axes(data_format: bytes) -> tuple[int, int, int]:
+    """The positions of height, width and depth."""
+    if data_format == b"NCHW_VECT_C":
+        raise ValueError("tfmini moves blocks in the formats NHWC and NCHW, not NCHW_VECT_C.")
+    return (1, 2, 3) if data_format == b"NHWC" else (2, 3, 1)
+
+
+@_space_to_depth.shape
+def _space_to_depth_shape(node: Operation) -> list[RawShape]:
+    return [_depth_shape(node, to_depth=True)]
+
+
+@_depth_to_space.shape
+def _depth_to_space_shape(node: Operation) -> list[RawShape]:
+    return [_depth_shape(node, to_depth=False)]
+
+
+def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
+    result = list(with_rank(node._inputs[0]._shape, 4))
+    block = node.attrs["block_size"]
+    height, width, depth = _axes(node.attrs["data_format"])
+    shrinking = [(height, block), (width, block)] if to_depth else [(depth, block * block)]
+    growing = [(depth, block * block)] if to_depth else [(height, block), (width, block)]
+    for axis, factor in shrinking:
+        size = result[axis]
+        if size is not None and size % factor:
+            raise ValueError(f"Dimension size must be evenly divisible by {factor} but is {size}")
+        result[axis] = None if size is None else size // factor
+    for axis, factor in growing:
+        size = result[axis]
+        result[axis] = None if size is None else size * factor
+    return tuple(result)
+
+
+@_space_to_depth.kernel("CPU")
+def _space_to_depth_kernel(value: Any, *, block_size: int, data_format: bytes) -> Any:
+    channels_first = data_format == b"NCHW"
+    n, h, w, c = value.shape if not channels_first else np.moveaxis(value, 1, -1).shape
+    b = block_size
+    if h % b or w % b:
+        refuse(f"Image width {w} and height {h} should be divisible by block_size: {b}")
+    if channels_first:
+        parts = value.reshape(n, c, h // b, b, w // b, b)
+        return parts.transpose(0, 3, 5, 1, 2, 4).reshape(n, b * b * c, h // b, w // b)
+    parts = value.reshape(n, h // b, b, w // b, b, c)
+    return parts.transpose(0, 1, 3, 2, 4, 5).reshape(n, h // b, w // b, b * b * c)
+
+
+@_depth_to_space.kernel("CPU")
+def _depth_to_space_kernel(value: Any, *, block_size: int, data_format: bytes) -> Any:
+    channels_first = data_format == b"NCHW"
+    n, h, w, c = value.shape if not channels_first else np.moveaxis(value, 1, -1).shape
+    b = block_size
+    if c % (b * b):
+        refuse(f"Input depth dimension {c} should be divisible by: {b * b}")
+    c //= b * b
+    if channels_first:
+        return value.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, c, h * b, w * b)
+    return value.reshape(n, h, w, b, b, c).transpose(0, 1, 3, 2, 4, 5).reshape(n, h * b, w * b, c)
+
+
+@_space_to_depth.gradient
+def _space_to_depth_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_depth_to_space(grad, block_size=node.attrs["block_size"], data_format=node.attrs["data_format"])]
+
+
+@_depth_to_space.gradient
+def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_space_to_depth(grad, block_size=node.attrs["block_size"], data_format=node.attrs["data_format"])]
+
+
+# ---- batch --------------------------------------------------------------------------------------
+
+
+@_space_to_batch.shape
+@_batch_to_space.shape
+def _batch_shape(node: Operation) -> list[RawShape]:
+    block, edges = constant_value(node._inputs[1]), constant_value(node._inputs[2])
+    raw = node._inputs[0]._shape
+    if raw is None or block is None or edges is None:
+        return [None if raw is None else (None,) * len(raw)]
+    at_least_rank(raw, block.size + 1)
+    sizes, to_batch = list(raw), node.type == "SpaceToBatchND"
+    sizes[0] = _scaled(sizes[0], math.prod(block.tolist()), to_batch)
+    for i, (factor, edge) in enumerate(zip(block.tolist(), edges.tolist()), 1):
+        size = sizes[i]
+        if size is None:
+            continue
+        sizes[i] = _scaled(size + sum(edge), factor, False) if to_batch else size * factor - sum(edge)
+    return [tuple(sizes)]
+
+
+def _scaled(size: int | None, factor: int, up: bool) -> int | None:
+    if size is None:
+        return None
+    if up:
+        return size * factor
+    if size % factor:
+        raise ValueError(f"Dimension size must be evenly divisible by {factor} but is {size}")
+    return size // factor
+
+
+@_space_to_batch.kernel("CPU")
+def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
+    block, count = block_shape.tolist(), block_shape.size
+    padded = np.pad(value, [(0, 0), *paddings.tolist(), *[(0, 0)] * (value.ndim - count - 1)])
+    sizes = [padded.shape[0]]
+    for i, (size, factor) in enumerate(zip(padded.shape[1:], block)):
+        if size % factor:
+            refuse(f"padded_shape[{i}]={size} is not divisible by block_shape[{i}]={factor}")
+        sizes += [size // factor, factor]
+    rest = padded.shape[count + 1 :]
+    blocks, cells = range(2, 2 * count + 1, 2), range(1, 2 * count + 1, 2)
+    tail = range(2 * count + 1, 2 * count + 1 + len(rest))
+    moved = padded.reshape(*sizes, *rest).transpose(*blocks, 0, *cells, *tail)
+    return moved.reshape(padded.shape[0] * math.prod(block), *sizes[1::2], *rest)
+
+
+@_batch_to_space.kernel("CPU")
+def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
+    block, count = block_shape.tolist(), block_shape.size
+    if value.shape[0] % math.prod(block):
+        refuse(f"Input batch dimension ({value.shape[0]}) is not divisible by product of block sizes ({math.prod(block)})")
+    batch, space, rest = value.shape[0] // math.prod(block), value.shape[1 : count + 1], value.shape[count + 1 :]
+    order = [count]
+    for i in range(count):
+        order += [count + 1 + i, i]
+    order += range(2 * count + 1, 2 * count + 1 + len(rest))
+    moved = value.reshape(*block, batch, *space, *rest).transpose(order)
+    grown = [s * b for s, b in zip(space, block)]
+    window = tuple(slice(low, size - high) for size, (low, high) in zip(grown, crops.tolist()))
+    return moved.reshape(batch, *grown, *rest)[(slice(None), *window)]
+
+
+@_space_to_batch.gradient
+def _space_to_batch_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_batch_to_space(grad, node._inputs[1], node._inputs[2]), None, None]
+
+
+@_batch_to_space.gradient
+def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_space_to_batch(grad, node._inputs[1], node._inputs[2]), None, None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+    """Blocks of ``block_size`` squared pixels as depth (``tf.space_to_depth``)."""
+    return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)  # type: ignore[no-any-return]
+
+
+def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+    """Depth as blocks of ``block_size`` squared pixels (``tf.depth_to_space``)."""
+    return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)  # type: ignore[no-any-return]
+
+
+def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
+    """Blocks of the padded space as batch (``tf.space_to_batch_nd``)."""
+    return _space_to_batch(input, block_shape, paddings, name=name)  # type: ignore[no-any-return]
+
+
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
+    """Batch as blocks of space, then cropped (``tf.batch_to_space_nd``)."""
+    return _batch_to_space(input, block_shape, crops, name=name)  # type: ignore[no-any-return]
+
+
+def _block_shape(block_size: Any, block_shape: Any) -> Any:
+    if (block_size is None) == (block_shape is None):
+        raise ValueError("Give exactly one of block_size and block_shape.")
+    return [block_size, block_size] if block_shape is None else block_shape
+
+
+def space_to_batch(
+    input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+) -> Tensor:
+    """`space_to_batch_nd` with square blocks over two axes (``tf.space_to_batch``)."""
+    return space_to_batch_nd(input, _block_shape(block_size, block_shape), paddings, name)
+
+
+def batch_to_space(
+    input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+) -> Tensor:
+    """`batch_to_space_nd` with square blocks over two axes (``tf.batch_to_space``)."""
+    return batch_to_space_nd(input, _block_shape(block_size, block_shape), crops, name)

@@ -1,0 +1,250 @@
+"""Diagonals and bands of matrices: ``tf.diag``, ``tf.matrix_diag``, ``tf.matrix_band_part``, ``tf.eye``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_filling import ones, zeros
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_values import at_least_rank, refuse, zero_of
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, merge_raw
+
+_NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
+_diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
+_diag_part = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
+_matrix_diag = op("MatrixDiag(diagonal: T) -> output: T; T: type")
+_matrix_diag_part = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
+_matrix_set_diag = op("MatrixSetDiag(input: T, diagonal: T) -> output: T; T: type")
+_band_part = op(
+    "MatrixBandPart(input: T, num_lower: Tindex, num_upper: Tindex) -> band: T; T: type;"
+    " Tindex: {int32, int64} = DT_INT64"
+)
+
+
+@_diag.shape
+def _diag_shape(node: Operation) -> list[RawShape]:
+    raw = at_least_rank(node._inputs[0]._shape, 1)
+    return [None if raw is None else raw + raw]
+
+
+@_diag.kernel("CPU")
+def _diag_kernel(diagonal: Any) -> Any:
+    return np.diag(diagonal.ravel()).reshape(diagonal.shape * 2)
+
+
+@_diag.gradient
+def _diag_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_diag_part(grad)]
+
+
+@_diag_part.shape
+def _diag_part_shape(node: Operation) -> list[RawShape]:
+    raw = node._inputs[0]._shape
+    if raw is None:
+        return [None]
+    if len(raw) % 2 or not raw:
+        raise ValueError(f"Input must have even and non-zero rank, input rank is {len(raw)}")
+    half = len(raw) // 2
+    return [merge_raw(raw[:half], raw[half:])]
+
+
+@_diag_part.kernel("CPU")
+def _diag_part_kernel(value: Any) -> Any:
+    half = value.shape[: value.ndim // 2]
+    if half != value.shape[value.ndim // 2 :]:
+        refuse(f"Invalid shape {list(value.shape)}: its two halves must be equal")
+    count = int(np.prod(half))
+    return value.reshape(count, count).diagonal().reshape(half)
+
+
+@_diag_part.gradient
+def _diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_diag(grad)]
+
+
+# ---- batches of matrices ------------------------------------------------------------------------
+
+
+@_matrix_diag.shape
+def _matrix_diag_shape(node: Operation) -> list[RawShape]:
+    raw = at_least_rank(node._inputs[0]._shape, 1)
+    return [None if raw is None else (*raw, raw[-1])]
+
+
+@_matrix_diag.kernel("CPU")
+def _matrix_diag_kernel(diagonal: Any) -> Any:
+    size = diagonal.shape[-1]
+    result = np.full((*diagonal.shape, size), zero_of(diagonal.dtype), diagonal.dtype)
+    position = np.arange(size)
+    result[..., position, position] = diagonal
+    return result
+
+
+@_matrix_diag.gradient
+def _matrix_diag_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_matrix_diag_part(grad)]
+
+
+def _shorter(rows: int | None, columns: int | None) -> int | None:
+    return None if rows is None or columns is None else min(rows, columns)
+
+
+@_matrix_diag_part.shape
+def _matrix_diag_part_shape(node: Operation) -> list[RawShape]:
+    raw = at_least_rank(node._inputs[0]._shape, 2)
+    return [None if raw is None else (*raw[:-2], _shorter(*raw[-2:]))]
+
+
+@_matrix_diag_part.kernel("CPU")
+def _matrix_diag_part_kernel(value: Any) -> Any:
+    return value.diagonal(axis1=-2, axis2=-1)
+
+
+@_matrix_diag_part.gradient
+def _matrix_diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
+    value = node._inputs[0]
+    if value._shape is not None and len(value._shape) >= 2 and value._shape[-1] == value._shape[-2] is not None:
+        return [_matrix_diag(grad)]
+    return [_matrix_set_diag(handle_of("ZerosLike")(value), grad)]
+
+
+@_matrix_set_diag.shape
+def _matrix_set_diag_shape(node: Operation) -> list[RawShape]:
+    raw, diagonal = at_least_rank(node._inputs[0]._shape, 2), at_least_rank(node._inputs[1]._shape, 1)
+    if raw is not None and diagonal is not None:
+        merge_raw((*raw[:-2], _shorter(*raw[-2:])), diagonal)
+    return [raw]
+
+
+@_matrix_set_diag.kernel("CPU")
+def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
+    count = min(value.shape[-2:])
+    if diagonal.shape != (*value.shape[:-2], count):
+        refuse(f"must have diagonal.shape == input.shape[:-2] + min(input.shape[-2:]), but received {diagonal.shape}")
+    result = value.copy()
+    position = np.arange(count)
+    result[..., position, position] = diagonal
+    return result
+
+
+@_matrix_set_diag.gradient
+def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
+    inside = _matrix_set_diag(grad, handle_of("ZerosLike")(node._inputs[1]))
+    return [inside, _matrix_diag_part(grad)]
+
+
+@_band_part.shape
+def _band_part_shape(node: Operation) -> list[RawShape]:
+    return [at_least_rank(node._inputs[0]._shape, 2)]
+
+
+@_band_part.kernel("CPU")
+def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
+    rows, columns = value.shape[-2:]
+    lower, upper = int(num_lower), int(num_upper)
+    if lower > rows:
+        refuse(f"num_lower must be negative or less or equal to number of rows ({rows}) got: {lower}")
+    if upper > columns:
+        refuse(f"num_upper must be negative or less or equal to number of columns ({columns}) got: {upper}")
+    offset = np.arange(columns) - np.arange(rows)[:, None]
+    inside = np.ones((rows, columns), bool)
+    if lower >= 0:
+        inside &= offset >= -lower
+    if upper >= 0:
+        inside &= offset <= upper
+    return np.where(inside, value, zero_of(value.dtype))
+
+
+@_band_part.gradient
+def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_band_part(grad, node._inputs[1], node._inputs[2]), None, None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def diag(diagonal: Any, name: str | None = None) -> Tensor:
+    """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves agree (``tf.diag``)."""
+    return _diag(diagonal, name=name)  # type: ignore[no-any-return]
+
+
+def diag_part(input: Any, name: str | None = None) -> Tensor:
+    """The diagonal of a tensor of shape ``s + s`` (``tf.diag_part``)."""
+    return _diag_part(input, name=name)  # type: ignore[no-any-return]
+
+
+def _main_diagonal_only(k: Any, *others: Any) -> None:
+    if k != 0 or any(o != d for o, d in others):
+        raise NotImplementedError("tfmini's matrix diagonals are the main diagonals: k, num_rows, num_cols and"
+                                  " padding_value must keep their defaults.")  # fmt: skip
+
+
+def matrix_diag(
+    diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
+) -> Tensor:
+    """Square matrices with the last axis of ``diagonal`` on their main diagonals (``tf.matrix_diag``).
+
+    Raises:
+      NotImplementedError: for other diagonals (``k``) or forms.
+    """
+    _main_diagonal_only(k, (num_rows, -1), (num_cols, -1), (padding_value, 0))
+    return _matrix_diag(diagonal, name=name)  # type: ignore[no-any-return]
+
+
+def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
+    """The main diagonals of a batch of matrices (``tf.matrix_diag_part``).
+
+    Raises:
+      NotImplementedError: for other diagonals.
+    """
+    _main_diagonal_only(k, (padding_value, 0))
+    return _matrix_diag_part(input, name=name)  # type: ignore[no-any-return]
+
+
+def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
+    """A batch of matrices with their main diagonals replaced (``tf.matrix_set_diag``).
+
+    Raises:
+      NotImplementedError: for other diagonals.
+    """
+    _main_diagonal_only(k)
+    return _matrix_set_diag(input, diagonal, name=name)  # type: ignore[no-any-return]
+
+
+def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+    """The matrices with everything outside a central band set to zero (``tf.matrix_band_part``).
+
+    A negative number of diagonals keeps that whole triangle.
+    """
+    return _band_part(input, num_lower, num_upper, name=name)  # type: ignore[no-any-return]
+
+
+def eye(
+    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+) -> Tensor:
+    """Identity matrices (``tf.eye``).
+
+    Args:
+      num_rows: int or int32 scalar.
+      num_columns: default ``num_rows``.
+      batch_shape: leading dimensions.
+      dtype: element type.
+      name: of the scope.
+    """
+    with name_scope(name, "eye", [num_rows, num_columns, batch_shape]) as scope:
+        columns = num_rows if num_columns is None else num_columns
+        head = convert_to_tensor([] if batch_shape is None else batch_shape, dtype=dtypes.int32, name="shape")
+        known = all(isinstance(n, (int, np.integer)) for n in (num_rows, columns))
+        length = min(num_rows, columns) if known else handle_of("Minimum")(num_rows, columns)
+        diagonal = ones(concat([head, [length]], 0), dtype)
+        if num_columns is None:
+            return _matrix_diag(diagonal, name=scope)  # type: ignore[no-any-return]
+        return _matrix_set_diag(zeros(concat([head, [num_rows, columns]], 0), dtype), diagonal, name=scope)  # type: ignore[no-any-return]

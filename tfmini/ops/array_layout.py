@@ -1,0 +1,387 @@
+"""Elements in another order or repeated: tile, pad, reverse, roll, meshgrid, repeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_filling import ones
+from tfmini.ops.array_gather import gather
+from tfmini.ops.array_joining import concat, stack
+from tfmini.ops.array_shape import broadcast_to, expand_dims, rank, reshape, shape, size
+from tfmini.ops.array_values import as_ndarray, refuse, zero_of
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+_tile = op("Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32")
+_PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
+_pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}")
+_pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}")
+_MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
+_mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
+_reverse = op(
+    "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
+    " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}"
+)
+_reverse_sequence = op(
+    "ReverseSequence(input: T, seq_lengths: Tlen) -> output: T; seq_dim: int; batch_dim: int = 0; T: type;"
+    " Tlen: {int32, int64} = DT_INT64"
+)
+_roll = op("Roll(input: T, shift: Tshift, axis: Taxis) -> output: T; T: type; Tshift: {int32,int64}; Taxis: {int32,int64}")
+
+
+# ---- Tile ---------------------------------------------------------------------------------------
+
+
+@_tile.shape
+def _tile_shape(node: Operation) -> list[RawShape]:
+    before, length = node._inputs[0]._shape, node._inputs[1]._shape
+    if before is None:
+        return [None]
+    if length and length[0] is not None:
+        with_rank(before, length[0])
+    factors = constant_value_as_shape(node._inputs[1]) or (None,) * len(before)
+    return [tuple(None if d is None or f is None else d * f for d, f in zip(before, factors))]
+
+
+@_tile.kernel("CPU")
+def _tile_kernel(value: Any, multiples: Any) -> Any:
+    factors = multiples.tolist()
+    if len(factors) != np.ndim(value):
+        refuse(f"Expected multiples argument to be a vector of length {np.ndim(value)} but got length {len(factors)}")
+    for i, factor in enumerate(factors):
+        if factor < 0:
+            refuse(f"Expected multiples[{i}] >= 0, but got {factor}")
+    return np.tile(value, factors) if factors else value
+
+
+@_tile.gradient
+def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
+    value, multiples = node._inputs
+    sizes = shape(value, out_type=multiples.dtype.base_dtype)
+    if isinstance(grad, IndexedSlices):
+        grad = convert_to_tensor(grad)
+    # [m0, s0, m1, s1, …]: every second axis of that shape counts the repetitions.
+    split = reshape(handle_of("Transpose")(stack([multiples, sizes]), [1, 0]), [-1])
+    axes = handle_of("Range")(0, size(split), 2)
+    total = handle_of("Sum")(reshape(grad, split), axes)
+    total.set_shape(value._shape)
+    return [total, None]
+
+
+# ---- Pad ----------------------------------------------------------------------------------------
+
+
+@_pad.shape
+@_pad_v2.shape
+@_mirror_pad.shape
+def _pad_shape(node: Operation) -> list[RawShape]:
+    return [_padded_shape(node, 1)]
+
+
+@_mirror_pad_grad.shape
+def _mirror_pad_grad_shape(node: Operation) -> list[RawShape]:
+    return [_padded_shape(node, -1)]
+
+
+def _padded_shape(node: Operation, sign: int) -> RawShape:
+    before, form = node._inputs[0]._shape, node._inputs[1]._shape
+    if form is not None:
+        with_rank(form, 2)
+        merge_dims(form[1], 2)
+    if before is None:
+        return None if form is None or form[0] is None else (None,) * form[0]
+    if form is not None and form[0] is not None:
+        with_rank(before, form[0])
+    paddings = constant_value(node._inputs[1])
+    if paddings is None:
+        return (None,) * len(before)
+    return tuple(None if d is None else d + sign * sum(p) for d, p in zip(before, paddings.tolist()))
+
+
+def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
+    pairs: list[Any] = paddings.tolist()
+    if len(pairs) != np.ndim(value):
+        refuse(
+            f"The first dimension of paddings must be the rank of inputs{list(paddings.shape)} {list(np.shape(value))}"
+        )
+    for low, high in pairs:
+        if low < 0 or high < 0:
+            refuse(f"Paddings must be non-negative: {low} {high}")
+    return pairs
+
+
+@_pad.kernel("CPU")
+def _pad_kernel(value: Any, paddings: Any) -> Any:
+    return _pad_with(value, paddings, zero_of(value.dtype))
+
+
+@_pad_v2.kernel("CPU")
+def _pad_v2_kernel(value: Any, paddings: Any, constant_values: Any) -> Any:
+    return _pad_with(value, paddings, as_ndarray(constant_values)[()])
+
+
+def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
+    pairs = _checked_paddings(value, paddings)
+    sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
+    result = np.full(sizes, filler, value.dtype) if filler else np.zeros(sizes, value.dtype)
+    if value.dtype == object and not filler:
+        result[...] = filler
+    result[tuple(slice(low, low + d) for d, (low, _) in zip(value.shape, pairs))] = value
+    return result
+
+
+def _check_mirror(value: Any, pairs: list[Any], mode: bytes) -> None:
+    limit = 1 if mode == b"REFLECT" else 0
+    for i, (low, high) in enumerate(pairs):
+        if max(low, high) > value.shape[i] - limit:
+            which = "less" if limit else "no greater"
+            refuse(f"paddings must be {which} than the dimension size: {low}, {high} {which} than {value.shape[i]}")
+
+
+@_mirror_pad.kernel("CPU")
+def _mirror_pad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
+    pairs = _checked_paddings(value, paddings)
+    _check_mirror(value, pairs, mode)
+    return np.pad(value, pairs, "reflect" if mode == b"REFLECT" else "symmetric") if pairs else value
+
+
+@_mirror_pad_grad.kernel("CPU")
+def _mirror_pad_grad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
+    skip = 1 if mode == b"REFLECT" else 0
+    result = value
+    for axis, (low, high) in enumerate(_checked_paddings(value, paddings)):
+        if low or high:
+            result = _fold(np.moveaxis(result, axis, 0), low, high, skip)
+            result = np.moveaxis(result, 0, axis)
+    return result
+
+
+def _fold(value: Any, low: int, high: int, skip: int) -> Any:
+    """Adds the mirrored borders of axis 0 back to where they were copied from."""
+    count = value.shape[0] - low - high
+    result = value[low : low + count].copy()
+    if low:
+        result[skip : skip + low] += value[:low][::-1]
+    if high:
+        result[count - skip - high : count - skip] += value[low + count :][::-1]
+    return result
+
+
+@_pad.gradient
+@_pad_v2.gradient
+def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
+    value, paddings = node._inputs[:2]
+    low = handle_of("Slice")(paddings, [0, 0], stack([rank(value), 1]))
+    begin = reshape(low, [-1])
+    inner = handle_of("Slice")(grad, begin, shape(value, out_type=begin.dtype))
+    return [inner, None, None][: len(node._inputs)] if node.type == "Pad" else [inner, None, _border_sum(grad, inner)]
+
+
+def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
+    """The gradient of the constant around the padded tensor: everything but the inside."""
+    whole, part = (handle_of("Sum")(t, handle_of("Range")(0, handle_of("Rank")(t), 1)) for t in (grad, inner))
+    return handle_of("Sub")(whole, part)  # type: ignore[no-any-return]
+
+
+@_mirror_pad.gradient
+def _mirror_pad_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_mirror_pad_grad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
+
+
+@_mirror_pad_grad.gradient
+def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_mirror_pad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
+
+
+# ---- Reverse, Roll ------------------------------------------------------------------------------
+
+
+@_reverse.shape
+def _reverse_shape(node: Operation) -> list[RawShape]:
+    before, axes = node._inputs[0]._shape, constant_value(node._inputs[1])
+    if before is None or axes is None:
+        return [before]
+    seen = set()
+    for i, axis in enumerate(axes.tolist()):
+        if not -len(before) <= axis < len(before):
+            raise ValueError(f"'axis'[{i}] = {axis} is out of valid range [0, {len(before) - 1}]")
+        if axis % len(before) in seen:
+            raise ValueError(f"axis {axis % len(before)} specified more than once.")
+        seen.add(axis % len(before))
+    return [before]
+
+
+@_reverse.kernel("CPU")
+def _reverse_kernel(value: Any, axis: Any) -> Any:
+    for i, a in enumerate(axis.tolist()):
+        if not -np.ndim(value) <= a < np.ndim(value):
+            refuse(f"'axis'[{i}] = {a} is out of valid range [0, {np.ndim(value) - 1}]")
+    return np.flip(value, tuple(axis.tolist())) if axis.size else value
+
+
+@_reverse.gradient
+def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_reverse(grad, node._inputs[1]), None]
+
+
+@_reverse_sequence.shape
+@_roll.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@_reverse_sequence.kernel("CPU")
+def _reverse_sequence_kernel(value: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int) -> Any:
+    if seq_lengths.shape != (value.shape[batch_dim],):
+        refuse(f"len(seq_lens) != input.dims({batch_dim}), ({seq_lengths.size} vs. {value.shape[batch_dim]})")
+    if seq_lengths.size and not 0 <= seq_lengths.min() <= seq_lengths.max() <= value.shape[seq_dim]:
+        refuse(f"seq_lens must lie in [0, input.dims({seq_dim})], that is [0, {value.shape[seq_dim]}]")
+    result = value.copy()
+    rows = np.moveaxis(result, (batch_dim, seq_dim), (0, 1))
+    for i, length in enumerate(seq_lengths.tolist()):
+        rows[i, :length] = rows[i, :length][::-1].copy()
+    return result
+
+
+@_reverse_sequence.gradient
+def _reverse_sequence_gradient(node: Operation, grad: Any) -> list[Any]:
+    attrs = {name: node.attrs[name] for name in ("seq_dim", "batch_dim")}
+    return [_reverse_sequence(grad, node._inputs[1], **attrs), None]
+
+
+@_roll.kernel("CPU")
+def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
+    axes = np.ravel(axis).tolist()
+    if any(not -value.ndim <= a < value.ndim for a in axes):
+        refuse(f"axis {axes} is out of range [{-value.ndim}, {value.ndim})")
+    return np.roll(value, np.ravel(shift).tolist(), axes)
+
+
+@_roll.gradient
+def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [_roll(grad, handle_of("Neg")(node._inputs[1]), node._inputs[2]), None, None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
+    return _tile(input, multiples, name=name)  # type: ignore[no-any-return]
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
+) -> Tensor:
+    """``tensor`` with a border (``tf.pad``).
+
+    Args:
+      tensor: of rank n.
+      paddings: [n, 2], the width before and after along each axis.
+      mode: CONSTANT, REFLECT or SYMMETRIC.
+      name: of the op.
+      constant_values: a scalar of the same type.
+
+    Raises:
+      ValueError: for another mode.
+    """
+    kind = mode.upper()
+    if kind == "CONSTANT":
+        if not isinstance(constant_values, Tensor) and np.isscalar(constant_values) and constant_values == 0:
+            return _pad(tensor, paddings, name=name)  # type: ignore[no-any-return]
+        return _pad_v2(tensor, paddings, constant_values, name=name)  # type: ignore[no-any-return]
+    if kind not in ("REFLECT", "SYMMETRIC"):
+        raise ValueError(f"Unknown padding mode: {mode}")
+    return _mirror_pad(tensor, paddings, mode=kind, name=name)  # type: ignore[no-any-return]
+
+
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    """``tensor`` back to front along the given axes (``tf.reverse``, ``tf.reverse_v2``)."""
+    return _reverse(tensor, axis, name=name)  # type: ignore[no-any-return]
+
+
+reverse_v2 = reverse
+
+
+def reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None,
+    seq_dim: Any = None, batch_dim: Any = None,
+) -> Tensor:  # fmt: skip
+    """The first ``seq_lengths[i]`` elements of each sequence back to front (``tf.reverse_sequence``)."""
+    sequence = seq_axis if seq_axis is not None else seq_dim
+    batch = batch_axis if batch_axis is not None else batch_dim
+    if sequence is None:
+        raise ValueError("reverse_sequence needs seq_axis.")
+    return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)  # type: ignore[no-any-return]
+
+
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+    """``input`` shifted along axes, what leaves at one end enters at the other (``tf.roll``)."""
+    return _roll(input, shift, axis, name=name)  # type: ignore[no-any-return]
+
+
+def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
+    """Coordinate arrays over the grid of the given vectors (``tf.meshgrid``).
+
+    Args:
+      *args: vectors.
+      **kwargs: ``indexing`` "xy" (default) or "ij", ``name``.
+
+    Raises:
+      ValueError: for another indexing.
+      TypeError: for another keyword.
+    """
+    indexing, name = kwargs.pop("indexing", "xy"), kwargs.pop("name", "meshgrid")
+    if kwargs:
+        raise TypeError(f"'{next(iter(kwargs))}' is an invalid keyword argument for this function")
+    if indexing not in ("xy", "ij"):
+        raise ValueError("indexing parameter must be either 'xy' or 'ij'")
+    with name_scope(name, "meshgrid", args):
+        vectors = [convert_to_tensor(v) for v in args]
+        count = len(vectors)
+        order = list(range(count))
+        if indexing == "xy" and count > 1:
+            order[:2] = [1, 0]
+        sizes: list[Any] = [None] * count
+        for vector, axis in zip(vectors, order):
+            sizes[axis] = size(vector)
+        if not count:
+            return []
+        whole = stack(sizes)
+        forms = [[-1 if i == axis else 1 for i in range(count)] for axis in order]
+        multiply = handle_of("Mul")
+        return [multiply(reshape(v, f), ones(whole, v.dtype.base_dtype)) for v, f in zip(vectors, forms)]
+
+
+def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """Each element ``repeats`` times in a row, along ``axis`` or of the flat tensor (``tf.repeat``).
+
+    Args:
+      input: of any shape.
+      repeats: an integer, or one for each element along the axis.
+      axis: default: flatten first.
+      name: of the scope.
+    """
+    with name_scope(name, "Repeat", [input, repeats]):
+        data, times = convert_to_tensor(input), cast(convert_to_tensor(repeats), dtypes.int32)
+        if axis is None:
+            data, axis = reshape(data, [-1]), 0
+        if axis < 0:
+            axis += len(data._shape or ())
+        length = shape(data)[axis]  # type: ignore[index]
+        times = broadcast_to(reshape(times, [-1]), stack([length]))
+        limit = handle_of("Max")(concat([times, [0]], 0), [0])
+        # Row i of the grid holds i as often as it is repeated.
+        inside = handle_of("Less")(handle_of("Range")(0, limit, 1), expand_dims(times, 1))
+        rows = handle_of("Where")(inside)[:, 0]
+        return gather(data, rows, axis=axis)

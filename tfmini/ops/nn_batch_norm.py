@@ -1,0 +1,195 @@
+"""Fused batch normalisation: ``FusedBatchNorm``, V2 and V3, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.constant import constant
+from tfmini.ops.nn_windows import Array
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+_ATTRS = "epsilon: float = 0.0001; {momentum}data_format: {{'NHWC', 'NCHW'{more}}} = 'NHWC'; is_training: bool = true"
+_MOMENTUM = "exponential_avg_factor: float = 1.0; "
+_T1, _T2 = "T: {float}; ", "T: {half, bfloat16, float}; U: {float}; "
+
+
+def _declare(version: str, statistics: str, types: str, reserves: int, more: str = "") -> tuple[Any, Any]:
+    """The forward and the backward op of one version."""
+    s, first = statistics, 4 if reserves == 3 else 3
+    saved = "".join(f", reserve_space_{i}: {s}" for i in range(1, reserves + 1))
+    scale = s if s == "T" else "float"
+    forward = op(
+        f"FusedBatchNorm{version}(x: T, scale: {s}, offset: {s}, mean: {s}, variance: {s})"
+        f" -> y: T, batch_mean: {s}, batch_variance: {s}{saved}; {types}{_ATTRS.format(momentum=_MOMENTUM, more=more)}"
+    )
+    backward = op(
+        f"FusedBatchNormGrad{version}(y_backprop: T, x: T, scale: {scale}{saved})"
+        f" -> x_backprop: T, scale_backprop: {s}, offset_backprop: {s},"
+        f" reserve_space_{first}: {s}, reserve_space_{first + 1}: {s};"
+        f" {types}{_ATTRS.format(momentum='', more=more)}"
+    )
+    return forward, backward
+
+
+_VERSIONS = [
+    _declare("", "T", _T1, 2),
+    _declare("V2", "U", _T2, 2),
+    _declare("V3", "U", _T2, 3, ", 'NDHWC', 'NCDHW'"),
+]
+fused_batch_norm_v3_op = _VERSIONS[2][0]
+
+
+def _channels_first(node: Any) -> bool:
+    return node.attrs["data_format"] in (b"NCHW", b"NCDHW")
+
+
+def _rank(node: Any) -> int:
+    return len(node.attrs["data_format"])
+
+
+def _forward_shape(node: Operation) -> list[RawShape]:
+    x = with_rank(node._inputs[0]._shape, _rank(node))
+    axis = 1 if _channels_first(node) else len(x) - 1
+    depth = x[axis]
+    for tensor in node._inputs[1 : 3 if node.attrs["is_training"] else 5]:
+        depth = merge_dims(depth, with_rank(tensor._shape, 1)[0])
+    shapes: list[RawShape] = [x[:axis] + (depth,) + x[axis + 1 :]] + [(depth,)] * 4
+    return shapes + [None] * (len(node.handle.op_def.outputs) - 5)
+
+
+def _backward_shape(node: Operation) -> list[RawShape]:
+    x = with_rank(node._inputs[1]._shape, _rank(node))
+    depth = x[1 if _channels_first(node) else -1]
+    unused: RawShape = (0,)
+    return [x, (depth,), (depth,), unused, unused]
+
+
+def _channels_last(node: Any) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
+    """Functions to [pixels, channels] in float32 and back to the layout and type of the second argument."""
+    if not _channels_first(node):
+        return (
+            lambda v: v.reshape(-1, v.shape[-1]).astype(np.float32, copy=False),
+            lambda flat, like: flat.reshape(like.shape).astype(like.dtype, copy=False),
+        )
+
+    def flatten(value: Array) -> Array:
+        moved = np.moveaxis(value, 1, -1)
+        return moved.reshape(-1, moved.shape[-1]).astype(np.float32, copy=False)
+
+    def restore(flat: Array, like: Array) -> Array:
+        moved = np.moveaxis(like, 1, -1).shape
+        return np.ascontiguousarray(np.moveaxis(flat.reshape(moved), -1, 1)).astype(like.dtype, copy=False)
+
+    return flatten, restore
+
+
+def _mean_rows(flat: Array) -> Array:
+    """The mean over pixels, as one matrix-vector product."""
+    count = flat.shape[0]
+    return np.full(count, 1 / count, np.float32) @ flat if count else np.full(flat.shape[1], np.nan, np.float32)
+
+
+def _forward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
+    training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
+    factor = np.float32(node.attrs.get("exponential_avg_factor", 1.0))
+    flatten, restore = _channels_last(node)
+    extra = () if node.op != "FusedBatchNormV3" else (np.zeros(0, np.float32),)
+
+    def normalize(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
+        flat = flatten(x)
+        if not training:
+            factor_in = scale / np.sqrt(variance + epsilon)
+            return (restore(flat * factor_in + (offset - mean * factor_in), x), mean, variance, mean, variance, *extra)
+        batch_mean = _mean_rows(flat)
+        centred = flat - batch_mean
+        batch_variance = _mean_rows(centred * centred)
+        centred *= scale / np.sqrt(batch_variance + epsilon)
+        centred += offset
+        count = flat.shape[0]
+        unbiased = batch_variance * np.float32(count / max(count - 1, 1))
+        new_mean, new_variance = batch_mean, unbiased
+        if factor != 1:
+            new_mean = mean + factor * (batch_mean - mean)
+            new_variance = variance + factor * (unbiased - variance)
+        return (restore(centred, x), new_mean, new_variance, batch_mean, batch_variance, *extra)
+
+    return normalize
+
+
+def _backward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
+    training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
+    flatten, restore = _channels_last(node)
+    unused = np.zeros(0, np.float32)
+
+    def gradient(grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: Any) -> tuple[Any, ...]:
+        flat, dy = flatten(x), flatten(grad)
+        inverse = np.float32(1) / np.sqrt(variance + epsilon)
+        normal = (flat - mean) * inverse
+        offset_backprop = np.ones(dy.shape[0], np.float32) @ dy
+        scale_backprop = np.ones(dy.shape[0], np.float32) @ (dy * normal)
+        if training:
+            count = np.float32(dy.shape[0])
+            normal *= scale_backprop / count
+            dx = dy - offset_backprop / count
+            dx -= normal
+            dx *= scale * inverse
+        else:
+            dx = dy * (scale * inverse)
+        return restore(dx, grad), scale_backprop, offset_backprop, unused, unused
+
+    return gradient
+
+
+def _gradient_of(backward: Any, reserves: int) -> Callable[..., list[Any]]:
+    def gradient(node: Operation, grad: Tensor, *_: Any) -> list[Any]:
+        attrs = {name: node.attrs[name] for name in ("epsilon", "data_format", "is_training")}
+        saved = list(node._outputs[3 : 3 + reserves])
+        if not node.attrs["is_training"]:
+            saved[:2] = node._inputs[3:5]
+        found = backward(grad, node._inputs[0], node._inputs[1], *saved, **attrs)
+        return [found[0], found[1], found[2], None, None]
+
+    return gradient
+
+
+for _forward, _backward in _VERSIONS:
+    _forward.shape(_forward_shape)
+    _backward.shape(_backward_shape)
+    _forward.kernel_factory("CPU")(_forward_factory)
+    _backward.kernel_factory("CPU")(_backward_factory)
+    _forward.gradient(_gradient_of(_backward, 3 if _forward is fused_batch_norm_v3_op else 2))
+    _backward.not_differentiable()
+
+
+def fused_batch_norm(
+    x: Any, scale: Any, offset: Any, mean: Any = None, variance: Any = None, epsilon: float = 0.001,
+    data_format: str = "NHWC", is_training: bool = True, name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Batch normalisation as one op: (y, mean, variance) (``tf.nn.fused_batch_norm``).
+
+    Args:
+      x: [batch, rows, columns, channels], or channels second for NCHW.
+      mean, variance: the population's, to be given exactly when ``is_training`` is False.
+
+    Raises:
+      ValueError: when mean or variance is given in training.
+    """
+    x = convert_to_tensor(x, name="input")
+    scale = convert_to_tensor(scale, name="scale")
+    offset = convert_to_tensor(offset, name="offset")
+    if is_training and (mean is not None or variance is not None):
+        raise ValueError("Both 'mean' and 'variance' must be None if is_training is True.")
+    mean = constant([]) if mean is None else mean
+    variance = constant([]) if variance is None else variance
+    # The bound of the GPU library, which TensorFlow applies everywhere.
+    found = fused_batch_norm_v3_op(
+        x, scale, offset, mean, variance, epsilon=max(epsilon, 1.001e-5), data_format=data_format,
+        is_training=is_training, name=name,
+    )  # fmt: skip
+    return found[0], found[1], found[2]

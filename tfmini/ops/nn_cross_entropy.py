@@ -1,0 +1,253 @@
+"""The loss functions of ``tf.nn``: cross-entropies from logits, and the Poisson loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_filling import range as number_range
+from tfmini.ops.array_filling import zeros_like
+from tfmini.ops.array_identity import stop_gradient
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_shape import rank, reshape
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_slicing import slice_
+from tfmini.ops.array_transpose import transpose
+from tfmini.ops.casting import cast
+from tfmini.ops.math_comparison import greater_equal, where
+from tfmini.ops.math_elementwise import add, multiply, negative, subtract
+from tfmini.ops.math_unary import abs_op, exp, log, log1p
+from tfmini.ops.nn_activation import relu
+from tfmini.ops.nn_arguments import either
+from tfmini.ops.nn_softmax import log_softmax_op, softmax_op, softmax_xent_op, sparse_xent_op
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import compatible_raw
+
+_NARROW = (dtypes.float16, dtypes.bfloat16)
+
+
+def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+    """``exp(logits) / sum(exp(logits))`` along ``axis``, by default the last (``tf.nn.softmax``)."""
+    return _along(softmax_op, logits, either("axis", axis, "dim", dim), name)
+
+
+def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+    """``logits - log(sum(exp(logits)))`` along ``axis``, by default the last (``tf.nn.log_softmax``)."""
+    return _along(log_softmax_op, logits, either("axis", axis, "dim", dim), name)
+
+
+def _along(handle: Any, logits: Any, axis: int | None, name: str | None) -> Tensor:
+    logits = convert_to_tensor(logits)
+    shape = logits._shape
+    if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
+        return handle(logits, name=name)  # type: ignore[no-any-return]
+    if shape is not None and not -len(shape) <= axis < len(shape):
+        raise ValueError(f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
+                         f" dimensions in the input. Received: dim={axis}")  # fmt: skip
+    swapped, order = _swap_with_last(logits, axis)
+    return transpose(handle(swapped), order, name=name or "transpose")
+
+
+def _swap_with_last(tensor: Tensor, axis: int) -> tuple[Tensor, Any]:
+    """The tensor with ``axis`` and the last axis exchanged, and the permutation, its own inverse."""
+    if tensor._shape is not None:
+        order: Any = list(range(len(tensor._shape)))
+        order[axis], order[-1] = order[-1], order[axis]
+    else:
+        count = rank(tensor)
+        position = axis if axis >= 0 else add(count, axis)
+        last = subtract(count, 1)
+        order = concat(
+            [number_range(position), reshape(last, [1]), number_range(add(position, 1), last), reshape(position, [1])], 0
+        )
+    return transpose(tensor, order), order
+
+
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
+    """Cross-entropy between ``softmax(logits)`` and ``labels``; gradients flow into both.
+
+    Args:
+      labels: a probability distribution along ``axis`` for each example, the shape of ``logits``.
+      axis: the class axis, by default the last; it is missing in the result.
+    """
+    axis = either("axis", axis, "dim", dim)
+    axis = -1 if axis is None else axis
+    with name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]) as scope:
+        logits = convert_to_tensor(logits, name="logits")
+        labels = convert_to_tensor(labels, name="labels")
+        precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
+        labels = cast(labels, precise.dtype)
+        static = logits._shape
+        if axis != -1 and (static is None or axis % len(static) != len(static) - 1):
+            precise, labels = _class_last(precise, axis), _class_last(labels, axis)
+        outer = precise._shape
+        if outer is not None and len(outer) == 2:
+            cost = softmax_xent_op(precise, labels, name=scope)[0]
+        else:
+            sizes = shape_of(precise)
+            flat = softmax_xent_op(_flat(precise), _flat(labels), name=scope)[0]
+            cost = reshape(flat, slice_(sizes, [0], reshape(subtract(rank(precise), 1), [1])))
+        if static is not None:
+            kept = list(static)
+            del kept[axis]
+            cost.set_shape(kept)
+        return cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+
+
+def _class_last(tensor: Tensor, axis: int) -> Tensor:
+    """Moves ``axis`` to the end, keeping the order of the others."""
+    if tensor._shape is not None:
+        count = len(tensor._shape)
+        rest = [i for i in range(count) if i != axis % count]
+        return transpose(tensor, [*rest, axis % count])
+    count_tensor = rank(tensor)
+    position = axis if axis >= 0 else add(count_tensor, axis)
+    order = concat(
+        [number_range(position), number_range(add(position, 1), count_tensor), reshape(position, [1])], 0
+    )
+    return transpose(tensor, order)
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """All axes but the last made one."""
+    static = tensor._shape
+    if static is not None and static[-1] is not None:
+        return reshape(tensor, [-1, static[-1]])
+    last = slice_(shape_of(tensor), reshape(subtract(rank(tensor), 1), [1]), [1])
+    return reshape(tensor, concat([[-1], last], 0))
+
+
+def softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None,
+    axis: int | None = None,
+) -> Tensor:  # fmt: skip
+    """`softmax_cross_entropy_with_logits_v2` without gradients into ``labels``.
+
+    Raises:
+      ValueError: for positional arguments.
+    """
+    if axis is not None:
+        dim = axis
+    _named_only("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    with name_scope(name, "softmax_cross_entropy_with_logits_sg", [logits, labels]) as scope:
+        labels = stop_gradient(labels, name="labels_stop_gradient")
+        return softmax_cross_entropy_with_logits_v2(labels, logits, axis=dim, name=scope)
+
+
+def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+    if sentinel is not None:
+        raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
+    if labels is None or logits is None:
+        raise ValueError("Both labels and logits must be provided.")
+
+
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Cross-entropy of one true class per example.
+
+    Args:
+      labels: class numbers, int32 or int64, of the shape of ``logits`` without its last axis.
+
+    Raises:
+      ValueError: for positional arguments, scalar logits, or ranks or shapes that do not fit.
+    """
+    _named_only("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
+        labels = convert_to_tensor(labels)
+        logits = convert_to_tensor(logits)
+        _check_sparse_shapes(labels, logits)
+        precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
+        if logits._shape is not None and len(logits._shape) == 2:
+            cost = sparse_xent_op(precise, labels, name=name)[0]
+        else:
+            # The op itself compares the numbers of rows and labels when it runs.
+            flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]
+            cost = reshape(flat, shape_of(labels))
+            cost.set_shape(labels.shape)
+        return cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+
+
+def _check_sparse_shapes(labels: Tensor, logits: Tensor) -> None:
+    if logits._shape is None:
+        return
+    if not logits._shape:
+        raise ValueError(f"Logits cannot be scalars - received shape {logits.shape}.")
+    if labels._shape is None:
+        return
+    if len(labels._shape) != len(logits._shape) - 1:
+        raise ValueError(
+            f"Rank mismatch: Rank of labels (received {len(labels._shape)}) should equal rank of logits minus 1"
+            f" (received {len(logits._shape)})."
+        )
+    if not compatible_raw(labels._shape, logits._shape[:-1]):
+        raise ValueError(
+            f"Shape mismatch: The shape of labels (received {labels.shape}) should equal the shape of logits except for"
+            f" the last dimension (received {logits.shape})."
+        )
+
+
+def _same_shapes(labels: Tensor, logits: Tensor, first: str = "logits", second: str = "labels") -> None:
+    if not compatible_raw(labels._shape, logits._shape):
+        raise ValueError(f"{first} and {second} must have the same shape ({logits.shape} vs {labels.shape})")
+
+
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Cross-entropy of independent classes, element by element: ``max(x, 0) - x z + log(1 + exp(-|x|))``.
+
+    Raises:
+      ValueError: for positional arguments or different shapes.
+    """
+    _named_only("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
+    with name_scope(name, "logistic_loss", [logits, labels]) as scope:
+        logits = convert_to_tensor(logits, name="logits")
+        labels = convert_to_tensor(labels, name="labels")
+        _same_shapes(labels, logits)
+        zeros = zeros_like(logits, dtype=logits.dtype)
+        positive = greater_equal(logits, zeros)
+        above = where(positive, logits, zeros)
+        minus_size = where(positive, negative(logits), logits)
+        return add(subtract(above, multiply(logits, labels)), log1p(exp(minus_size)), name=scope)
+
+
+def weighted_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None, targets: Any = None
+) -> Tensor:
+    """`sigmoid_cross_entropy_with_logits` with the positive examples weighted by ``pos_weight``."""
+    labels = either("labels", labels, "targets", targets)
+    with name_scope(name, "logistic_loss", [logits, labels]) as scope:
+        logits = convert_to_tensor(logits, name="logits")
+        labels = convert_to_tensor(labels, name="labels")
+        _same_shapes(labels, logits)
+        one = convert_to_tensor(1, dtype=logits.dtype.base_dtype)
+        weight = add(one, multiply(subtract(pos_weight, one), labels))
+        tail = add(log1p(exp(negative(abs_op(logits)))), relu(negative(logits)))
+        return add(multiply(subtract(one, labels), logits), multiply(weight, tail), name=scope)
+
+
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
+    """``exp(c) - z c``, with Stirling's term for ``z!`` when ``compute_full_loss`` (``tf.nn.log_poisson_loss``)."""
+    with name_scope(name, "log_poisson_loss", [log_input, targets]):
+        log_input = convert_to_tensor(log_input, name="log_input")
+        targets = convert_to_tensor(targets, name="targets")
+        _same_shapes(targets, log_input, "log_input", "targets")
+        result = subtract(exp(log_input), multiply(log_input, targets))
+        if not compute_full_loss:
+            return result
+        half_log = multiply(log(multiply(targets, 2 * math.pi)), 0.5)
+        stirling = add(subtract(multiply(targets, log(targets)), targets), half_log)
+        large = greater_equal(targets, _ones(targets))
+        return add(result, where(large, stirling, zeros_like(targets)))
+
+
+def _ones(like: Tensor) -> Tensor:
+    return add(zeros_like(like), 1)

@@ -1,0 +1,185 @@
+"""Embedding lookups over one or several (partitioned) tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_filling import range as number_range
+from tfmini.ops.array_gather import gather
+from tfmini.ops.array_partition import dynamic_partition, parallel_dynamic_stitch
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_joining import concat, stack
+from tfmini.ops.array_shape import rank, reshape, size
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_slicing import slice_
+from tfmini.ops.casting import cast
+from tfmini.ops.clip import clip_by_norm
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import less, where
+from tfmini.ops.math_elementwise import add, floordiv, floormod, maximum, multiply, subtract, truediv
+from tfmini.ops.math_powers import pow as power
+from tfmini.ops.math_unary import sqrt
+from tfmini.ops.partitioned_variable import PartitionedVariable
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.shapes import merge_raw
+
+
+def embedding_lookup(
+    params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, validate_indices: bool = True,
+    max_norm: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Rows of an embedding table by number (``tf.nn.embedding_lookup``).
+
+    Args:
+      params: a table, or a list or PartitionedVariable of the parts of one along axis 0.
+      ids: int32 or int64; the result has shape ``shape(ids) + shape(params)[1:]``.
+      partition_strategy: "mod" (id % parts) or "div" (contiguous ranges).
+      max_norm: rows of a larger L2 norm are scaled down to it.
+
+    Raises:
+      ValueError: for no table, or an unknown strategy.
+    """
+    tables = _tables(params)
+    with name_scope(name, "embedding_lookup", [*tables, ids]) as scope:
+        ids = convert_to_tensor(ids, name="ids")
+        if len(tables) == 1:
+            with colocate_with(_anchor(tables[0])):
+                return identity(_clipped(gather(tables[0], ids, name=scope), ids, max_norm))
+        return _clipped(_from_parts(tables, ids, partition_strategy, scope), ids, max_norm)
+
+
+def _tables(params: Any) -> list[Any]:
+    if params is None:
+        raise ValueError("params must be specified")
+    if isinstance(params, (list, tuple)) and not params:
+        raise ValueError("Need at least one param")
+    if isinstance(params, (PartitionedVariable, list, tuple)):
+        params = list(params)
+    else:
+        params = [params]
+    return [p if hasattr(p, "_as_graph_element") else convert_to_tensor(p, name="params") for p in params]
+
+
+def _anchor(table: Any) -> Any:
+    return table.op
+
+
+def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Tensor:
+    """Sends each id to its part, gathers there, beside the part, and puts the rows back in order."""
+    count = len(tables)
+    flat = reshape(ids, [-1])
+    positions = number_range(size(flat))
+    if strategy == "mod":
+        assigned, local = floormod(flat, count), floordiv(flat, count)
+    elif strategy == "div":
+        assigned, local = _contiguous(tables, flat)
+    else:
+        raise ValueError("Unrecognized partition strategy: " + strategy)
+    assigned = cast(assigned, dtypes.int32)
+    local_ids = dynamic_partition(local, assigned, count)
+    places = dynamic_partition(positions, assigned, count)
+    rows = []
+    for table, wanted in zip(tables, local_ids):
+        with colocate_with(_anchor(table)):
+            rows.append(gather(table, wanted))
+    found = parallel_dynamic_stitch(places, rows, name=name)
+    return _reshaped(found, tables, ids)
+
+
+def _contiguous(tables: list[Any], flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Parts of equal size, the first ``total % parts`` of them one larger."""
+    total = _total_rows(tables, flat.dtype)
+    per_part, extras = floordiv(total, len(tables)), floormod(total, len(tables))
+    larger = add(per_part, 1)
+    beyond = subtract(flat, extras)
+    assigned = maximum(floordiv(flat, larger), floordiv(beyond, per_part))
+    local = where(less(assigned, extras), floormod(flat, larger), floormod(beyond, per_part))
+    return assigned, local
+
+
+def _total_rows(tables: list[Any], dtype: dtypes.DType) -> Tensor:
+    static = [table.get_shape().raw for table in tables]
+    rows = [None if not s else s[0] for s in static]
+    if None not in rows:
+        return constant(sum(r for r in rows if r is not None), dtype)
+    sizes = []
+    for table, known in zip(tables, rows):
+        with colocate_with(_anchor(table)):
+            sizes.append(constant(known) if known is not None else reshape(slice_(shape_of(table), [0], [1]), []))
+    return reduce_sum(cast(stack(sizes), dtype))
+
+
+def _reshaped(found: Tensor, tables: list[Any], ids: Tensor) -> Tensor:
+    element = tables[0].get_shape().raw
+    element = None if element is None else element[1:]
+    for table in tables[1:]:
+        other = table.get_shape().raw
+        element = merge_raw(element, None if other is None else other[1:])
+    if element is not None and None not in element:
+        tail: Any = constant(list(element), dtypes.int32)
+    else:
+        with colocate_with(_anchor(tables[0])):
+            tail = slice_(shape_of(tables[0]), [1], [-1])
+    result = reshape(found, concat([shape_of(ids), tail], 0))
+    if ids._shape is not None and element is not None:
+        result.set_shape(ids._shape + element)
+    return result
+
+
+def _clipped(rows: Tensor, ids: Tensor, max_norm: float | None) -> Tensor:
+    if max_norm is None:
+        return rows
+    if ids._shape is not None and rows._shape is not None:
+        return clip_by_norm(rows, max_norm, axes=[*range(len(ids._shape), len(rows._shape))])  # type: ignore[no-any-return]
+    return clip_by_norm(rows, max_norm, axes=number_range(rank(ids), rank(rows)))  # type: ignore[no-any-return]
+
+
+def embedding_lookup_sparse(
+    params: Any, sp_ids: SparseTensor, sp_weights: SparseTensor | None, partition_strategy: str = "mod",
+    name: str | None = None, combiner: str | None = None, max_norm: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Combines the embeddings of each row of sparse ids (``tf.nn.embedding_lookup_sparse``).
+
+    Args:
+      sp_ids: [N, M] ids; no row may be empty at the end (earlier empty rows give zeros).
+      sp_weights: weights of the same indices, or None for 1.
+      combiner: "mean" (default), "sqrtn" or "sum".
+
+    Raises:
+      TypeError: when ids or weights are not sparse.
+      ValueError: for another combiner.
+    """
+    combiner = "mean" if combiner is None else combiner
+    if combiner not in ("mean", "sqrtn", "sum"):
+        raise ValueError("combiner must be one of 'mean', 'sqrtn' or 'sum'")
+    if not isinstance(sp_ids, SparseTensor):
+        raise TypeError("sp_ids must be SparseTensor")
+    if sp_weights is not None and not isinstance(sp_weights, SparseTensor):
+        raise TypeError("sp_weights must be either None or SparseTensor")
+    with name_scope(name, "embedding_lookup_sparse", [sp_ids.values]) as scope:
+        lines = cast(reshape(slice_(sp_ids.indices, [0, 0], [-1, 1]), [-1]), dtypes.int32)
+        rows = embedding_lookup(params, sp_ids.values, partition_strategy, max_norm=max_norm)
+        if sp_weights is None:
+            weights = reshape(handle_of("OnesLike")(cast(sp_ids.values, rows.dtype)), [-1])
+        else:
+            weights = cast(sp_weights.values, rows.dtype)
+        return _combined(rows, weights, lines, combiner, scope)
+
+
+def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name: str) -> Tensor:
+    segment_sum = handle_of("SegmentSum")
+    # One weight per row, beside any number of embedding axes.
+    ones = handle_of("Fill")(reshape(subtract(rank(rows), 1), [1]), 1)
+    column = reshape(weights, concat([shape_of(weights), ones], 0))
+    total = segment_sum(multiply(rows, column), lines, name=name if combiner == "sum" else None)
+    if combiner == "sum":
+        return total  # type: ignore[no-any-return]
+    if combiner == "mean":
+        return truediv(total, segment_sum(column, lines), name=name)
+    return truediv(total, sqrt(segment_sum(power(column, 2), lines)), name=name)

@@ -1,0 +1,240 @@
+"""Normalisation built from other ops: moments, batch and L2 normalisation, dropout; and ``LRN``."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_filling import zeros_like
+from tfmini.ops.array_identity import identity, stop_gradient
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_shape import size, squeeze
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.math_comparison import greater_equal, not_equal
+from tfmini.ops.math_elementwise import add, maximum, multiply, negative, squared_difference, subtract, truediv
+from tfmini.ops.math_unary import reciprocal, rsqrt, sigmoid, square
+from tfmini.ops.nn_arguments import either
+from tfmini.ops.nn_windows import Array
+from tfmini.ops.random_values import random_uniform
+from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, as_raw, merge_raw, with_rank
+
+_LRN_ATTRS = (
+    "depth_radius: int = 5; bias: float = 1.0; alpha: float = 1.0; beta: float = 0.5;"
+    " T: {half, bfloat16, float} = DT_FLOAT"
+)
+lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS)
+lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T; " + _LRN_ATTRS)
+
+
+@lrn_op.shape
+def _lrn_shape(node: Operation) -> list[RawShape]:
+    return [with_rank(node._inputs[0]._shape, 4)]
+
+
+@lrn_grad_op.shape
+def _lrn_grad_shape(node: Operation) -> list[RawShape]:
+    first, second, third = (with_rank(t._shape, 4) for t in node._inputs)
+    return [merge_raw(merge_raw(first, second), third)]
+
+
+def _band_sum(values: Array, radius: int) -> Array:
+    """The sum over each channel's neighbours within ``radius``: a product with a band matrix."""
+    depth = values.shape[-1]
+    places = np.arange(depth)
+    band = (np.abs(places[:, None] - places) <= radius).astype(values.dtype)
+    return (values.reshape(-1, depth) @ band).reshape(values.shape)
+
+
+@lrn_op.kernel("CPU")
+def _lrn(image: Array, *, depth_radius: int, bias: float, alpha: float, beta: float) -> Array:
+    wide = image.astype(np.float32, copy=False)
+    base = np.float32(bias) + np.float32(alpha) * _band_sum(wide * wide, depth_radius)
+    return (wide * base ** np.float32(-beta)).astype(image.dtype, copy=False)
+
+
+@lrn_grad_op.kernel("CPU")
+def _lrn_grad(
+    grad: Array, image: Array, output: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
+) -> Array:
+    g, x, y = (v.astype(np.float32, copy=False) for v in (grad, image, output))
+    base = np.float32(bias) + np.float32(alpha) * _band_sum(x * x, depth_radius)
+    spread = _band_sum(g * y / base, depth_radius)
+    result = g * base ** np.float32(-beta) - np.float32(2 * alpha * beta) * x * spread
+    return result.astype(grad.dtype, copy=False)
+
+
+@lrn_op.gradient
+def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    attrs = {name: node.attrs[name] for name in ("depth_radius", "bias", "alpha", "beta")}
+    return [lrn_grad_op(grad, node._inputs[0], node._outputs[0], **attrs)]
+
+
+lrn_grad_op.not_differentiable()
+
+
+def local_response_normalization(
+    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,  # noqa: A002
+) -> Tensor:  # fmt: skip
+    """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
+    return lrn_op(  # type: ignore[no-any-return]
+        input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name
+    )
+
+
+# ---- moments ------------------------------------------------------------------------------------
+
+
+def moments(
+    x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Mean and variance over ``axes`` (``tf.nn.moments``); ``shift`` is ignored, as in TensorFlow."""
+    keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
+    with name_scope(name, "moments", [x, axes]):
+        x = convert_to_tensor(x)
+        wide = cast(x, dtypes.float32) if x.dtype.base_dtype is dtypes.float16 else x
+        mean = reduce_mean(wide, axes, keepdims=True, name="mean")
+        variance = reduce_mean(squared_difference(wide, stop_gradient(mean)), axes, keepdims=True, name="variance")
+        if not keep:
+            mean, variance = squeeze(mean, axes), squeeze(variance, axes)
+        if x.dtype.base_dtype is dtypes.float16:
+            return cast(mean, dtypes.float16), cast(variance, dtypes.float16)
+        return mean, variance
+
+
+def normalize_moments(
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance from sufficient statistics (``tf.nn.normalize_moments``)."""
+    with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
+        divisor = reciprocal(counts, name="divisor")
+        if shift is None:
+            shifted = mean = multiply(mean_ss, divisor, name="mean")
+        else:
+            shifted = multiply(mean_ss, divisor, name="shifted_mean")
+            mean = add(shifted, shift, name="mean")
+        return mean, subtract(multiply(variance_ss, divisor), square(shifted), name="variance")
+
+
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
+) -> Tensor:
+    """``scale * (x - mean) / sqrt(variance + epsilon) + offset``; offset and scale may be None."""
+    with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
+        x = convert_to_tensor(x)
+        inverse = rsqrt(add(variance, variance_epsilon))
+        if scale is not None:
+            inverse = multiply(inverse, scale)
+        shift = multiply(mean, inverse)
+        shift = negative(shift) if offset is None else subtract(offset, shift)
+        return add(multiply(x, cast(inverse, x.dtype)), cast(shift, x.dtype))
+
+
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
+) -> Tensor:
+    """``x / sqrt(max(sum(x ** 2), epsilon))`` along ``axis`` (``tf.nn.l2_normalize``)."""
+    axis = either("axis", axis, "dim", dim)
+    with name_scope(name, "l2_normalize", [x]) as scope:
+        x = convert_to_tensor(x, name="x")
+        total = reduce_sum(square(x), axis, keepdims=True)
+        return multiply(x, rsqrt(maximum(total, epsilon)), name=scope)
+
+
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+    """The share of zeros in ``value``, a float32 scalar; NaN when it is empty (``tf.nn.zero_fraction``)."""
+    with name_scope(name, "zero_fraction", [value]):
+        value = convert_to_tensor(value, name="value")
+        count = size(value, out_type=dtypes.int64)
+        nonzero = reduce_sum(cast(not_equal(value, zeros_like(value)), dtypes.int64), name="nonzero_count")
+        zeros = cast(subtract(count, nonzero), dtypes.float32)
+        return identity(truediv(zeros, cast(count, dtypes.float32)), name="fraction")
+
+
+def swish(features: Any) -> Tensor:
+    """``x * sigmoid(x)`` (``tf.nn.swish``)."""
+    with name_scope(None, "swish", [features]):
+        features = convert_to_tensor(features, name="features")
+        return multiply(features, sigmoid(features))
+
+
+# ---- dropout ------------------------------------------------------------------------------------
+
+
+def dropout(
+    x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None, name: str | None = None,
+    rate: Any = None,
+) -> Tensor:  # fmt: skip
+    """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
+
+    Args:
+      keep_prob: ``1 - rate``, the older way to say it.
+      noise_shape: the shape of the decisions, broadcast to ``x``; default that of ``x``.
+
+    Raises:
+      ValueError: for a rate outside [0, 1), no rate at all, or integers in ``x``.
+    """
+    rate = _rate(keep_prob, rate)
+    with name_scope(name, "dropout", [x]):
+        x = convert_to_tensor(x, name="x")
+        if not x.dtype.is_floating:
+            raise ValueError(
+                f"x has to be a floating point tensor since it's going to be scaled. Got a {x.dtype} tensor instead."
+            )
+        if isinstance(rate, numbers.Real):
+            if not 0 <= rate < 1:  # type: ignore[operator]
+                raise ValueError(f"rate must be a scalar tensor or a float in the range [0, 1), got {rate:g}")
+            if rate == 0:
+                return x
+        rate = convert_to_tensor(rate, dtype=x.dtype.base_dtype, name="rate")
+        rate.get_shape().assert_has_rank(0)
+        if constant_value(rate) == 0:
+            return x
+        return _drop(x, rate, _noise_shape(x, noise_shape), seed)
+
+
+def _rate(keep_prob: Any, rate: Any) -> Any:
+    if keep_prob is not None:
+        if isinstance(keep_prob, numbers.Real):
+            kept: Any = 1.0 - keep_prob  # type: ignore[operator]
+        elif isinstance(keep_prob, Tensor) or hasattr(keep_prob, "_as_graph_element"):
+            keep_prob = convert_to_tensor(keep_prob)
+            kept = subtract(convert_to_tensor(1, dtype=keep_prob.dtype.base_dtype, name="sub/x"), keep_prob, name="sub")
+        else:
+            raise ValueError(f"keep_prob must be a floating point number or Tensor (got {keep_prob!r})")
+        rate = either("rate", rate, "keep_prob", kept)
+    if rate is None:
+        raise ValueError("You must provide a rate to dropout.")
+    return rate
+
+
+def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
+    if noise_shape is None:
+        return shape_of(x)
+    if isinstance(noise_shape, Tensor):
+        return noise_shape
+    sizes = as_raw(noise_shape)
+    if sizes is None or x._shape is None or len(sizes) != len(x._shape):
+        return noise_shape
+    return [own if d is None else d for d, own in zip(sizes, x._shape)]
+
+
+def _drop(x: Tensor, rate: Tensor, noise_shape: Any, seed: int | None) -> Tensor:
+    """The nodes stand in TensorFlow's order, so that seeds derived from it agree."""
+    noise = random_uniform(noise_shape, seed=seed, dtype=x.dtype.base_dtype)
+    dtype = rate.dtype.base_dtype
+    kept = subtract(convert_to_tensor(1, dtype=dtype, name="sub/x"), rate, name="sub")
+    scale = truediv(convert_to_tensor(1, dtype=dtype, name="truediv/x"), kept, name="truediv")
+    keep = greater_equal(noise, rate)
+    result = multiply(multiply(x, scale, name="mul"), cast(keep, x.dtype.base_dtype), name="mul_1")
+    result.set_shape(x.shape)
+    return result

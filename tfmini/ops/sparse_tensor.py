@@ -1,0 +1,99 @@
+"""Sparse tensors as values: ``tf.SparseTensor`` and ``tf.SparseTensorValue``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import TensorShape, merge_dims, with_rank
+
+
+class SparseTensorValue(NamedTuple):
+    """The value of a sparse tensor: three arrays (``tf.SparseTensorValue``)."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class SparseTensor:
+    """A tensor given by its nonzero elements (``tf.SparseTensor``).
+
+    Args:
+      indices: int64 [N, rank], in row-major order.
+      values: [N].
+      dense_shape: int64 [rank].
+
+    Raises:
+      ValueError: when the shapes contradict each other.
+    """
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
+            self._indices: Tensor = convert_to_tensor(indices, name="indices", dtype=dtypes.int64)
+            self._values: Tensor = convert_to_tensor(values, name="values")
+            self._dense_shape: Tensor = convert_to_tensor(dense_shape, name="dense_shape", dtype=dtypes.int64)
+        pairs = with_rank(self._indices._shape, 2)
+        merge_dims(pairs[0], with_rank(self._values._shape, 1)[0])
+        merge_dims(pairs[1], with_rank(self._dense_shape._shape, 1)[0])
+
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """A sparse tensor of constants.
+
+        Raises:
+          TypeError: for anything but a sparse tensor or its value.
+        """
+        if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
+            raise TypeError(f"Neither a SparseTensor nor SparseTensorValue: {sparse_tensor_value}.")
+        return cls(sparse_tensor_value.indices, sparse_tensor_value.values, sparse_tensor_value.dense_shape)
+
+    @property
+    def indices(self) -> Tensor:
+        return self._indices
+
+    @property
+    def values(self) -> Tensor:
+        return self._values
+
+    @property
+    def dense_shape(self) -> Tensor:
+        return self._dense_shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self._values.dtype
+
+    @property
+    def op(self) -> Operation:
+        """The operation that computes the values."""
+        return self._values.op
+
+    @property
+    def name(self) -> str:
+        return self._values.name
+
+    @property
+    def graph(self) -> Any:
+        return self._indices.graph
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static dense shape, as far as it is known."""
+        return TensorShape.from_raw(constant_value_as_shape(self._dense_shape))
+
+    def get_shape(self) -> TensorShape:
+        """Same as `shape`."""
+        return self.shape
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
+        """The value in ``session`` or the default session."""
+        found = self.graph._session_hook("eval", [self._indices, self._values, self._dense_shape], feed_dict, session)
+        return SparseTensorValue(*found)
+
+    def __repr__(self) -> str:
+        return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"

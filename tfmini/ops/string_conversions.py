@@ -1,0 +1,270 @@
+"""Strings to numbers and back, and strings to more or fewer strings: ``AsString``, ``DecodeRaw``, ``ReduceJoin``…"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.strings import each, refuse
+from tfmini.shapes import RawShape, with_rank
+
+as_string_op = op(
+    """AsString(input: T) -> output: string
+    T: {int8, int16, int32, int64, complex64, complex128, float, double, bool}
+    precision: int = -1
+    scientific: bool = false
+    shortest: bool = false
+    width: int = -1
+    fill: string = ''"""
+)
+to_number_op = op(
+    "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT"
+)
+decode_raw_op = op(
+    """DecodeRaw(bytes: string) -> output: out_type
+    out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool}
+    little_endian: bool = true"""
+)
+reduce_join_op = op(
+    """ReduceJoin(inputs: string, reduction_indices: int32) -> output: string
+    keep_dims: bool = false
+    separator: string = ''"""
+)
+split_op = op(
+    """StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64
+    skip_empty: bool = true"""
+)
+split_v2_op = op(
+    "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
+)
+for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op, split_op, split_v2_op):
+    _handle.not_differentiable()
+
+
+@as_string_op.shape
+@to_number_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+# ---- numbers --------------------------------------------------------------------------------
+
+
+@as_string_op.kernel_factory("CPU")
+def _as_string(node: Any) -> Callable[[Any], Any]:
+    text = _number_text(node.attrs)
+
+    def kernel(value: Any) -> Any:
+        if np.ndim(value) == 0:
+            return text(value.item() if hasattr(value, "item") else value)
+        out = np.empty(value.size, object)
+        out[:] = [text(item) for item in value.ravel().tolist()]
+        return out.reshape(value.shape)
+
+    return kernel
+
+
+def _number_text(attrs: dict[str, Any]) -> Callable[[Any], bytes]:
+    """printf's rendering of one Python number, by the op's attrs."""
+    dtype, fill, width = attrs["T"], attrs["fill"].decode(), attrs["width"]
+    if len(fill) > 1:
+        raise refuse(f'Fill string must be one or fewer characters: "{fill}"')
+    if attrs["scientific"] and attrs["shortest"]:
+        raise refuse("Cannot select both scientific and shortest notation")
+    if dtype.is_bool:
+        return lambda v: b"true" if v else b"false"
+    flags = f"%{fill}{width if width > -1 else ''}"
+    if dtype.is_integer:
+        return lambda v: (f"{flags}d" % v).encode()
+    precision = f".{attrs['precision']}" if attrs["precision"] > -1 else ""
+    style = flags + precision + ("g" if attrs["shortest"] else "e" if attrs["scientific"] else "f")
+    if dtype.is_complex:
+        return lambda v: f"({style % v.real},{style % v.imag})".encode()
+    return lambda v: (style % v).encode()
+
+
+@to_number_op.kernel("CPU")
+def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
+    kind = float if out_type.is_floating else int
+    limits = None if out_type.is_floating else np.iinfo(out_type.as_numpy_dtype)
+
+    def parse(text: bytes) -> Any:
+        try:
+            # Python also reads "1_000", which is no number in TensorFlow.
+            number = None if b"_" in text else kind(text)
+        except ValueError:
+            number = None
+        if number is None or limits is not None and not limits.min <= number <= limits.max:
+            shown = text.decode(errors="replace")
+            raise refuse(f"StringToNumberOp could not correctly convert string: {shown}")
+        return number
+
+    return each(parse, value, out_type.numpy)
+
+
+# ---- raw bytes ------------------------------------------------------------------------------
+
+
+@decode_raw_op.shape
+def _decode_raw_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    return [None if shape is None else (*shape, None)]
+
+
+@decode_raw_op.kernel("CPU")
+def _decode_raw(value: Any, *, out_type: dtypes.DType, little_endian: bool) -> Any:
+    texts = [value] if isinstance(value, bytes) else value.ravel().tolist()
+    shape = np.shape(value)
+    size, item = len(texts[0]) if texts else 0, out_type.size
+    for i, text in enumerate(texts):
+        if len(text) != size:
+            raise refuse(
+                "DecodeRaw requires input strings to all be the same size, but element"
+                f" {i} has size {size} != {len(text)}"
+            )
+    if size % item:
+        raise refuse(
+            f"Input to DecodeRaw has length {size} that is not a multiple of {item}, the size of {out_type.name}"
+        )
+    if not texts:
+        return np.empty((*shape, 0), out_type.numpy)
+    found = np.frombuffer(b"".join(texts), out_type.numpy.newbyteorder("<" if little_endian else ">"))
+    return found.astype(out_type.numpy, copy=False).reshape(*shape, size // item)
+
+
+# ---- joining along dimensions ---------------------------------------------------------------
+
+
+@reduce_join_op.shape
+def _reduce_join_shape(node: Operation) -> list[RawShape]:
+    shape, axes = node._inputs[0]._shape, constant_value(node._inputs[1])
+    if shape is None or axes is None:
+        return [None]
+    rank = len(shape)
+    reduced = set()
+    for axis in np.ravel(axes).tolist():
+        if not -rank <= axis < rank:
+            raise ValueError(f"Invalid reduction dimension {axis} for input with {rank} dimensions.")
+        reduced.add(axis % rank)
+    if node.attrs["keep_dims"]:
+        return [tuple(1 if i in reduced else d for i, d in enumerate(shape))]
+    return [tuple(d for i, d in enumerate(shape) if i not in reduced)]
+
+
+@reduce_join_op.kernel("CPU")
+def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) -> Any:
+    array = np.asarray(value, object)
+    order = []
+    for axis in np.ravel(axes).tolist():
+        if not -array.ndim <= axis < array.ndim:
+            raise refuse(f"Invalid reduction dimension {axis} for input with {array.ndim} dimensions.")
+        if axis % array.ndim in order:
+            raise refuse(f"Duplicate reduction dimension {axis}")
+        order.append(axis % array.ndim)
+    if not order:
+        return value
+    # The first index named varies slowest in the joined text.
+    kept = [i for i in range(array.ndim) if i not in order]
+    rows = array.transpose(kept + order)
+    lead = rows.shape[: len(kept)]
+    count = int(np.prod(lead))
+    table = rows.reshape(count, -1) if array.size else np.empty((count, 0), object)
+    out = np.empty(count, object)
+    out[:] = [separator.join(row) for row in table.tolist()]
+    shape = tuple(1 if i in order else d for i, d in enumerate(array.shape)) if keep_dims else lead
+    return out.reshape(shape) if shape else out[0]
+
+
+# ---- splitting ------------------------------------------------------------------------------
+
+
+@split_op.shape
+@split_v2_op.shape
+def _split_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 1)
+    return [(None, 2), (None,), (2,)]
+
+
+@split_op.kernel("CPU")
+def _split(value: Any, delimiter: Any, *, skip_empty: bool) -> Any:
+    delimiters = set(delimiter if isinstance(delimiter, bytes) else delimiter[()])
+
+    def parts(text: bytes) -> list[bytes]:
+        if not delimiters:
+            found = [text[i : i + 1] for i in range(len(text))]
+        else:
+            marks = [-1, *(i for i, b in enumerate(text) if b in delimiters), len(text)]
+            found = [text[a + 1 : b] for a, b in itertools.pairwise(marks)]
+        return [p for p in found if p] if skip_empty else found
+
+    return _sparse([parts(text) for text in value.tolist()])
+
+
+@split_v2_op.kernel("CPU")
+def _split_v2(value: Any, sep: Any, *, maxsplit: int) -> Any:
+    separator = (sep if isinstance(sep, bytes) else sep[()]) or None
+    return _sparse([text.split(separator, maxsplit) for text in value.tolist()])
+
+
+def _sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+    """Rows of strings as indices [n, 2], values [n] and dense shape [2]."""
+    pairs = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    values = np.empty(len(pairs), object)
+    values[:] = [text for row in rows for text in row]
+    widest = max(map(len, rows), default=0)
+    return np.array(pairs, np.int64).reshape(-1, 2), values, np.array([len(rows), widest], np.int64)
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def as_string(
+    input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
+    fill: str = "", name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Numbers as text, as C's printf renders them with ``%[fill][width][.precision]`` (``tf.as_string``)."""
+    options = {"precision": precision, "scientific": scientific, "shortest": shortest, "width": width, "fill": fill}
+    return as_string_op(input, name=name, **options)  # type: ignore[no-any-return]
+
+
+def string_to_number(
+    string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
+) -> Tensor:  # fmt: skip
+    """Each string as a float32, float64, int32 or int64 (``tf.string_to_number``)."""
+    return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+
+
+def decode_raw(
+    input_bytes: Any = None, out_type: Any = None, little_endian: bool = True, name: str | None = None,
+    bytes: Any = None,
+) -> Tensor:  # fmt: skip
+    """The bytes of each string as numbers, in one more dimension (``tf.decode_raw``)."""
+    value = input_bytes if bytes is None else bytes
+    return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)  # type: ignore[no-any-return]
+
+
+def reduce_join(
+    inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "", name: str | None = None,
+    reduction_indices: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Joins the strings along ``axis`` (several: the first varies slowest; None: all) (``tf.reduce_join``)."""
+    axis = reduction_indices if axis is None else axis
+    keep = bool(keep_dims if keepdims is None else keepdims)
+    with name_scope(name, "ReduceJoin", [inputs]):
+        inputs = convert_to_tensor(inputs)
+        if axis is None and inputs._shape is not None:
+            axis = constant(np.arange(len(inputs._shape), dtype=np.int32))
+        elif axis is None:
+            axis = handle_of("Range")(0, handle_of("Rank")(inputs), 1)
+        return reduce_join_op(inputs, axis, keep_dims=keep, separator=separator)  # type: ignore[no-any-return]

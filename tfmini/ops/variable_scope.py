@@ -1,0 +1,464 @@
+"""``tf.get_variable`` and ``tf.variable_scope``: variables shared by name, with defaults by scope."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.ops import variable_kind
+from tfmini.ops.scoping import get_graph_from_inputs, name_scope
+from tfmini.ops.variable_kind import (
+    disable_resource_variables,
+    enable_resource_variables,
+    resource_variables_enabled,
+    variable_creator_scope,
+)
+from tfmini.ops.variable_store import AUTO_REUSE, Request, VariableStore, default_variable_store
+
+__all__ = [
+    "AUTO_REUSE", "VariableScope", "disable_resource_variables", "enable_resource_variables", "get_local_variable",
+    "get_partitioned_variable", "get_variable", "get_variable_scope", "no_regularizer", "resource_variables_enabled",
+    "variable_creator_scope", "variable_op_scope", "variable_scope",
+]  # fmt: skip
+
+
+def no_regularizer(_: Any) -> None:
+    """A regularizer that does nothing, to switch off a scope's (``tf.no_regularizer``)."""
+
+
+class VariableScope:
+    """The defaults of `get_variable` in a part of the program (``tf.VariableScope``).
+
+    Each is a read-only property with a setter method ``set_<name>``: ``initializer``,
+    ``regularizer``, ``caching_device``, ``partitioner``, ``custom_getter``, ``dtype``, ``use_resource``.
+    """
+
+    def __init__(
+        self,
+        reuse: Any,
+        name: str = "",
+        initializer: Any = None,
+        regularizer: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        custom_getter: Any = None,
+        name_scope: str = "",
+        dtype: Any = dtypes.float32,
+        use_resource: bool | None = None,
+        constraint: Any = None,
+    ) -> None:
+        self._name, self._name_scope, self._reuse = name, name_scope, reuse
+        self._initializer, self._regularizer, self._constraint = initializer, regularizer, constraint
+        self._caching_device, self._partitioner, self._custom_getter = caching_device, partitioner, custom_getter
+        self._dtype, self._use_resource = dtype, use_resource
+
+    @property
+    def name(self) -> str:
+        """The prefix of variable names, without a final ``/``."""
+        return self._name
+
+    @property
+    def original_name_scope(self) -> str:
+        """The name scope that was opened with this scope."""
+        return self._name_scope
+
+    @property
+    def reuse(self) -> Any:
+        """False, True or AUTO_REUSE."""
+        return self._reuse
+
+    @property
+    def initializer(self) -> Any:
+        return self._initializer
+
+    @property
+    def regularizer(self) -> Any:
+        return self._regularizer
+
+    @property
+    def caching_device(self) -> Any:
+        return self._caching_device
+
+    @property
+    def partitioner(self) -> Any:
+        return self._partitioner
+
+    @property
+    def custom_getter(self) -> Any:
+        return self._custom_getter
+
+    @property
+    def dtype(self) -> Any:
+        return self._dtype
+
+    @property
+    def use_resource(self) -> bool | None:
+        return self._use_resource
+
+    @property
+    def constraint(self) -> Any:
+        return self._constraint
+
+    def reuse_variables(self) -> None:
+        """From now on variables of this scope must exist."""
+        self._reuse = True
+
+    def set_initializer(self, initializer: Any) -> None:
+        self._initializer = initializer
+
+    def set_regularizer(self, regularizer: Any) -> None:
+        self._regularizer = regularizer
+
+    def set_caching_device(self, caching_device: Any) -> None:
+        self._caching_device = caching_device
+
+    def set_partitioner(self, partitioner: Any) -> None:
+        self._partitioner = partitioner
+
+    def set_custom_getter(self, custom_getter: Any) -> None:
+        self._custom_getter = custom_getter
+
+    def set_dtype(self, dtype: Any) -> None:
+        self._dtype = dtype
+
+    def set_use_resource(self, use_resource: bool | None) -> None:
+        self._use_resource = use_resource
+
+    def get_collection(self, name: str) -> list[Any]:
+        """The items of a collection whose names lie in this scope."""
+        return get_default_graph().get_collection(name, self._name + "/" if self._name else "")
+
+    def trainable_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def global_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+    def local_variables(self) -> list[Any]:
+        return self.get_collection(GraphKeys.LOCAL_VARIABLES)
+
+    def get_variable(
+        self,
+        var_store: VariableStore,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        validate_shape: bool = True,
+        use_resource: bool | None = None,
+        custom_getter: Any = None,
+        constraint: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+    ) -> Any:
+        """`tf.get_variable` in this scope, from a given store."""
+        full_name = f"{self._name}/{name}" if self._name else name
+        # The name scope has no say in the names of variables.
+        with name_scope(None):
+            _check_types_agree(dtype, initializer)
+            request = Request(
+                full_name,
+                shape,
+                dtypes.as_dtype(self._dtype if dtype is None else dtype).base_dtype,
+                _first(initializer, self._initializer),
+                _first(regularizer, self._regularizer),
+                _first(reuse, self._reuse),
+                trainable,
+                collections,
+                _first(caching_device, self._caching_device),
+                _first(partitioner, self._partitioner),
+                validate_shape,
+                _first(use_resource, self._use_resource, resource_variables_enabled()),
+                _first(constraint, self._constraint),
+                synchronization,
+                aggregation,
+            )
+            return var_store.get_variable(request, _first(custom_getter, self._custom_getter))
+
+
+def _first(*choices: Any) -> Any:
+    return next((c for c in choices if c is not None), None)
+
+
+def _check_types_agree(dtype: Any, initializer: Any) -> None:
+    if dtype is None or initializer is None or callable(initializer):
+        return
+    found = convert_to_tensor(initializer).dtype.base_dtype
+    if found is not dtypes.as_dtype(dtype).base_dtype:
+        wanted = dtypes.as_dtype(dtype)
+        raise ValueError(f"Initializer type '{found}' and explicit dtype '{wanted}' don't match.")
+
+
+class _Scopes(threading.local):
+    """A graph's variable scopes: the one in force, and how often each name was opened, per thread."""
+
+    def __init__(self) -> None:
+        self.current_scope = VariableScope(False)
+        self.counts: dict[str, int] = {}
+
+    def open(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def close_below(self, name: str) -> None:
+        for known in self.counts:
+            if known.startswith(name + "/"):
+                self.counts[known] = 0
+
+    def unique(self, prefix: str) -> str:
+        """``prefix``, with a number when the current scope has had it."""
+        name = f"{self.current_scope.name}/{prefix}" if self.current_scope.name else prefix
+        suffix, number = "", 0
+        while self.counts.get(name + suffix):
+            number += 1
+            suffix = f"_{number}"
+        return prefix + suffix
+
+
+def _scopes() -> _Scopes:
+    return get_default_graph().attachments.setdefault(variable_kind.SCOPES_KEY, _Scopes())
+
+
+def get_variable_scope() -> VariableScope:
+    """The variable scope in force (``tf.get_variable_scope``)."""
+    return _scopes().current_scope
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    collections: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Any = None,
+    constraint: Any = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """The variable of that name in the variable scope, made or shared as the scope's ``reuse`` says.
+
+    What is not given comes from the scope (``tf.get_variable``).
+
+    Args:
+      name: below the variable scope; the name scope does not matter.
+      shape: fully defined, or None where the initializer is a value.
+      dtype: default float32.
+      initializer: a function ``(shape, dtype=…)``, an `Initializer`, or a value; default Glorot's
+        uniform for floats, zeros for integers, bools and strings.
+      regularizer: a function from the variable to a loss, which goes to REGULARIZATION_LOSSES.
+      trainable, collections, caching_device, validate_shape, use_resource, constraint: see `Variable`.
+      partitioner: a function ``(shape, dtype)`` -> number of parts per axis; gives a `PartitionedVariable`.
+      custom_getter: a function ``(getter, name, …)`` that may do otherwise.
+
+    Raises:
+      ValueError: when the variable exists or is missing against ``reuse``, or differs in shape or dtype.
+    """
+    return get_variable_scope().get_variable(
+        default_variable_store(),
+        name,
+        shape=shape,
+        dtype=dtype,
+        initializer=initializer,
+        regularizer=regularizer,
+        trainable=trainable,
+        collections=collections,
+        caching_device=caching_device,
+        partitioner=partitioner,
+        validate_shape=validate_shape,
+        use_resource=use_resource,
+        custom_getter=custom_getter,
+        constraint=constraint,
+        synchronization=synchronization,
+        aggregation=aggregation,
+    )
+
+
+@functools.wraps(get_variable, assigned=("__annotations__",))
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+    """`get_variable` of a variable that is local to the process: in LOCAL_VARIABLES, not trainable."""
+    names = ("shape", "dtype", "initializer", "regularizer", "trainable", "collections", "caching_device",
+             "partitioner", "validate_shape", "use_resource", "custom_getter", "constraint")  # fmt: skip
+    settings = {**dict(zip(names, args)), **kwargs, "trainable": False}
+    settings["collections"] = [*(settings.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(name, **settings)
+
+
+def get_partitioned_variable(
+    name: str | None, shape: Any, dtype: Any, initializer: Any, trainable: bool, partitioner: Any, collections: Any
+) -> Any:
+    """A partitioned variable called like the variable scope when ``name`` is None (`create_partitioned_variables`)."""
+    scope = get_variable_scope()
+    if scope.custom_getter is not None:
+        raise ValueError(
+            "Private access to _get_partitioned_variable is not allowed when a custom getter is set.  Current custom"
+            f" getter: {scope.custom_getter}.  It is likely that you're using create_partitioned_variables.  If so,"
+            " consider instead using get_variable with a non-empty partitioner parameter instead."
+        )
+    request = Request(
+        "/".join(part for part in (scope.name, name) if part),
+        shape,
+        dtypes.as_dtype(dtype),
+        _first(initializer, scope.initializer),
+        scope.regularizer,
+        scope.reuse,
+        trainable,
+        collections,
+        scope.caching_device,
+        partitioner,
+        use_resource=_first(scope.use_resource, resource_variables_enabled()),
+        constraint=scope.constraint,
+    )
+    with name_scope(None):
+        return default_variable_store().get_partitioned(request)
+
+
+class variable_scope:
+    """Opens a variable scope and, with it, a name scope (``tf.variable_scope``).
+
+    Args:
+      name_or_scope: a name below the current scope, a `VariableScope` to enter again, or None.
+      default_name: the name when ``name_or_scope`` is None; made unique.
+      values: inputs whose graph is to be used.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
+        constraint: defaults of `get_variable` inside; None: as outside.
+      reuse: None: as outside; True: variables must exist; AUTO_REUSE: make those that do not.
+      auxiliary_name_scope: False: open no name scope.
+
+    Raises:
+      TypeError, ValueError: for arguments that do not fit together.
+      RuntimeError: when scopes are left out of order.
+    """
+
+    def __init__(
+        self,
+        name_or_scope: str | VariableScope | None,
+        default_name: str | None = None,
+        values: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        custom_getter: Any = None,
+        reuse: Any = None,
+        dtype: Any = None,
+        use_resource: bool | None = None,
+        constraint: Any = None,
+        auxiliary_name_scope: bool = True,
+    ) -> None:
+        if default_name is None and name_or_scope is None:
+            raise TypeError("If default_name is None then name_or_scope is required")
+        if reuse not in (True, False, None, AUTO_REUSE):
+            raise ValueError("The reuse parameter must be True or False or None.")
+        if not isinstance(auxiliary_name_scope, bool):
+            raise TypeError(f"The auxiliary_name_scope must be `True` or `False`, while get {auxiliary_name_scope}")
+        self._name_or_scope = name_or_scope
+        self._default_name = default_name
+        self._graph = get_graph_from_inputs(values or ())
+        self._settings = {
+            "initializer": initializer, "regularizer": regularizer, "caching_device": caching_device,
+            "partitioner": partitioner, "dtype": dtype, "use_resource": use_resource,
+        }  # fmt: skip
+        self._custom_getter = custom_getter
+        self._constraint = constraint
+        self._reuse = reuse or None  # False means the same as None: reuse cannot be switched off inside
+        self._auxiliary = auxiliary_name_scope
+        self._stacks: list[ExitStack] = []
+
+    def __enter__(self) -> VariableScope:
+        target = self._name_or_scope
+        with ExitStack() as stack:
+            stack.enter_context(self._graph.as_default())
+            if target is None:
+                if self._reuse:
+                    raise ValueError("reuse=True cannot be used without a name_or_scope")
+                opened = stack.enter_context(self._name_scope(self._default_name or ""))
+                scope = self._below(_scopes().unique(self._default_name or ""), opened)
+            elif isinstance(target, VariableScope):
+                stack.enter_context(self._name_scope(target.name.rpartition("/")[2]))
+                scope = self._derived(target, target.name, target.original_name_scope, self._reuse or target.reuse)
+            elif isinstance(target, str):
+                opened = stack.enter_context(self._name_scope(target))
+                scope = self._below(target, opened if target or not self._auxiliary else target)
+            else:
+                raise TypeError("VariableScope: name_or_scope must be a string or VariableScope.")
+            stack.enter_context(_in_force(scope, jumped=isinstance(target, VariableScope)))
+            self._stacks.append(stack.pop_all())
+        return scope
+
+    def __exit__(self, *error: object) -> None:
+        self._stacks.pop().__exit__(*error)  # type: ignore[arg-type]
+
+    def _name_scope(self, name: str) -> AbstractContextManager[str]:
+        if name and self._auxiliary:
+            return name_scope(name)
+        current = get_default_graph().get_name_scope()
+        return name_scope(current + "/" if current else None)
+
+    def _below(self, name: str, opened: str) -> VariableScope:
+        outer = _scopes().current_scope
+        full_name = f"{outer.name}/{name}" if outer.name else name
+        return self._derived(outer, full_name, opened, self._reuse or outer.reuse)
+
+    def _derived(self, source: VariableScope, name: str, opened: str, reuse: Any) -> VariableScope:
+        settings = {key: getattr(source, key) if new is None else new for key, new in self._settings.items()}
+        getter = _chained(self._custom_getter, source.custom_getter)
+        return VariableScope(
+            reuse, name, custom_getter=getter, name_scope=opened, constraint=self._constraint, **settings
+        )
+
+
+@contextmanager
+def _in_force(scope: VariableScope, jumped: bool) -> Iterator[None]:
+    scopes = _scopes()
+    outer = scopes.current_scope
+    scopes.open(scope.name)
+    counts = dict(scopes.counts)
+    scopes.current_scope = scope
+    try:
+        yield
+    finally:
+        if scopes.current_scope is not scope:
+            raise RuntimeError("Improper nesting of variable_scope.")
+        if jumped:
+            scopes.counts = counts
+        else:
+            scopes.close_below(scope.name)
+        scopes.current_scope = outer
+
+
+def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None) -> Any:
+    if getter is None or outer is None:
+        return getter or outer
+
+    def both(true_getter: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        true_getter = kwargs.pop("getter") if true_getter is None else true_getter
+        return getter(functools.partial(outer, true_getter), *args, **kwargs)
+
+    return both
+
+
+@contextmanager
+def variable_op_scope(
+    values: Any, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any
+) -> Iterator[VariableScope]:
+    """The older spelling of `variable_scope`, with the values first (``tf.variable_op_scope``)."""
+    with variable_scope(name_or_scope, default_name, values, *args, **kwargs) as scope:
+        yield scope

@@ -1,0 +1,131 @@
+"""A cluster of real processes on this machine, for tests.
+
+::
+
+    with ProcessCluster(ps=2, workers=1) as cluster:
+        with tf.Session(cluster.target("worker", 0)) as session:
+            ...
+            cluster.kill("ps", 1)
+
+Each task is a Python process that makes a `Server` and joins it. Ports are reserved by listening
+sockets that the tasks inherit, so there is no race for them and no need to wait for a task: what
+connects early waits in the socket's backlog.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+from tfmini.cluster import ClusterSpec
+from tfmini.listen_fd import LISTEN_FD_ENV
+from tfmini.tools.ports import reserve_cluster
+from tfmini.tools.supervision import TaskId
+
+_TASK = """
+import json, sys
+import tfmini as tf
+cluster = json.loads(sys.argv[1])
+server = tf.train.Server(cluster, job_name=sys.argv[2], task_index=int(sys.argv[3]))
+print("ready", flush=True)
+server.join()
+"""
+_STOP_S = 10.0
+
+
+class ProcessCluster:
+    """See the module.
+
+    Args:
+      ps, workers: how many tasks of each job.
+      local: a task that the test itself is (its server runs in the test's process), as ("worker", 0).
+    """
+
+    def __init__(self, ps: int = 1, workers: int = 1, local: tuple[str, int] | None = None) -> None:
+        self._ids = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
+        self._local = TaskId(*local) if local else None
+        self._reserved = reserve_cluster(self._ids)
+        self.spec: ClusterSpec = self._reserved.spec
+        self.processes: dict[TaskId, subprocess.Popen[str]] = {}
+        self.server: Any = None
+
+    def start(self) -> ProcessCluster:
+        """Starts all tasks but the local one's process."""
+        for task in self._ids:
+            if task != self._local:
+                self.start_task(task.job, task.task)
+        if self._local is not None:
+            self._start_local()
+        return self
+
+    def _start_local(self) -> None:
+        from tfmini.runtime.server import Server
+
+        assert self._local is not None
+        # This process can bind the port itself as soon as the reservation is given up.
+        self._reserved.listeners[self._local].close()
+        self.server = Server(self.spec, job_name=self._local.job, task_index=self._local.task)
+
+    def start_task(self, job: str, task: int) -> None:
+        """Starts one task; after `kill` this is its restart."""
+        listener = self._reserved.listeners[TaskId(job, task)]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        handed = []
+        if TaskId(job, task) not in self.processes:
+            environment[LISTEN_FD_ENV] = str(listener.fileno())
+            handed = [listener.fileno()]
+        command = [sys.executable, "-c", _TASK, json.dumps(self.spec.as_dict()), job, str(task)]
+        process = subprocess.Popen(command, pass_fds=handed, env=environment, stdout=subprocess.PIPE, text=True)
+        if handed:
+            listener.close()
+        self.processes[TaskId(job, task)] = process
+
+    def wait_ready(self, job: str, task: int) -> None:
+        """Blocks until the task's server is up; raises RuntimeError if it ended instead."""
+        stdout = self.processes[TaskId(job, task)].stdout
+        assert stdout is not None
+        if stdout.readline().strip() != "ready":
+            raise RuntimeError(f"/job:{job}/task:{task} did not come up")
+
+    def target(self, job: str, task: int) -> str:
+        """The session target of a task."""
+        return f"zmq://{self.spec.task_address(job, task)}"
+
+    def kill(self, job: str, task: int, signum: int = signal.SIGKILL) -> None:
+        """Sends a signal to a task; after a SIGKILL the process has been reaped."""
+        process = self.processes[TaskId(job, task)]
+        process.send_signal(signum)
+        if signum == signal.SIGKILL:
+            process.wait(_STOP_S)
+
+    def stop(self) -> dict[TaskId, int]:
+        """Ends all tasks (SIGTERM, then SIGKILL) and returns their exit codes."""
+        if self.server is not None:
+            self.server.stop()
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        codes = {}
+        for task, process in self.processes.items():
+            try:
+                codes[task] = process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes[task] = process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self._reserved.close()
+        return codes
+
+    def __enter__(self) -> ProcessCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
