@@ -1,0 +1,18 @@
+"""tfmini: TensorFlow 1.x's cluster model in Python. ``import tfmini as tf``.
+
+The public names stand in `tfmini.public_names`; this module re-exports them and nothing else.
+``tf.__version__`` is the TensorFlow release that the namespace follows; tfmini's own version is
+``tfmini._version.__version__``.
+"""
+
+from __future__ import annotations
+
+import tfmini.compat
+import tfmini.graph.building
+import tfmini.ops
+import tfmini.train  # noqa: F401 - the public namespaces that are packages of ours
+from tfmini import namespace
+from tfmini._version import API_VERSION as __version__
+
+namespace.install()
+del namespace

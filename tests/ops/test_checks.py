@@ -27,8 +27,8 @@ def graph():
         (
             lambda: checks.assert_less([1, 3], [2, 2], message="hey"),
             errors.InvalidArgumentError,
-            "hey\nCondition x < y did not hold element-wise:\nx (assert_less/x:0) = \n[1 3]\n"
-            "y (assert_less/y:0) = \n[2 2]",
+            "hey\nCondition x < y did not hold element-wise:\n"
+            + "x (assert_less/x:0) = \n[1 3]\ny (assert_less/y:0) = \n[2 2]",
         ),
         (
             lambda: checks.assert_positive(-1.0),

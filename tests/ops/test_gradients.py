@@ -112,7 +112,7 @@ def test_default_gradient_needs_a_real_y():
 
 def test_outputs_without_gradient_get_zeros(graph):
     x, y = constant([1.0]), constant([2.0])
-    a, b = probe(x, y)
+    a, _ = probe(x, y)
     assert evaluate(gradients(a, [x, y])) == [[2.0], [0.0]]
 
 

@@ -11,10 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfmini.graph.building  # noqa: F401 - installs the building of ops
+from tests.ops import nn_oracle_cases as cases
+from tests.ops.evaluate import evaluate
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.graph import Graph
 from tfmini.ops import (
-    array_gather,  # noqa: F401 - registers
+    array_sets,  # noqa: F401 - registers
+    math_segments,  # noqa: F401 - registers
+    math_sums,  # noqa: F401 - registers
     nn_activation,
     nn_batch_norm,
     nn_bias,
@@ -29,10 +34,6 @@ from tfmini.ops import (
 from tfmini.ops.constant import constant
 from tfmini.ops.gradients import gradients
 from tfmini.ops.sparse_tensor import SparseTensor
-
-from tests.ops.evaluate import evaluate
-import tfmini.graph.building  # noqa: F401 - installs the building of ops
-from tests.ops import nn_oracle_cases as cases
 
 MODULES = (nn_activation, nn_batch_norm, nn_bias, nn_convolution, nn_cross_entropy, nn_embedding, nn_norm, nn_pooling, nn_topk)
 nn = SimpleNamespace(**{k: v for m in MODULES for k, v in vars(m).items() if callable(v) and not k.startswith("_")})

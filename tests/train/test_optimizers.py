@@ -116,15 +116,20 @@ def test_runs_like_tensorflow(expected: Any, combination: tuple[str, bool, bool,
 @pytest.mark.parametrize("combination", [c for c in cases.combinations() if not c[1]], ids=repr)
 def test_graph_of_reference_variables_is_tensorflows(expected: Any, combination: tuple[str, bool, bool, bool]) -> None:
     cases.build(tf, *combination)
-    assert describe(get_default_graph()) == expected["runs"][repr(combination)]["graph"]
+    wanted = expected["runs"][repr(combination)]["graph"]
+    for line in wanted:
+        line[1] = "Add" if line[1] == "AddV2" else line[1]  # TensorFlow 1.15 has Add where 2.x has AddV2
+    assert describe(get_default_graph()) == wanted
 
 
 def describe(graph: Graph) -> list[list[Any]]:
+    def is_root(group: bytes) -> bool:
+        # A group that names an op of another group says nothing more than that one.
+        return graph.get_operation_by_name(group[5:].decode()).colocation_groups() == [group]
+
     found: list[list[Any]] = []
     for op in graph.get_operations():
-        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}")
-        # An initial value is also tied to its own variable, which the first group ties to the same place.
-        groups = groups[:1] if "/Initializer/" in op.name else groups
+        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}" and is_root(g))
         found.append([op.name, op.type, [t.name for t in op.inputs], sorted(c.name for c in op.control_inputs), groups])
     return found
 

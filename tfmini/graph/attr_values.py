@@ -21,15 +21,19 @@ _MAX_CONTENT_BYTES = 2**31 - 1
 
 # The kinds whose arrays of several elements travel as raw bytes; others use their typed field.
 _RAW_CONTENT = frozenset(
-    "float32 float64 int32 uint8 int16 int8 int64 qint8 quint8 qint16 quint16 qint32 uint32 uint64".split()
+    dtypes.as_dtype(name)
+    for name in (
+        *("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"),
+        *("qint8", "quint8", "qint16", "quint16", "qint32"),
+    )
 )
 
 # dtype name -> (repeated field, numpy type of its items)
 _TYPED_FIELDS: dict[str, tuple[str, Any]] = {
     "float32": ("float_val", np.float32),
     "float64": ("double_val", np.float64),
-    **{name: ("int_val", np.int32) for name in "int32 uint8 int16 int8 uint16".split()},
-    **{name: ("int_val", np.int32) for name in "qint8 quint8 qint16 quint16 qint32".split()},
+    **{name: ("int_val", np.int32) for name in ("int32", "uint8", "int16", "int8", "uint16")},
+    **{name: ("int_val", np.int32) for name in ("qint8", "quint8", "qint16", "quint16", "qint32")},
     "int64": ("int64_val", np.int64),
     "bool": ("bool_val", np.bool_),
     "uint32": ("uint32_val", np.uint32),
@@ -180,11 +184,10 @@ def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     """
     array = array if isinstance(array, (np.ndarray, np.generic)) else _wrapped(array)
     dtype = dtypes.as_dtype(array.dtype)
-    proto = protos.TensorProto(
-        dtype=dtype.as_datatype_enum, tensor_shape=shape_proto(array.shape if shape is None else shape)
-    )
+    proto = protos.TensorProto(tensor_shape=shape_proto(array.shape if shape is None else shape))
+    proto.dtype = dtype.as_datatype_enum  # type: ignore[assignment]
     whole = shape is None or shape == array.shape
-    if dtype.name in _RAW_CONTENT and array.size > 1 and whole:
+    if dtype in _RAW_CONTENT and array.size > 1 and whole:
         if array.nbytes > _MAX_CONTENT_BYTES:
             raise ValueError("Cannot create a tensor proto whose content is larger than 2GB.")
         proto.tensor_content = _little_endian(array).tobytes()

@@ -20,15 +20,13 @@ from tfmini.ops.constant import constant
 from tfmini.ops.control import identity
 from tfmini.ops.scoping import colocate_with, name_scope
 
-_TRAINABLE = frozenset(
-    (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.complex64, dtypes.complex128,
-     dtypes.resource, dtypes.variant)
-)  # fmt: skip
+# DType kinds: float, complex, resource, variant.
+_TRAINABLE_KINDS = "fcRV"
 
 
 def is_trainable(tensor: Any) -> bool:
     """Whether gradients flow through values of the tensor's type: floats, complex, resources, variants."""
-    return tensor.dtype.base_dtype in _TRAINABLE
+    return tensor.dtype._kind in _TRAINABLE_KINDS
 
 
 def as_targets(ys: list[Any]) -> list[Any]:

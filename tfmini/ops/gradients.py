@@ -215,10 +215,15 @@ class _Sweep:
         pending, control_flow = self.pending, self.control_flow
         queue = deque(op for op in self.targets if pending.get(op) == 0)
         queue.extend(control_flow.first_ready(pending, set(self.targets)))
+        # Without loops and colocation there is no context to enter, op after op.
+        is_plain = not self.colocate and type(control_flow) is ControlFlowGradients
         while queue:
             op = queue.popleft()
-            with self._beside(op), control_flow.inside(op):
+            if is_plain:
                 self._visit(op)
+            else:
+                with self._beside(op), control_flow.inside(op):
+                    self._visit(op)
             for tensor in op._inputs:
                 source = tensor.op
                 if source in pending:

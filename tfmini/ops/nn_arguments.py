@@ -46,13 +46,13 @@ def padding_attrs(padding: Any) -> dict[str, Any]:
         return {"padding": padding, "explicit_paddings": []}
     for i, pair in enumerate(padding):
         if not isinstance(pair, (list, tuple)):
-            raise ValueError(
-                f"When padding is a list, each element of padding must be a list/tuple of size 2. Element with index"
+            raise ValueError(  # noqa: TRY004 - TensorFlow's class
+                "When padding is a list, each element of padding must be a list/tuple of size 2. Element with index"
                 f" {i} of padding is not a list/tuple"
             )
         if len(pair) != 2:
             raise ValueError(
-                f"When padding is a list, each element of padding must be a list/tuple of size 2. Element with index"
+                "When padding is a list, each element of padding must be a list/tuple of size 2. Element with index"
                 f" {i} of padding has size {len(pair)}"
             )
     if len(padding) != 4:

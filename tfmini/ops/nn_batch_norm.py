@@ -59,7 +59,8 @@ def _forward_shape(node: Operation) -> list[RawShape]:
     depth = x[axis]
     for tensor in node._inputs[1 : 3 if node.attrs["is_training"] else 5]:
         depth = merge_dims(depth, with_rank(tensor._shape, 1)[0])
-    shapes: list[RawShape] = [x[:axis] + (depth,) + x[axis + 1 :]] + [(depth,)] * 4
+    statistics: RawShape = (depth,)
+    shapes: list[RawShape] = [x[:axis] + (depth,) + x[axis + 1 :], *[statistics] * 4]
     return shapes + [None] * (len(node.handle.op_def.outputs) - 5)
 
 

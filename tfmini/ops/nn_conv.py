@@ -14,7 +14,15 @@ from tfmini.ops import nn_conv_kernels as kernels
 from tfmini.ops.array_shape import shape, shape_n
 from tfmini.ops.constant_value import constant_value_as_shape
 from tfmini.ops.nn_windows import (
-    Array, Axis, arrange, explicit_pair, from_nhwc, image_axes, output_size, to_nhwc, window_axis,
+    Array,
+    Axis,
+    arrange,
+    explicit_pair,
+    from_nhwc,
+    image_axes,
+    output_size,
+    to_nhwc,
+    window_axis,
 )  # fmt: skip
 from tfmini.shapes import RawShape, with_rank
 
@@ -126,7 +134,7 @@ depthwise_backprop_filter_op.shape(_filter_sizes_shape)
 class _Layout:
     """What a node's attrs say about windows, applied to the shapes of a step."""
 
-    __slots__ = ("data_format", "_padding", "_axes", "_strides", "_dilations", "_explicit", "_known")
+    __slots__ = ("_axes", "_dilations", "_explicit", "_known", "_padding", "_strides", "data_format")
 
     def __init__(self, node: Any) -> None:
         attrs = node.attrs

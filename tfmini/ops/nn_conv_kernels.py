@@ -48,7 +48,7 @@ def backprop_filter(image: Array, grad: Array, rows: Axis, columns: Axis) -> Arr
 
 def backprop_input(grad: Array, filters: Array, rows: Axis, columns: Axis) -> Array:
     """The gradient of `forward` for its image, (N, H, W, C)."""
-    height, width, channels, count = filters.shape
+    channels, count = filters.shape[2:]
     if _pointwise(rows) and _pointwise(columns):
         return (grad.reshape(-1, count) @ filters.reshape(channels, count).T).reshape(grad.shape[:3] + (channels,))
     turned = _turned(rows), _turned(columns)

@@ -15,7 +15,7 @@ _ONES = (1, 1, 1, 1)
 
 
 def conv2d(
-    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, use_cudnn_on_gpu: bool = True,  # noqa: A002
+    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None, filters: Any = None,
 ) -> Tensor:  # fmt: skip
     """Convolves images with filters (``tf.nn.conv2d``).
@@ -45,7 +45,7 @@ def conv2d(
 
 
 def conv2d_backprop_filter(
-    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, use_cudnn_on_gpu: bool = True,  # noqa: A002
+    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its filter, of shape ``filter_sizes`` (``tf.nn.conv2d_backprop_filter``)."""
@@ -56,7 +56,7 @@ def conv2d_backprop_filter(
 
 
 def conv2d_backprop_input(
-    input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None, padding: Any = None,  # noqa: A002
+    input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
     filters: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -69,8 +69,8 @@ def conv2d_backprop_input(
 
 
 def conv2d_transpose(
-    value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: Any = "SAME",  # noqa: A002
-    data_format: str = "NHWC", name: str | None = None, input: Any = None, filters: Any = None,  # noqa: A002
+    value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: Any = "SAME",
+    data_format: str = "NHWC", name: str | None = None, input: Any = None, filters: Any = None,
     dilations: Any = None,
 ) -> Tensor:  # fmt: skip
     """The transpose ("deconvolution") of `conv2d` (``tf.nn.conv2d_transpose``).
@@ -99,7 +99,7 @@ def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str |
 def conv1d(
     value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
     use_cudnn_on_gpu: bool | None = None, data_format: str | None = None, name: str | None = None,
-    input: Any = None, dilations: Any = None,  # noqa: A002
+    input: Any = None, dilations: Any = None,
 ) -> Tensor:  # fmt: skip
     """Convolves [batch, width, channels] with [width, channels in, channels out] (``tf.nn.conv1d``).
 
@@ -128,7 +128,7 @@ def conv1d(
 
 
 def depthwise_conv2d_native(
-    input: Any, filter: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = _ONES,  # noqa: A002
+    input: Any, filter: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = _ONES,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolves each channel with its own filters (``tf.nn.depthwise_conv2d_native``).
@@ -143,7 +143,7 @@ def depthwise_conv2d_native(
 
 
 def depthwise_conv2d_backprop_input(
-    input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",  # noqa: A002
+    input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its input."""
@@ -154,7 +154,7 @@ def depthwise_conv2d_backprop_input(
 
 
 def depthwise_conv2d_backprop_filter(
-    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",  # noqa: A002
+    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its filter."""
@@ -165,7 +165,7 @@ def depthwise_conv2d_backprop_filter(
 
 
 def depthwise_conv2d(
-    input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,  # noqa: A002
+    input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,
     data_format: str | None = None, dilations: Any = None,
 ) -> Tensor:  # fmt: skip
     """`depthwise_conv2d_native` with holes given by ``rate``, two ints (``tf.nn.depthwise_conv2d``)."""
@@ -184,7 +184,7 @@ def depthwise_conv2d(
 
 
 def separable_conv2d(
-    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any, rate: Any = None,  # noqa: A002
+    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any, rate: Any = None,
     name: str | None = None, data_format: str | None = None, dilations: Any = None,
 ) -> Tensor:  # fmt: skip
     """A depthwise convolution followed by a 1x1 one (``tf.nn.separable_conv2d``).

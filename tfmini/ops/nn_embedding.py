@@ -10,9 +10,9 @@ from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array_filling import range as number_range
 from tfmini.ops.array_gather import gather
-from tfmini.ops.array_partition import dynamic_partition, parallel_dynamic_stitch
 from tfmini.ops.array_identity import identity
 from tfmini.ops.array_joining import concat, stack
+from tfmini.ops.array_partition import dynamic_partition, parallel_dynamic_stitch
 from tfmini.ops.array_shape import rank, reshape, size
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.array_slicing import slice_
@@ -20,8 +20,9 @@ from tfmini.ops.casting import cast
 from tfmini.ops.clip import clip_by_norm
 from tfmini.ops.constant import constant
 from tfmini.ops.math_comparison import less, where
-from tfmini.ops.math_elementwise import add, floordiv, floormod, maximum, multiply, subtract, truediv
+from tfmini.ops.math_elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
 from tfmini.ops.math_powers import pow as power
+from tfmini.ops.math_segments import segment_sum_op
 from tfmini.ops.math_unary import sqrt
 from tfmini.ops.partitioned_variable import PartitionedVariable
 from tfmini.ops.reduce_functions import reduce_sum
@@ -173,13 +174,12 @@ def embedding_lookup_sparse(
 
 
 def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name: str) -> Tensor:
-    segment_sum = handle_of("SegmentSum")
     # One weight per row, beside any number of embedding axes.
     ones = handle_of("Fill")(reshape(subtract(rank(rows), 1), [1]), 1)
     column = reshape(weights, concat([shape_of(weights), ones], 0))
-    total = segment_sum(multiply(rows, column), lines, name=name if combiner == "sum" else None)
+    total = segment_sum_op(multiply(rows, column), lines, name=name if combiner == "sum" else None)
     if combiner == "sum":
         return total  # type: ignore[no-any-return]
     if combiner == "mean":
-        return truediv(total, segment_sum(column, lines), name=name)
-    return truediv(total, sqrt(segment_sum(power(column, 2), lines)), name=name)
+        return div_no_nan(total, segment_sum_op(column, lines), name=name)
+    return div_no_nan(total, sqrt(segment_sum_op(power(column, 2), lines)), name=name)

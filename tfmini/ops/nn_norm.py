@@ -18,7 +18,15 @@ from tfmini.ops.array_shape import size, squeeze
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.math_comparison import greater_equal, not_equal
-from tfmini.ops.math_elementwise import add, maximum, multiply, negative, squared_difference, subtract, truediv
+from tfmini.ops.math_elementwise import (
+    add,
+    maximum,
+    multiply,
+    negative,
+    squared_difference,
+    subtract,
+    truediv,
+)
 from tfmini.ops.math_unary import reciprocal, rsqrt, sigmoid, square
 from tfmini.ops.nn_arguments import either
 from tfmini.ops.nn_windows import Array
@@ -82,7 +90,7 @@ lrn_grad_op.not_differentiable()
 
 
 def local_response_normalization(
-    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,  # noqa: A002
+    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
     return lrn_op(  # type: ignore[no-any-return]

@@ -18,7 +18,16 @@ from tfmini.ops.math_broadcast import HALVES
 from tfmini.ops.nn_activation import where_else_zero
 from tfmini.ops.nn_arguments import either, padding_attrs, spatial_sequence
 from tfmini.ops.nn_windows import (
-    Array, Axis, arrange, explicit_pair, from_nhwc, image_axes, output_size, padded, to_nhwc, window_axis,
+    Array,
+    Axis,
+    arrange,
+    explicit_pair,
+    from_nhwc,
+    image_axes,
+    output_size,
+    padded,
+    to_nhwc,
+    window_axis,
 )  # fmt: skip
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, merge_raw, with_rank
@@ -314,7 +323,7 @@ def _avg_pool_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
-    input: Any = None,  # noqa: A002
+    input: Any = None,
 ) -> Tensor:  # fmt: skip
     """The maximum of each window (``tf.nn.max_pool``).
 
@@ -330,7 +339,7 @@ def max_pool(
 
 
 def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,  # noqa: A002
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`max_pool` (``tf.nn.max_pool2d``)."""
     with name_scope(name, "MaxPool2d", [input]) as scope:
@@ -339,7 +348,7 @@ def max_pool2d(
 
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", name: str | None = None,
-    input: Any = None,  # noqa: A002
+    input: Any = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window, padding not counted (``tf.nn.avg_pool``, ``tf.nn.avg_pool2d``); see `max_pool`."""
     with name_scope(name, "AvgPool", [value]) as scope:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array_shape import expand_dims
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.math_broadcast import HALVES
-from tfmini.ops.math_elementwise import multiply, negative, subtract
+from tfmini.ops.math_elementwise import add, multiply, negative, subtract
 from tfmini.ops.math_reductions import sum_op
 from tfmini.ops.math_unary import exp
 from tfmini.ops.nn_windows import Array
@@ -229,7 +228,7 @@ def _logits_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor |
     assert grad_backprop is not None
     softmax = softmax_op(node._inputs[0])
     second = multiply(subtract(grad_backprop, _last_sum(multiply(grad_backprop, softmax))), softmax)
-    return first + second
+    return add(first, second)
 
 
 @softmax_xent_op.gradient

@@ -150,7 +150,7 @@ def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [multiply(shares, chosen), None]
 
 
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:  # noqa: A002
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
     """Values and int32 indices of the ``k`` largest elements of each row (``tf.nn.top_k``, ``tf.math.top_k``)."""
     return top_k_op(input, k, sorted=sorted, name=name)
 
@@ -161,6 +161,6 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
         return in_top_k_op(predictions, targets, k, name=scope)  # type: ignore[no-any-return]
 
 
-def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:  # noqa: A002
+def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
     """The ``n``-th smallest (or largest) element of each row."""
     return nth_element_op(input, n, reverse=reverse, name=name)  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
@@ -71,7 +72,9 @@ class name_scope:
         self._exits.append(scope)
         return entered
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         while self._exits:
             self._exits.pop().__exit__(kind, error, trace)
 

@@ -37,11 +37,9 @@ def _checked_shape(array: np.ndarray[Any, Any], shape: Any, verify: bool) -> tup
         raise ValueError(f"A tensor needs a fully defined shape, not {TensorShape(raw)}.")
     if verify and raw != array.shape:
         raise TypeError(f"Expected Tensor's shape: {raw}, got {array.shape}.")
-    size = int(np.prod(raw, dtype=np.int64))
+    size = TensorShape.from_raw(raw).num_elements() or 0
     if array.size > size:
-        raise ValueError(
-            f"Too many elements provided. Needed at most {size}, but received {array.size}"
-        )
+        raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
     return raw  # type: ignore[return-value]
 
 

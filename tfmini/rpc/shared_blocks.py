@@ -179,7 +179,7 @@ class BlockCache:
             if not 0 < size <= LARGEST or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                 raise ValueError("not a sealed shared memory block")
             self._maps[block_id] = (
-                mmap.mmap(fd, size, flags=mmap.MAP_SHARED | _POPULATE, prot=mmap.PROT_READ),
+                mmap.mmap(fd, size, flags=mmap.MAP_SHARED | _POPULATE, prot=mmap.PROT_READ | mmap.PROT_WRITE),
                 size,
             )
         except OSError as error:

@@ -116,5 +116,9 @@ def to_client(value: Any) -> Any:
 def writable(value: Any) -> Any:
     """A value that arrived in a message, as an array that its user may change."""
     if isinstance(value, np.ndarray) and not value.flags.writeable:
-        return value.copy()
+        try:
+            # A block of shared memory is the receiver's until it lets go of it: no copy needed.
+            value.flags.writeable = True
+        except ValueError:
+            return value.copy()
     return value

@@ -198,15 +198,16 @@ def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
 
 def _half_wave(fraction: Any) -> Any:
     """From 1 at fraction 0 to 0 at fraction 1, along a cosine."""
-    return 0.5 * (1.0 + unary.cos(cast(constant(math.pi), fraction.dtype) * fraction))
+    wave: Any = unary.cos(cast(constant(math.pi), fraction.dtype) * fraction)
+    return 0.5 * (1.0 + wave)
 
 
 def _restarts(fraction: Any, growth: Any) -> tuple[Any, Any]:
     """The number of restarts so far, and how much of the period that runs now has passed."""
     plain = unary.floor(fraction)
     # With equal periods the geometric formula divides zero by zero; the choice below drops that.
-    geometric = unary.floor(unary.log(1.0 - fraction * (1.0 - growth)) / unary.log(growth))
-    length = power_of(growth, geometric)
+    geometric: Any = unary.floor(elementwise.truediv(unary.log(1.0 - fraction * (1.0 - growth)), unary.log(growth)))
+    length: Any = power_of(growth, geometric)
     before = (1.0 - length) / (1.0 - growth)
     equal = compare.equal(growth, cast(1.0, growth.dtype))
     count = compare.where(equal, plain, geometric)

@@ -136,7 +136,8 @@ class ExponentialMovingAverage:
 
     def _make_shadow(self, var: Any) -> Any:
         if isinstance(var, Variable):
-            shadow = slot_creator.create_slot(var, var.initialized_value(), self._name)
+            initial_value = var.initialized_value()  # type: ignore[attr-defined]
+            shadow = slot_creator.create_slot(var, initial_value, self._name)
             add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return shadow
         with_primary = var.op.type in ("Variable", "VariableV2", "VarHandleOp")

@@ -270,9 +270,8 @@ class Optimizer:
         variable = self._non_slot_dict.get((name, graph))
         if variable is None:
             with graph.colocate_with(colocate_with):
-                variable = Variable(
-                    initial_value, name=name, trainable=False, use_resource=is_resource(colocate_with)
-                )
+                kind: Any = {"use_resource": is_resource(colocate_with)}
+                variable = Variable(initial_value, name=name, trainable=False, **kind)
             self._non_slot_dict[name, graph] = variable
         return variable
 
@@ -362,7 +361,7 @@ def _leaves(value: Any) -> Iterable[Any]:
 def _target(var: Any) -> Any:
     """What to differentiate by for a variable."""
     if isinstance(var, Variable):
-        return var if is_resource(var) else var._ref()
+        return var if is_resource(var) else state_of(var)
     if isinstance(var, Tensor):
         return var
     raise NotImplementedError("Trying to optimize unsupported type ", var)
@@ -391,5 +390,5 @@ def _increment(global_step: Any, name: str) -> Operation:
     if is_resource(global_step):
         one = convert_to_tensor(1, dtype=global_step.dtype)
         return handle_of("AssignAddVariableOp")(global_step.handle, one, name=name)  # type: ignore[no-any-return]
-    reference = global_step._ref() if isinstance(global_step, Variable) else global_step
+    reference = state_of(global_step) if isinstance(global_step, Variable) else global_step
     return handle_of("AssignAdd")(reference, 1, name=name).op  # type: ignore[no-any-return]

@@ -46,7 +46,7 @@ def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_
     if shape.is_fully_defined():
         initializer = zeros_initializer()
         return create_slot_with_initializer(primary, initializer, shape, dtype, name, colocate_with_primary)
-    value = primary.initialized_value() if isinstance(primary, Variable) else primary
+    value = primary.initialized_value() if isinstance(primary, Variable) else primary  # type: ignore[attr-defined]
     zeros = array_filling.zeros(array_shape.shape(value), dtype=dtype)
     return create_slot(primary, zeros, name, colocate_with_primary)
 

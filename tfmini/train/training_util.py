@@ -116,7 +116,7 @@ def _get_or_create_global_step_read(graph: Graph | None = None) -> Any:
     if step is None:
         return None
     with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
-        value = step.initialized_value() if isinstance(step, Variable) else step
+        value = step.initialized_value() if isinstance(step, Variable) else step  # type: ignore[attr-defined]
         # The addition makes it a value of its own, which an update in the same step does not change.
         read = value + 0
         graph.add_to_collection(GLOBAL_STEP_READ_KEY, read)

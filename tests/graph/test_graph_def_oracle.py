@@ -1,0 +1,152 @@
+"""GraphDefs travel between TensorFlow and tfmini, both ways, and mean the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfmini import dtypes, protos
+from tfmini.graph import building  # noqa: F401 - installs the calling of op handles
+from tfmini.graph.graph import Graph
+from tfmini.graph.graph_def import graph_def_to_nodes
+from tfmini.graph.importing import import_graph_def
+from tfmini.graph.registry import OPS
+from tfmini.ops import (  # noqa: F401 - declares the ops that the oracle's graphs use
+    array_filling,
+    array_identity,
+    array_joining,
+    array_shape,
+    array_identity,
+    casting,
+    control,
+    gradients,
+    math_elementwise,
+    math_matmul,
+    math_reductions,
+    math_unary,
+    nn_activation,
+    nn_conv,
+    nn_pooling,
+    random_sampling,
+    state_ref,
+    training_dense,
+)
+from tfmini.ops.constant import constant
+from tfmini.ops.tensor_protos import make_ndarray, make_tensor_proto
+
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.skipif("TFMINI_ORACLE" not in os.environ, reason="needs TFMINI_ORACLE"),
+]
+BUILT = [
+    "constants", "matmul_gradients", "convolution", "adagrad_on_ps", "sgd_and_momentum", "controls_and_colocation",
+]  # fmt: skip
+
+
+def our_arithmetic():
+    x = array_identity.placeholder(dtypes.float32, [None, 4], name="x")
+    with building.get_default_graph().device("/job:ps/task:1/cpu:0"):
+        w = constant(np.ones((4, 3), np.float32), name="w")
+    product = math_matmul.matmul(x, w, name="product")
+    with building.get_default_graph().control_dependencies([product.op]):
+        array_identity.identity(product, name="after")
+
+
+def our_constants():
+    for i, value in enumerate([1.0, [1, 2, 3], [[True], [False]], "text", [b"a", b"b"], 2**40, np.zeros((0, 2))]):
+        constant(value, name=f"c{i}")
+    for dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int8, dtypes.uint16, dtypes.complex64):
+        constant([1, 2], dtype=dtype, name=dtype.name)
+
+
+def our_colocation():
+    a = constant(1.0, name="a")
+    with building.get_default_graph().colocate_with(a.op):
+        b = array_identity.identity(a, name="b")
+    control.group(b.op, name="all")
+
+
+OURS = [our_arithmetic, our_constants, our_colocation]
+
+
+def graph_of(build):
+    graph = Graph()
+    with graph.as_default():
+        build()
+    return graph.as_graph_def()
+
+
+@pytest.fixture(scope="module")
+def answers():
+    ours = {build.__name__: graph_of(build).SerializeToString().hex() for build in OURS}
+    done = subprocess.run(
+        [os.environ["TFMINI_ORACLE"], str(Path(__file__).with_name("oracle_graph_def.py"))],
+        input=json.dumps({"ours": ours}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def producer_ops(answers):
+    return protos.OpList.FromString(bytes.fromhex(answers["ops"]))
+
+
+def meaning(graph_def):
+    """What a GraphDef says, without the attrs that only newer versions of an op have."""
+    return {
+        name: (node.op, node.device, node.inputs, set(node.controls), known_attrs(node))
+        for name, node in graph_def_to_nodes(graph_def).items()
+    }
+
+
+def known_attrs(node):
+    known = {k: v for k, v in node.attrs.items() if k.startswith("_") or k in OPS[node.op].op_def.attrs}
+    return {k: comparable(v) for k, v in known.items()}
+
+
+def comparable(value):
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, value.tolist()
+    # A float attr is a float32 in the message.
+    return np.float32(value) if isinstance(value, float) else value
+
+
+def importable(graph_def):
+    missing = sorted({node.op for node in graph_def.node} - set(OPS))
+    if missing:
+        pytest.skip(f"tfmini has no {', '.join(missing)} yet")
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_tensorflows_graphs_come_in_and_go_out_unchanged(answers, producer_ops, name):
+    theirs = protos.GraphDef.FromString(bytes.fromhex(answers["built"][name]))
+    importable(theirs)
+    theirs.versions.min_consumer = 0
+    with Graph().as_default() as graph:
+        import_graph_def(theirs, name="", producer_op_list=producer_ops)
+    assert sorted(op.name for op in graph.get_operations()) == sorted(node.name for node in theirs.node)
+    assert meaning(graph.as_graph_def()) == meaning(theirs)
+
+
+@pytest.mark.parametrize("build", OURS)
+def test_our_graphs_come_in_and_go_out_of_tensorflow_unchanged(answers, build):
+    theirs = protos.GraphDef.FromString(bytes.fromhex(answers["ours"][build.__name__]))
+    assert meaning(theirs) == meaning(graph_of(build))
+
+
+def test_tensors_have_the_same_bytes(answers):
+    for value, dtype, text in answers["tensors"]:
+        theirs = protos.TensorProto.FromString(bytes.fromhex(text))
+        ours = make_tensor_proto(value, dtype=dtypes.as_dtype(dtype))
+        np.testing.assert_array_equal(make_ndarray(theirs), make_ndarray(ours))
+        assert ours == theirs, (value, dtype)

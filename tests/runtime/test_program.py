@@ -1,0 +1,164 @@
+"""Compilation and the step state machine, without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini import dtypes, errors
+from tfmini.graph.node import Node
+from tfmini.runtime.program import Program, compile_program
+from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.step_run import StepRun, run_simple
+
+assert tf  # registers the ops
+_PS, _WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
+F = dtypes.float32
+
+
+def _const(name: str, value: Any, controls: tuple[str, ...] = ()) -> Node:
+    return Node(name, "Const", _PS, controls=controls, attrs={"value": np.float32(value), "dtype": F})
+
+
+def _add(name: str, *sources: str, controls: tuple[str, ...] = ()) -> Node:
+    return Node(name, "Add", _PS, [(s, 0) for s in sources], controls, {"T": F})
+
+
+def _feed(name: str) -> Node:
+    return Node(f"_recv_{name}", "_Recv", _PS, attrs={"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True})
+
+
+def _fetch(name: str, source: str) -> Node:
+    attrs = {"T": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True}
+    return Node(f"_send_{name}", "_Send", _PS, [(source, 0)], attrs=attrs)
+
+
+def _recv(name: str, group: int) -> Node:
+    attrs = {
+        "tensor_type": F, "tensor_name": name.encode(), "client_terminated": False, "_group": group,
+        "send_device": _WORKER.encode(), "recv_device": _PS.encode(),
+    }  # fmt: skip
+    return Node(name, "_Recv", _PS, attrs=attrs)
+
+
+def _send(name: str, source: str, group: int, controls: tuple[str, ...] = ()) -> Node:
+    attrs = {
+        "T": F, "tensor_name": name.encode(), "client_terminated": False, "_group": group,
+        "send_device": _PS.encode(), "recv_device": _WORKER.encode(),
+    }  # fmt: skip
+    return Node(name, "_Send", _PS, [(source, 0)], controls, attrs)
+
+
+def _compile(nodes: list[Node], **options: Any) -> Program:
+    return compile_program(nodes, task_of=lambda d: d[: d.index("/device:")], resources=ResourceManager("ps"), **options)
+
+
+class _Owner:
+    task = "/job:ps/replica:0/task:0"
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, tuple[Any, ...]]] = []
+
+    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...]) -> None:
+        self.sent.append((group, values))
+
+    def schedule(self, run: StepRun, segment: int) -> bool:
+        return False
+
+
+class _Graph:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def describe_group(self, group: int) -> str:
+        return f"g{group}"
+
+
+def _run(program: Program, feeds: list[Any] | None = None) -> tuple[StepRun, _Owner, list[Any]]:
+    owner, outcome = _Owner(), []
+    run = StepRun(owner, _Graph(program), 7)
+    run.start(feeds or [], lambda error, values: outcome.append((error, values)))
+    return run, owner, outcome
+
+
+def test_a_program_without_a_network_is_one_function() -> None:
+    program = _compile([_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y", "y")], feeds=["x:0"], fetches=["y:0"])
+    assert program.is_simple
+    assert run_simple(program, [np.float32(3)], None, "t") == [5.0]
+
+
+def test_constant_parts_are_computed_once() -> None:
+    nodes = [_const("a", 1), _const("b", 2), _add("c", "a", "b"), _add("d", "c", "c"), _fetch("d", "d")]
+    assert run_simple(_compile(nodes, fetches=["d:0"]), [], None, "t") == [6.0]
+    assert not any(k.startswith("k") for k in _compile(nodes, fetches=["d:0"]).namespace)
+
+
+def test_segments_follow_arrivals() -> None:
+    nodes = [_recv("r0", 0), _recv("r1", 1), _add("a", "r0", "r0"), _add("b", "a", "r1"), _fetch("b", "b")]
+    run, _, outcome = _run(_compile(nodes, fetches=["b:0"]))
+    assert not outcome and "g0, g1" in run.describe_wait()
+    run.deliver(1, [np.float32(10)])
+    assert not outcome
+    run.deliver(0, [np.float32(1)])
+    assert outcome == [(None, [12.0])]
+
+
+def test_what_comes_early_is_kept() -> None:
+    program = _compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])
+    outcome: list[Any] = []
+    run = StepRun(_Owner(), _Graph(program), 1)
+    run.deliver(0, [np.float32(4)])
+    run.start([], lambda error, values: outcome.append(values))
+    assert outcome == [[4.0]]
+
+
+def test_a_group_is_sent_once_in_the_order_of_its_names() -> None:
+    nodes = [_const("a", 1), _feed("x"), _add("b", "a", "_recv_x"), _send("s2", "b", 3), _send("s1", "_recv_x", 3)]
+    _, owner, outcome = _run(_compile(nodes, feeds=["x:0"]), [np.float32(5)])
+    assert owner.sent == [(3, (5.0, 6.0))] and outcome == [(None, [])]
+
+
+def test_a_control_edge_is_sent_after_what_it_stands_for() -> None:
+    check = Node("check", "CheckNumerics", _PS, [("_recv_x", 0)], attrs={"T": F, "message": b"bad"})
+    program = _compile([_feed("x"), check, _const("ctl", 0, ("check",)), _send("s", "ctl", 0)], feeds=["x:0"])
+    _, owner, outcome = _run(program, [np.float32("nan")])
+    assert not owner.sent and isinstance(outcome[0][0], errors.InvalidArgumentError)
+    _, owner, outcome = _run(program, [np.float32(1)])
+    assert len(owner.sent) == 1 and outcome == [(None, [])]
+
+
+def test_an_abort_ends_a_waiting_step_once() -> None:
+    run, _, outcome = _run(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"]))
+    run.abort(errors.CancelledError(None, None, "stop"))
+    run.abort(errors.CancelledError(None, None, "again"))
+    run.deliver(0, [np.float32(1)])
+    ((error, values),) = outcome
+    assert error.message == "stop" and values == []
+
+
+def test_unexpected_groups_are_refused() -> None:
+    run, _, _ = _run(_compile([_recv("r0", 0), _recv("r1", 1), _add("a", "r0", "r1")]))
+    run.deliver(0, [np.float32(1)])
+    with pytest.raises(errors.InternalError, match="twice"):
+        run.deliver(0, [np.float32(1)])
+    with pytest.raises(errors.InternalError, match="does not expect"):
+        run.deliver(9, [])
+
+
+def test_long_segments_are_cut_into_blocks() -> None:
+    nodes = [_feed("x"), _const("one", 1)]
+    source = "_recv_x"
+    for i in range(3500):
+        nodes.append(_add(f"n{i}", source, "one"))
+        source = f"n{i}"
+    nodes += [_add("sum", source, "n10"), _fetch("y", "sum")]
+    program = _compile(nodes, feeds=["x:0"], fetches=["y:0"])
+    assert run_simple(program, [np.float32(0)], None, "t") == [3500 + 11]
+
+
+def test_an_op_without_a_kernel_is_named() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="NoSuchOp.*node odd"):
+        _compile([Node("odd", "NoSuchOp", _PS)])

@@ -1,0 +1,1 @@
+"""What old scripts import around the core."""

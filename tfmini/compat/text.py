@@ -1,0 +1,45 @@
+"""``tf.compat``'s conversions between bytes and text, and its tuples of types."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import Any
+
+import numpy as np
+
+bytes_or_text_types = (bytes, str)
+integral_types = (numbers.Integral, np.integer)
+real_types = (numbers.Real, np.integer, np.floating)
+complex_types = (numbers.Complex, np.number)
+
+
+def as_bytes(bytes_or_text: bytes | bytearray | str, encoding: str = "utf-8") -> bytes:
+    """``tf.compat.as_bytes``: text encoded, bytes as they are; a TypeError for anything else."""
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text.encode(encoding)
+    if isinstance(bytes_or_text, (bytes, bytearray)):
+        return bytes(bytes_or_text)
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+def as_text(bytes_or_text: bytes | str, encoding: str = "utf-8") -> str:
+    """``tf.compat.as_text``: bytes decoded, text as it is; a TypeError for anything else."""
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text
+    if isinstance(bytes_or_text, bytes):
+        return bytes_or_text.decode(encoding)
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+as_str = as_text
+
+
+def as_str_any(value: Any) -> str:
+    """``tf.compat.as_str_any``: bytes decoded, everything else through ``str``."""
+    return as_text(value) if isinstance(value, bytes) else str(value)
+
+
+def path_to_str(path: Any) -> Any:
+    """``tf.compat.path_to_str``: a path object as text; other values as they are."""
+    return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path

@@ -1,0 +1,72 @@
+"""``tf.graph_util``: questions about GraphDefs, answered on the messages themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes, protos
+from tfmini.graph.graph import Graph
+from tfmini.graph.graph_def import parse_endpoint
+from tfmini.graph.operation import Operation
+from tfmini.shapes import TensorShape
+
+_VARIABLE_OPS = frozenset(
+    {
+        *("Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub"),
+        *("ScatterAdd", "ScatterSub", "ScatterUpdate", "Queue", "TruncatedNormal"),
+    }
+)
+
+
+def extract_sub_graph(graph_def: Any, dest_nodes: list[str]) -> Any:
+    """The part of a GraphDef that some nodes need (``tf.graph_util.extract_sub_graph``).
+
+    Nodes that a needed node must be colocated with are needed, too. The order stays.
+
+    Raises:
+      TypeError: when ``graph_def`` is no GraphDef or ``dest_nodes`` no list.
+      AssertionError: when a node is not in the graph.
+    """
+    if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) != "GraphDef":
+        raise TypeError("graph_def must be a graph_pb2.GraphDef proto.")
+    if isinstance(dest_nodes, str):
+        raise TypeError("dest_nodes must be a list.")
+    by_name = {node.name: node for node in graph_def.node}
+    for name in dest_nodes:
+        if name not in by_name:
+            raise AssertionError(f"{name} is not in graph")
+    needed: set[str] = set()
+    frontier = list(dest_nodes)
+    while frontier:
+        name = frontier.pop()
+        if name in by_name and name not in needed:
+            needed.add(name)
+            frontier.extend(_needs(by_name[name]))
+    kept = [node for node in graph_def.node if node.name in needed]
+    return type(graph_def)(node=kept, library=graph_def.library, versions=graph_def.versions)
+
+
+def _needs(node_def: Any) -> list[str]:
+    names = [text[1:] if text.startswith("^") else parse_endpoint(text)[0] for text in node_def.input]
+    if "_class" in node_def.attr:
+        groups = node_def.attr["_class"].list.s
+        names.extend(group[5:].decode() for group in groups if group.startswith(b"loc:@"))
+    return names
+
+
+def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
+    """Whether an Operation or NodeDef can only run on a CPU (``tf.graph_util.must_run_on_cpu``)."""
+    node_def = node.node_def if isinstance(node, Operation) else node
+    if pin_variables_on_cpu and node_def.op in _VARIABLE_OPS:
+        return True
+    if node_def.op == "Const":
+        enum = node_def.attr["dtype"].type
+        return enum in (dtypes.string.as_datatype_enum, dtypes.int32.as_datatype_enum)
+    type_attr = {"DynamicStitch": "T", "ParallelDynamicStitch": "T", "Cast": "SrcT"}.get(node_def.op)
+    return type_attr is not None and node_def.attr[type_attr].type == protos.DataType.Value("DT_INT32")
+
+
+def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
+    """The static shape of the tensor that a NodeDef's input text names (``"a"`` or ``"a:1"``)."""
+    name, index = parse_endpoint(input_name)
+    return graph.get_tensor_by_name(f"{name}:{index}").get_shape()

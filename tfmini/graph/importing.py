@@ -1,0 +1,429 @@
+"""``tf.import_graph_def``: the nodes of a GraphDef become operations of the default graph.
+
+All names are settled first, then nodes are added in an order in which every input exists.
+Only the edges from ``NextIteration`` to ``Merge`` may run backwards; they are attached at the
+end. When something is wrong with the GraphDef, the graph is left as it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini import devices, protos
+from tfmini.graph import node_types
+from tfmini.graph.conversion import internal_convert
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph, op_of
+from tfmini.graph.graph_def import endpoint_text, graph_def_to_nodes, parse_endpoint
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OPS
+from tfmini.shapes import RawShape, as_raw, merge_raw
+
+_MERGES = frozenset({"Merge", "RefMerge"})
+_NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
+_LOC = b"loc:@"
+# Producers before this one wrote wrong _output_shapes; TensorFlow ignores theirs in a conflict.
+_FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
+
+
+def import_graph_def(
+    graph_def: Any,
+    input_map: dict[str, Any] | None = None,
+    return_elements: Any = None,
+    name: str | None = None,
+    op_dict: Any = None,
+    producer_op_list: Any = None,
+) -> list[Any] | None:
+    """Adds the nodes of a GraphDef to the default graph (``tf.import_graph_def``).
+
+    Args:
+      graph_def: a GraphDef message, tfmini's or TensorFlow's.
+      input_map: what to connect in place of inputs named in ``graph_def``: tensors by ``"a"``
+        or ``"a:1"``, tensors or operations by ``"^a"`` for control inputs.
+      return_elements: names in ``graph_def`` whose operations or tensors to return.
+      name: prefix of the new names; ``"import"`` by default, ``""`` for none.
+      op_dict: ignored, as in TensorFlow.
+      producer_op_list: OpList of the producer; attrs unknown here that have the producer's
+        default are then dropped.
+
+    Returns:
+      The requested elements, or None when none were requested.
+
+    Raises:
+      TypeError: when an argument is not of the type above.
+      NotFoundError: for an op type that tfmini does not have.
+      ValueError: when ``graph_def`` is not well formed, or names in the other arguments are not in it.
+    """
+    del op_dict
+    message = _as_graph_def(graph_def)
+    mapping = _checked_input_map(input_map)
+    wanted = _checked_return_elements(return_elements)
+    check_versions(message.versions)
+    if producer_op_list is not None:
+        _drop_producer_defaults(message, producer_op_list)
+    graph = get_default_graph()
+    with graph.name_scope("import" if name is None else name), graph._lock:
+        importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
+        try:
+            importer.add_all()
+            return None if wanted is None else [importer.element(text) for text in wanted]
+        except BaseException:
+            importer.undo()
+            raise
+
+
+# ---- arguments ------------------------------------------------------------------------------
+
+
+def _as_graph_def(graph_def: Any) -> Any:
+    """A copy of the message, in our class."""
+    descriptor = getattr(graph_def, "DESCRIPTOR", None)
+    if descriptor is None or descriptor.name != "GraphDef":
+        raise TypeError("graph_def must be a GraphDef proto.")
+    if isinstance(graph_def, protos.GraphDef):
+        copied = protos.GraphDef()
+        copied.CopyFrom(graph_def)
+        return copied
+    return protos.GraphDef.FromString(graph_def.SerializeToString())
+
+
+def _checked_input_map(input_map: Any) -> dict[str, Any]:
+    if input_map is None:
+        return {}
+    if not isinstance(input_map, dict) or not all(isinstance(key, (str, bytes)) for key in input_map):
+        raise TypeError("input_map must be a dictionary mapping strings to Tensor objects.")
+    return {_text(key): value for key, value in input_map.items()}
+
+
+def _checked_return_elements(return_elements: Any) -> list[str] | None:
+    if return_elements is None:
+        return None
+    if not all(isinstance(element, (str, bytes)) for element in return_elements):
+        raise TypeError("return_elements must be a list of strings.")
+    return [_text(element) for element in return_elements]
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _as_tensors(graph: Graph, name: str | None, mapping: dict[str, Any]) -> dict[str, Any]:
+    """The input map with its Python values as constants under ``<prefix>/_inputs``."""
+    given = {
+        key: value
+        for key, value in mapping.items()
+        if isinstance(value, Tensor) or key.startswith("^") and isinstance(value, Operation)
+    }
+    if len(given) == len(mapping):
+        return mapping
+    if name == "":
+        raise ValueError(
+            "tf.import_graph_def() requires a non-empty `name` if `input_map` contains non-Tensor values. Try calling"
+            " tf.convert_to_tensor() on `input_map` values before calling tf.import_graph_def()."
+        )
+    with graph.name_scope("_inputs"):
+        return {key: given[key] if key in given else internal_convert(v) for key, v in mapping.items()}
+
+
+def _parse_tensor_name(text: str) -> Endpoint:
+    """``"a"`` or ``"a:1"``; unlike in a NodeDef, nothing else may follow the colon."""
+    name, index = parse_endpoint(text)
+    if ":" in name:
+        raise ValueError(f"Cannot convert {text!r} to a tensor name.")
+    return name, index
+
+
+def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
+    """Removes attrs that tfmini's declaration lacks where they have the producer's default."""
+    defaults = {
+        (op.name, attr.name): attr.default_value.SerializeToString(deterministic=True)
+        for op in op_list.op
+        for attr in op.attr
+        if attr.HasField("default_value")
+    }
+    for node_def in graph_def.node:
+        handle = OPS.get(node_def.op)
+        for attr in list(node_def.attr) if handle is not None else ():
+            default = defaults.get((node_def.op, attr))
+            if attr in handle.op_def.attrs or default is None:  # type: ignore[union-attr]
+                continue
+            if node_def.attr[attr].SerializeToString(deterministic=True) == default:
+                del node_def.attr[attr]
+
+
+# ---- the import -----------------------------------------------------------------------------
+
+
+class _Importer:
+    """One import. Nodes are known by their names in the GraphDef; ``made`` holds their operations."""
+
+    def __init__(self, graph: Graph, graph_def: Any, mapping: dict[str, Any]) -> None:
+        self.graph = graph
+        self.producer = graph_def.versions.producer
+        for node_def in graph_def.node:
+            check_name(node_def)
+        self.node_defs = {node_def.name: node_def for node_def in graph_def.node}
+        self.nodes: Nodes = graph_def_to_nodes(graph_def)
+        self.map: dict[Endpoint, Tensor] = {}
+        self.control_map: dict[str, Operation] = {}
+        for key, value in mapping.items():
+            self._add_mapping(key, value)
+        self.used: set[Endpoint | str] = set()
+        self.made: dict[str, Operation] = {}
+        self.back_edges: list[tuple[Operation, int, Endpoint]] = []
+        self._new_names_in_use: list[str] = []
+        self.full_names: dict[str, str] = {}
+        self._claimed: set[str] = set()
+
+    def _add_mapping(self, key: str, value: Any) -> None:
+        if value.graph is not self.graph:
+            label = value.name if isinstance(value, Tensor) else f"^{value.name}"
+            raise ValueError(
+                f"node '{op_of(value).name}' in input_map does not exist in graph"  # type: ignore[union-attr]
+                f" (input_map entry: {key}->{label})"
+            )
+        if key.startswith("^"):
+            self.control_map[key[1:]] = op_of(value)  # type: ignore[assignment]
+        else:
+            self.map[_parse_tensor_name(key)] = value
+
+    def add_all(self) -> None:
+        """Adds every node, or raises with some of them added."""
+        for node in self.nodes.values():
+            self._check_sources(node)
+        order = self._creation_order()
+        for node in self.nodes.values():
+            self.full_names[node.name] = self._claim_name(node.name)
+        with _scopes_of_import(self.graph):
+            for name in order:
+                self._add(self.nodes[name])
+        for op, index, endpoint in self.back_edges:
+            tensor = self._output(op.name, endpoint)
+            check_inputs(op.op_def, op.name, [op._inputs[index].dtype.base_dtype], [tensor])
+            op._update_input(index, tensor)
+        self._settle_colocated_devices()
+        self._refuse_unknown_keys()
+
+    def _check_sources(self, node: Node) -> None:
+        for endpoint in node.inputs:
+            if endpoint not in self.map and endpoint[0] not in self.nodes:
+                raise ValueError(f"Node '{node.name}': Unknown input node '{endpoint_text(endpoint)}'")
+        for control in node.controls:
+            if control not in self.control_map and control not in self.nodes:
+                raise ValueError(f"Node '{node.name}': Unknown input node '^{control}'")
+        for group in _groups(node.attrs):
+            if group not in self.nodes:
+                raise ValueError(f"Node '{node.name}' expects to be colocated with unknown node '{group}'")
+
+    def _is_back_edge(self, node: Node, endpoint: Endpoint) -> bool:
+        return (
+            node.op in _MERGES and endpoint not in self.map and self.nodes[endpoint[0]].op in _NEXT_ITERATIONS
+        )
+
+    def _creation_order(self) -> list[str]:
+        """Names such that inputs come before their consumers, else in the GraphDef's order."""
+        position = {name: i for i, name in enumerate(self.nodes)}
+        names = list(self.nodes)
+        consumers: dict[str, list[str]] = {name: [] for name in names}
+        waiting: dict[str, int] = {}
+        for node in self.nodes.values():
+            sources = {e[0] for e in node.inputs if e not in self.map and not self._is_back_edge(node, e)}
+            sources.update(c for c in node.controls if c not in self.control_map)
+            waiting[node.name] = len(sources)
+            for source in sources:
+                consumers[source].append(node.name)
+        ready = [position[name] for name in names if not waiting[name]]
+        order = []
+        while ready:
+            name = names[heapq.heappop(ready)]
+            order.append(name)
+            for consumer in consumers[name]:
+                waiting[consumer] -= 1
+                if not waiting[consumer]:
+                    heapq.heappush(ready, position[consumer])
+        if len(order) < len(names):
+            raise ValueError(f"{len(names) - len(order)} nodes in a cycle")
+        return order
+
+    def _claim_name(self, name: str) -> str:
+        """The full name: unlike new names, imported ones are told apart by case."""
+        prefix = self.graph.scopes.name
+        base = full = f"{prefix}/{name}" if prefix else name
+        count = 0
+        while full in self.graph._ops or full in self._claimed:
+            count += 1
+            full = f"{base}_{count}"
+        self._claimed.add(full)
+        key = full.lower()
+        if key not in self.graph._names_in_use:
+            self.graph._names_in_use[key] = 1
+            self._new_names_in_use.append(key)
+        return full
+
+    # ---- one node ---------------------------------------------------------------------------
+
+    def _add(self, node: Node) -> None:
+        node_def = self.node_defs[node.name]
+        handle = known_op(node_def)
+        full_name = self.full_names[node.name]
+        attrs = dict(node.attrs)
+        stored_shapes = attrs.pop("_output_shapes", None)
+        check_attrs(node_def, handle.op_def, full_name, attrs)
+        typed = node.replace(attrs=attrs)
+        inputs, pending = self._inputs(node)
+        check_inputs(handle.op_def, full_name, node_types.input_dtypes(typed), inputs)
+        groups = _groups(attrs)
+        if "_class" in attrs:
+            attrs["_class"] = [self._renamed_group(group) for group in attrs["_class"]]
+        output_types = node_types.output_dtypes(typed)
+        # What comes back from the loop's end is not known yet, so neither is the shape of the merge.
+        shapes: list[RawShape] | None = [None] * len(output_types) if pending else None
+        with _device_of_import(self.graph, node.device, colocated=any(g != node.name for g in groups)):
+            op = self.graph.add_op(handle, full_name, inputs, attrs, output_types, shapes)
+        self.made[node.name] = op
+        if node.controls:
+            op._add_control_inputs([self._control(name) for name in node.controls])
+        if stored_shapes is not None:
+            self._refine_shapes(op, stored_shapes)
+        self.back_edges.extend((op, index, endpoint) for index, endpoint in pending)
+
+    def _inputs(self, node: Node) -> tuple[list[Any], list[tuple[int, Endpoint]]]:
+        """The input tensors, and which of them are stand-ins for a loop's back edge."""
+        pending = [
+            (i, e) for i, e in enumerate(node.inputs) if self._is_back_edge(node, e) and e[0] not in self.made
+        ]
+        late = {i for i, _ in pending}
+        found = {i: self._output(node.name, e) for i, e in enumerate(node.inputs) if i not in late}
+        if pending and not found:
+            raise ValueError(f"Node '{node.name}' has only back edges as inputs")
+        stand_in = next(iter(found.values())) if pending else None
+        return [found.get(i, stand_in) for i in range(len(node.inputs))], pending
+
+    def _output(self, consumer: str, endpoint: Endpoint) -> Tensor:
+        if endpoint in self.map:
+            self.used.add(endpoint)
+            return self.map[endpoint]
+        name, index = endpoint
+        outputs = self.made[name]._outputs
+        if index >= len(outputs):
+            raise ValueError(
+                f"Node '{consumer}': Connecting to invalid output {index} of source node {name} which has"
+                f" {len(outputs)} outputs."
+            )
+        return outputs[index]
+
+    def _control(self, name: str) -> Operation:
+        if name in self.control_map:
+            self.used.add(name)
+            return self.control_map[name]
+        return self.made[name]
+
+    def _renamed_group(self, group: bytes) -> bytes:
+        if not group.startswith(_LOC):
+            return group
+        return _LOC + self.full_names[group[len(_LOC) :].decode()].encode()
+
+    def _refine_shapes(self, op: Operation, stored: list[Any]) -> None:
+        if len(stored) != len(op._outputs):
+            raise ValueError(
+                f"Node '{op.name}' has {len(op._outputs)} outputs but the _output_shapes attribute specifies shapes"
+                f" for {len(stored)} outputs"
+            )
+        for i, (tensor, shape) in enumerate(zip(op._outputs, stored)):
+            try:
+                tensor._shape = merge_raw(tensor._shape, as_raw(shape))
+            except ValueError as error:
+                if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES:
+                    raise ValueError(
+                        f"Node '{op.name}' has an _output_shapes attribute inconsistent with the GraphDef for output"
+                        f" #{i}: {error}"
+                    ) from None
+
+    # ---- afterwards -------------------------------------------------------------------------
+
+    def _settle_colocated_devices(self) -> None:
+        """An op colocated with others requests the device of the first of them that requests one."""
+        for name, op in self.made.items():
+            anchors = [self.made[group] for group in _groups(self.nodes[name].attrs) if group != name]
+            device = next((anchor._device for anchor in anchors if anchor._device), "")
+            if device:
+                op._device = device
+
+    def _refuse_unknown_keys(self) -> None:
+        unknown = [
+            f"{name}:{index}"
+            for name, index in self.map
+            if (name, index) not in self.used and (name not in self.made or index >= len(self.made[name]._outputs))
+        ]
+        unknown += [f"^{name}" for name in self.control_map if name not in self.used and name not in self.made]
+        if unknown:
+            raise ValueError(f"Attempted to map inputs that were not found in graph_def: [{', '.join(unknown)}]")
+
+    def element(self, text: str) -> Any:
+        """The operation or tensor of a return element; a mapped tensor is what it was mapped to."""
+        if ":" not in text:
+            if text not in self.made:
+                raise ValueError(f"Requested return node '{text}' not found in graph def")
+            return self.made[text]
+        endpoint = name, index = _parse_tensor_name(text)
+        if endpoint in self.map:
+            return self.map[endpoint]
+        if name not in self.made:
+            raise ValueError(f"Requested return tensor '{text}' not found in graph def")
+        outputs = self.made[name]._outputs
+        if index >= len(outputs):
+            raise ValueError(
+                f"Invalid return output {index} of node '{name}', which has {len(outputs)} output(s)"
+            )
+        return outputs[index]
+
+    def undo(self) -> None:
+        """Takes the operations made so far out of the graph (whose lock is held)."""
+        graph = self.graph
+        gone = set(self.made.values())
+        for op in gone:
+            op._remove_all_control_inputs()
+            for tensor in op._inputs:
+                if tensor._consumers and op in tensor._consumers:
+                    tensor._consumers.remove(op)
+            del graph._ops[op._name]
+        graph._order[:] = [op for op in graph._order if op not in gone]
+        for key in self._new_names_in_use:
+            del graph._names_in_use[key]
+
+
+def _groups(attrs: dict[str, Any]) -> list[str]:
+    """The nodes that the attrs ask to be colocated with."""
+    return [group[len(_LOC) :].decode() for group in attrs.get("_class", ()) if group.startswith(_LOC)]
+
+
+@contextmanager
+def _scopes_of_import(graph: Graph) -> Iterator[None]:
+    """Suspends the scopes that complete an op's attrs: imported attrs are complete."""
+    state = graph.scopes
+    saved = state.container, state.attr_scope, state.gradient_map
+    state.container, state.attr_scope, state.gradient_map = "", {}, {}
+    try:
+        yield
+    finally:
+        state.container, state.attr_scope, state.gradient_map = saved
+
+
+@contextmanager
+def _device_of_import(graph: Graph, stored: str, colocated: bool) -> Iterator[None]:
+    """The stored device as the innermost scope; none at all for an op that follows others."""
+    if not stored and not colocated:
+        yield
+        return
+    state = graph.scopes
+    outer = state.devices
+    state.set_devices([] if colocated else [*outer, devices.canonical_name(stored)])
+    try:
+        yield
+    finally:
+        state.set_devices(outer)

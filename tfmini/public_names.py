@@ -1,0 +1,356 @@
+"""TensorFlow's public names and where each of them lives: the one table behind `tfmini.namespace`.
+
+Per public namespace ("" is ``tf`` itself, "nn" is ``tf.nn``) and home module (relative to
+``tfmini``), the names that the module gives, separated by blanks; ``public=attribute`` where the
+attribute is called differently. ``tests/public_names.txt`` pins the result.
+"""
+
+from __future__ import annotations
+
+NAMES: dict[str, dict[str, str]] = {
+    "": {
+        "_version": "VERSION=API_VERSION",
+        "compat.behavior": (
+            "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution "
+            "disable_tensor_equality disable_v2_behavior disable_v2_tensorshape executing_eagerly"
+        ),
+        "devices": "DeviceSpec",
+        "dtypes": (
+            "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
+            "float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 "
+            "uint32 uint64 uint8 variant"
+        ),
+        "errors": "OpError",
+        "graph.conversion": (
+            "IndexedSlices convert_to_tensor convert_to_tensor_or_indexed_slices "
+            "register_tensor_conversion_function"
+        ),
+        "graph.default_graph": "get_default_graph reset_default_graph",
+        "graph.graph": "Graph",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+        "graph.importing": "import_graph_def",
+        "graph.keys": "GraphKeys",
+        "graph.operation": "Operation Tensor",
+        "ops.array_blocks": (
+            "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd "
+            "space_to_depth"
+        ),
+        "ops.array_diagonals": (
+            "diag diag_part eye matrix_band_part matrix_diag matrix_diag_part matrix_set_diag"
+        ),
+        "ops.array_filling": "fill lin_space linspace ones ones_like range zeros zeros_like",
+        "ops.array_gather": "batch_gather gather gather_nd",
+        "ops.array_identity": (
+            "check_numerics ensure_shape guarantee_const identity identity_n is_tensor placeholder "
+            "placeholder_with_default stop_gradient"
+        ),
+        "ops.array_joining": "concat split stack unstack",
+        "ops.array_layout": "meshgrid pad repeat reverse reverse_sequence reverse_v2 roll tile",
+        "ops.array_masking": "boolean_mask sequence_mask where",
+        "ops.array_partition": "dynamic_partition dynamic_stitch",
+        "ops.array_scatter": (
+            "scatter_nd tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_sub "
+            "tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update"
+        ),
+        "ops.array_sets": (
+            "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index"
+        ),
+        "ops.array_shape": (
+            "broadcast_dynamic_shape broadcast_static_shape broadcast_to expand_dims rank reshape shape "
+            "shape_n size squeeze"
+        ),
+        "ops.array_slicing": "newaxis slice strided_slice",
+        "ops.array_transpose": "matrix_transpose transpose",
+        "ops.casting": (
+            "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
+            "to_int64"
+        ),
+        "ops.checks": (
+            "assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal "
+            "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
+            "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
+        ),
+        "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.constant": "constant",
+        "ops.constant_value": "get_static_value",
+        "ops.control": "group no_op tuple",
+        "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
+        "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
+        "ops.gradients": "gradients hessians",
+        "ops.initializers": (
+            "constant_initializer glorot_normal_initializer glorot_uniform_initializer ones_initializer "
+            "orthogonal_initializer random_normal_initializer random_uniform_initializer "
+            "truncated_normal_initializer uniform_unit_scaling_initializer variance_scaling_initializer "
+            "zeros_initializer"
+        ),
+        "ops.logging_ops": "Assert Print print=print_v2",
+        "ops.math_comparison": (
+            "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
+            "not_equal where_v2"
+        ),
+        "ops.math_complex": "abs angle complex imag real",
+        "ops.math_contraction": "einsum tensordot",
+        "ops.math_elementwise": (
+            "add conj div div_no_nan divide floor_div floordiv floormod maximum minimum mod multiply "
+            "negative realdiv scalar_mul squared_difference subtract truediv truncatediv truncatemod"
+        ),
+        "ops.math_matmul": "cross matmul sparse_matmul",
+        "ops.math_powers": "atan2 pow",
+        "ops.math_reductions": "cumprod cumsum",
+        "ops.math_segments": (
+            "segment_max segment_mean segment_min segment_prod segment_sum unsorted_segment_max "
+            "unsorted_segment_mean unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n "
+            "unsorted_segment_sum"
+        ),
+        "ops.math_sparse_segments": "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum",
+        "ops.math_sums": "accumulate_n add_n",
+        "ops.math_unary": (
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
+            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
+            "sin sinh sqrt square tan tanh zeta"
+        ),
+        "ops.partitioners": (
+            "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
+            "variable_axis_size_partitioner"
+        ),
+        "ops.random_values": (
+            "multinomial random_crop random_gamma random_normal random_poisson random_shuffle "
+            "random_uniform truncated_normal"
+        ),
+        "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+        "ops.reduce_functions": (
+            "arg_max arg_min argmax argmin bincount count_nonzero reduce_all reduce_any reduce_logsumexp "
+            "reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
+        ),
+        "ops.scoping": (
+            "add_to_collection add_to_collections colocate_with container control_dependencies device "
+            "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
+        ),
+        "ops.script": "numpy_function py_func",
+        "ops.sparse_tensor": "SparseTensor SparseTensorValue",
+        "ops.state_functions": (
+            "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
+            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update "
+            "scatter_sub scatter_update"
+        ),
+        "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
+        "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
+        "ops.tensor_protos": "make_ndarray make_tensor_proto",
+        "ops.variable_base": "Variable",
+        "ops.variable_kind": (
+            "VariableAggregation VariableSynchronization disable_resource_variables "
+            "enable_resource_variables resource_variables_enabled variable_creator_scope"
+        ),
+        "ops.variable_scope": (
+            "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
+            "variable_op_scope variable_scope"
+        ),
+        "ops.variable_store": "AUTO_REUSE",
+        "ops.variables": (
+            "all_variables assert_variables_initialized global_variables global_variables_initializer "
+            "initialize_all_variables initialize_local_variables initialize_variables local_variables "
+            "local_variables_initializer model_variables moving_average_variables "
+            "report_uninitialized_variables trainable_variables variables_initializer"
+        ),
+        "protos": (
+            "AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto LogMessage "
+            "MetaGraphDef NameAttrList NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary "
+            "SummaryMetadata TensorInfo"
+        ),
+        "runtime.default_session": "get_default_session",
+        "runtime.session": "InteractiveSession Session",
+        "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+    },
+    "bitwise": {
+        "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+    },
+    "compat": {
+        "compat.text": (
+            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types "
+            "path_to_str real_types"
+        ),
+    },
+    "contrib.framework": {
+        "train.training_util": (
+            "assert_global_step create_global_step get_global_step get_or_create_global_step"
+        ),
+    },
+    "contrib.training": {
+        "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+    },
+    "debugging": {
+        "ops.array_identity": "check_numerics",
+        "ops.checks": (
+            "assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal "
+            "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
+            "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
+        ),
+        "ops.logging_ops": "Assert",
+        "ops.math_unary": "is_finite is_inf is_nan",
+        "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+    },
+    "distribute": {
+        "runtime.server": "Server",
+    },
+    "dtypes": {
+        "dtypes": (
+            "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
+            "float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 "
+            "uint32 uint64 uint8 variant"
+        ),
+        "ops.casting": "cast saturate_cast",
+        "ops.math_complex": "complex",
+        "ops.string_conversions": "as_string",
+    },
+    "errors": {
+        "errors": (
+            "ABORTED ALREADY_EXISTS AbortedError AlreadyExistsError CANCELLED CancelledError DATA_LOSS "
+            "DEADLINE_EXCEEDED DataLossError DeadlineExceededError FAILED_PRECONDITION "
+            "FailedPreconditionError INTERNAL INVALID_ARGUMENT InternalError InvalidArgumentError NOT_FOUND "
+            "NotFoundError OK OUT_OF_RANGE OpError OutOfRangeError PERMISSION_DENIED PermissionDeniedError "
+            "RESOURCE_EXHAUSTED ResourceExhaustedError UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN "
+            "UnauthenticatedError UnavailableError UnimplementedError UnknownError "
+            "error_code_from_exception_type exception_type_from_error_code"
+        ),
+    },
+    "image": {
+        "ops.random_values": "random_crop",
+    },
+    "initializers": {
+        "ops.initializers": (
+            "constant glorot_normal glorot_uniform he_normal he_uniform identity lecun_normal lecun_uniform "
+            "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
+            "variance_scaling zeros"
+        ),
+        "ops.variables": (
+            "global_variables=global_variables_initializer local_variables=local_variables_initializer "
+            "variables=variables_initializer"
+        ),
+    },
+    "io": {
+        "ops.string_conversions": "decode_raw",
+        "ops.strings": "decode_base64 encode_base64",
+    },
+    "linalg": {
+        "ops.array_diagonals": (
+            "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
+            "set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part"
+        ),
+        "ops.array_transpose": "transpose=matrix_transpose",
+        "ops.clip": "global_norm",
+        "ops.math_contraction": "einsum tensordot",
+        "ops.math_matmul": "cross matmul matvec",
+        "ops.nn_norm": "l2_normalize",
+    },
+    "manip": {
+        "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
+        "ops.array_gather": "gather_nd",
+        "ops.array_layout": "reverse roll tile",
+        "ops.array_scatter": "scatter_nd",
+        "ops.array_shape": "reshape",
+    },
+    "math": {
+        "ops.array_sets": "invert_permutation",
+        "ops.math_comparison": (
+            "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
+            "not_equal"
+        ),
+        "ops.math_complex": "abs angle imag real",
+        "ops.math_elementwise": (
+            "add conj divide divide_no_nan=div_no_nan floordiv floormod maximum minimum mod multiply "
+            "multiply_no_nan negative scalar_mul squared_difference subtract truediv"
+        ),
+        "ops.math_powers": "atan2 nextafter pow xdivy xlogy",
+        "ops.math_reductions": "cumprod cumsum",
+        "ops.math_segments": (
+            "segment_max segment_mean segment_min segment_prod segment_sum unsorted_segment_max "
+            "unsorted_segment_mean unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n "
+            "unsorted_segment_sum"
+        ),
+        "ops.math_sums": "accumulate_n add_n",
+        "ops.math_unary": (
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
+            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
+            "sin sinh sqrt square tan tanh zeta"
+        ),
+        "ops.nn_activation": "softplus softsign",
+        "ops.nn_cross_entropy": "log_softmax softmax",
+        "ops.nn_norm": "l2_normalize zero_fraction",
+        "ops.nn_topk": "in_top_k top_k",
+        "ops.reduce_functions": (
+            "argmax argmin bincount count_nonzero reduce_all reduce_any reduce_euclidean_norm "
+            "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
+            "reduce_variance"
+        ),
+    },
+    "nn": {
+        "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
+        "ops.math_unary": "sigmoid tanh",
+        "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
+        "ops.nn_batch_norm": "fused_batch_norm",
+        "ops.nn_bias": "bias_add l2_loss relu_layer xw_plus_b",
+        "ops.nn_convolution": (
+            "atrous_conv2d conv1d conv2d conv2d_backprop_filter conv2d_backprop_input conv2d_transpose "
+            "depthwise_conv2d depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input "
+            "depthwise_conv2d_native separable_conv2d"
+        ),
+        "ops.nn_cross_entropy": (
+            "log_poisson_loss log_softmax sigmoid_cross_entropy_with_logits softmax "
+            "softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits_v2 "
+            "sparse_softmax_cross_entropy_with_logits weighted_cross_entropy_with_logits"
+        ),
+        "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse",
+        "ops.nn_norm": (
+            "batch_normalization dropout l2_normalize local_response_normalization "
+            "lrn=local_response_normalization moments normalize_moments swish zero_fraction"
+        ),
+        "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
+        "ops.nn_topk": "in_top_k top_k",
+    },
+    "random": {
+        "ops.random_values": (
+            "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
+            "shuffle=random_shuffle truncated_normal uniform=random_uniform"
+        ),
+        "ops.scoping": "get_seed set_random_seed",
+    },
+    "sparse": {
+        "ops.sparse_tensor": "SparseTensor",
+    },
+    "strings": {
+        "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
+        "ops.strings": (
+            "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
+            "strip=string_strip substr upper=string_upper"
+        ),
+    },
+    "train": {
+        "cluster": "ClusterSpec",
+        "placement.device_setter": "replica_device_setter",
+        "protos": (
+            "BytesList ClusterDef Example Feature FeatureList FeatureLists Features FloatList Int64List "
+            "JobDef SaverDef SequenceExample ServerDef"
+        ),
+        "runtime.server": "Server",
+        "train.adadelta": "AdadeltaOptimizer",
+        "train.adagrad": "AdagradOptimizer",
+        "train.adam": "AdamOptimizer",
+        "train.gradient_descent": "GradientDescentOptimizer",
+        "train.graph_io": "write_graph",
+        "train.learning_rate_decay": (
+            "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
+            "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
+        ),
+        "train.momentum": "MomentumOptimizer",
+        "train.moving_averages": "ExponentialMovingAverage",
+        "train.optimizer": "Optimizer",
+        "train.rmsprop": "RMSPropOptimizer",
+        "train.training_util": (
+            "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
+        ),
+    },
+    "version": {
+        "_version": "VERSION=API_VERSION",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+}
