@@ -94,8 +94,7 @@ def _module(namespace: str) -> ModuleType:
     sys.modules[name] = made
     parent, _, last = namespace.rpartition(".")
     setattr(_module(parent), last, made)
-    if not parent and "__getattr__" not in vars(made):
-        made.__getattr__ = _absent_in(namespace)  # type: ignore[method-assign]
+    _serve(made, namespace, _resolver({}), [])  # until its own table comes, if there is one
     return made
 
 
@@ -139,13 +138,6 @@ def _raw_op(name: str) -> Any:
     raw.__name__ = raw.__qualname__ = name
     raw.__doc__ = f"Adds a {name} op to the default graph."
     return raw
-
-
-def _absent_in(namespace: str) -> Getter:
-    def absent(name: str) -> Any:
-        raise AttributeError(_explain(namespace, name, []), name=name)
-
-    return absent
 
 
 def _explain(namespace: str, name: str, names: list[str]) -> str:

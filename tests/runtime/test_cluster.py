@@ -139,7 +139,11 @@ def test_control_edges_hold_across_tasks() -> None:
                 second = b.assign_add(10.0)
         with tf.device("/job:worker/task:0"), tf.control_dependencies([second]):
             after = tf.no_op()
-            total = tf.add(a.read_value(), b.read_value())
+            with tf.device("/job:ps/task:0"):
+                late_a = a.read_value()
+            with tf.device("/job:ps/task:1"):
+                late_b = b.read_value()
+            total = tf.add(late_a, late_b)
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(tf.global_variables_initializer())
             for i in range(1, 6):

@@ -1,8 +1,8 @@
 """Attr values between their plain Python form and their proto form.
 
 Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an
-AttrValue. This module is the whole of that border, including TensorProto. Importing it
-imports protobuf, so the rest of the graph package does so only where a proto is asked for.
+AttrValue. This module is the whole of that border, including TensorProto. Protobuf itself is
+imported when the first message is made or read.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ def _kind_of(value: Any) -> str:
     for types, kind in _KIND_BY_TYPE:
         if isinstance(value, types):
             return kind
+    if isinstance(value, protos.NameAttrList):
+        return "func"
     raise TypeError(f"a value of type {type(value).__name__} cannot be stored in a GraphDef: {value!r}")
 
 
@@ -116,7 +118,6 @@ _KIND_BY_TYPE: tuple[tuple[Any, str], ...] = (
     ((str, bytes), "string"),
     (dtypes.DType, "type"),
     (np.ndarray, "tensor"),
-    (protos.NameAttrList, "func"),
 )
 
 

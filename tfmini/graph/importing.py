@@ -2,7 +2,7 @@
 
 All names are settled first, then nodes are added in an order in which every input exists.
 Only the edges from ``NextIteration`` to ``Merge`` may run backwards; they are attached at the
-end. When something is wrong with the GraphDef, the graph is left as it was.
+end. When something is wrong with the GraphDef, the operations made for it are taken back.
 """
 
 from __future__ import annotations

@@ -285,10 +285,13 @@ class _Compiler:
             return
         inline = facts.handle.inline_expression
         if inline is not None and inline(node) == "{0}":
-            if not derefs[0]:
+            if not node.controls:
+                # Also for a reference: who uses `v/read` reads the variable when it starts, as in
+                # TensorFlow, where the two share a buffer.
                 self.alias[node.name, 0] = inputs[0]
                 return
-            self.reads.add((node.name, 0))
+            if derefs[0]:
+                self.reads.add((node.name, 0))
         elif node.op == "ReadVariableOp":
             self.reads.add((node.name, 0))
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)

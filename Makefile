@@ -1,0 +1,64 @@
+# `make demo` and `make test` need nothing but a Python: the environments are made on first use.
+# PYTHON=python3.12 chooses the interpreter that they are made from.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ORACLE_VENV := .oracle
+TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
+JOBS ?= 2
+
+.PHONY: demo test check names bench clean
+
+demo: $(VENV)/.examples
+	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
+
+test: $(VENV)/.test $(ORACLE_VENV)/.stamp
+	@if [ -x "$(TFMINI_ORACLE)" ] && "$(TFMINI_ORACLE)" -c "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is None)"; then \
+		export TFMINI_ORACLE="$(TFMINI_ORACLE)"; \
+	else \
+		echo "No TensorFlow at $(TFMINI_ORACLE): the differential tests are skipped."; \
+		unset TFMINI_ORACLE; \
+	fi; \
+	$(BIN)/python -m pytest -n $(JOBS) -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_namespace.py
+
+# The list of public names that tests/test_namespace.py pins; read its diff before committing it.
+names: $(VENV)/.test
+	$(BIN)/python tests/test_namespace.py > tests/public_names.txt
+
+bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
+	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) $(ORACLE_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/pip:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp per extra: a second run installs nothing unless the dependencies have changed.
+$(VENV)/.examples: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet -e '.[examples]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet -e '.[test,examples]'
+	@touch $@ $(VENV)/.examples
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet -e '.[all]'
+	@touch $@ $(VENV)/.test $(VENV)/.examples
+
+# TensorFlow lives in an environment of its own. Where it cannot be installed the stamp is written all the
+# same, with a word; `rm -r .oracle` asks for another try.
+$(ORACLE_VENV)/.stamp:
+	@mkdir -p $(ORACLE_VENV)
+	@if [ -x "$(TFMINI_ORACLE)" ]; then echo "Differential tests use $(TFMINI_ORACLE)."; \
+	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16'; then \
+		echo "Installed TensorFlow into $(ORACLE_VENV) for the differential tests."; \
+	else echo "TensorFlow could not be installed; going on without it."; fi
+	@touch $@

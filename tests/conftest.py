@@ -1,0 +1,93 @@
+"""What every test gets: a fresh default graph, the oracle, and a check for what it left running."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfmini as tf
+
+_ENDING_S = 2.0  # how long threads and processes that are on their way out may take
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if oracle_python() is None:
+        reason = pytest.mark.skip(reason="TFMINI_ORACLE does not name a Python that has TensorFlow")
+        for item in items:
+            if "oracle" in item.keywords:
+                item.add_marker(reason)
+
+
+def oracle_python() -> str | None:
+    """The Python with TensorFlow that TFMINI_ORACLE names, if it is there."""
+    python = os.environ.get("TFMINI_ORACLE")
+    return python if python and os.access(python, os.X_OK) else None
+
+
+@pytest.fixture(scope="session")
+def oracle() -> str:
+    """The path of a Python that has TensorFlow; the test is skipped where there is none."""
+    python = oracle_python()
+    if python is None:
+        pytest.skip("TFMINI_ORACLE does not name a Python that has TensorFlow")
+    return python
+
+
+@pytest.fixture(autouse=True)
+def fresh_default_graph() -> Iterator[None]:
+    """Each test builds into a graph of its own, which is the default one."""
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Fails the test that leaves a non-daemon thread or a child process behind, and names it."""
+    threads, children = set(threading.enumerate()), child_processes()
+    yield
+    left = _wait_until_gone(
+        lambda: [
+            *(t.name for t in threading.enumerate() if t not in threads and not t.daemon and t.is_alive()),
+            *(f"process {pid}: {name}" for pid, name in child_processes().items() if pid not in children),
+        ]
+    )
+    assert not left, f"left running: {', '.join(left)}"
+
+
+def child_processes() -> dict[int, str]:
+    """pid -> command line of this process's living children."""
+    multiprocessing.active_children()  # reaps those that have ended
+    found = {}
+    for listing in Path("/proc/self/task").glob("*/children") if sys.platform == "linux" else ():
+        try:
+            pids = [int(pid) for pid in listing.read_text().split()]
+        except OSError:  # the thread ended while we looked
+            continue
+        for pid in pids:
+            command = _command_of(pid)
+            if command and "resource_tracker" not in command:  # multiprocessing's own, lives to the end
+                found[pid] = command
+    return found
+
+
+def _command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _wait_until_gone(look) -> list[str]:
+    deadline = time.monotonic() + _ENDING_S
+    left = look()
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left = look()
+    return left

@@ -1,0 +1,86 @@
+"""Imports flow one way, and only `rpc` speaks ZeroMQ."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "tfmini"
+# What stands later may import what stands earlier.
+LAYERS = ("values", "protos", "graph", "ops", "placement", "rpc", "runtime", "train", "compat", "tools", "testing")
+# The root re-exports everything, and these serve it; nobody below imports them.
+ROOT_MODULES = {"__init__", "__main__", "namespace", "public_names", "_version"}
+
+
+def layer_of(module: str) -> str | None:
+    """The layer of ``tfmini.a.b`` (None for the root's own modules and for other packages)."""
+    parts = module.split(".")
+    if parts[0] != "tfmini" or len(parts) == 1 or parts[1] in ROOT_MODULES:
+        return None
+    return parts[1] if parts[1] in LAYERS else "values"
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The absolute names of all modules that a file imports, inside functions as well."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            if module == "tfmini":
+                yield from (f"tfmini.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    """(dotted module name, file) of all that is written by hand."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.stem.endswith("_pb2"):
+            dotted = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            yield dotted.removesuffix(".__init__"), path
+
+
+def test_imports_flow_one_way() -> None:
+    wrong = []
+    for module, path in sources():
+        here = layer_of(module)
+        if here is None:
+            continue
+        for imported in imports_of(path):
+            there = layer_of(imported)
+            if there is not None and LAYERS.index(there) > LAYERS.index(here):
+                wrong.append(f"{module} imports {imported}")
+    assert wrong == []
+
+
+def test_nothing_below_imports_the_root() -> None:
+    roots = {"tfmini", "tfmini.namespace", "tfmini.public_names"}
+    wrong = [
+        f"{module} imports {imported}"
+        for module, path in sources()
+        if layer_of(module) not in (None, "tools", "testing")
+        for imported in imports_of(path)
+        if imported in roots
+    ]
+    assert wrong == []
+
+
+def test_only_rpc_imports_zmq() -> None:
+    wrong = [
+        module
+        for module, path in sources()
+        if layer_of(module) != "rpc" and any(name.split(".")[0] == "zmq" for name in imports_of(path))
+    ]
+    assert wrong == []
+
+
+def test_no_pickle_anywhere() -> None:
+    wrong = [
+        module
+        for module, path in sources()
+        if any(name.split(".")[0] in ("pickle", "marshal", "shelve") for name in imports_of(path))
+    ]
+    assert wrong == []

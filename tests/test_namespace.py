@@ -1,0 +1,91 @@
+"""The public namespace: every row resolves, the names are pinned, absences explain themselves.
+
+After a deliberate change of the names, write the pinned list anew:
+``make names``, which is ``.venv/bin/python tests/test_namespace.py > tests/public_names.txt``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfmini as tf
+from tfmini import namespace
+
+PINNED = Path(__file__).with_name("public_names.txt")
+
+
+def test_every_row_of_the_table_resolves() -> None:
+    missing = [
+        f"{home}.{attribute}"
+        for _, _, home, attribute in namespace.rows()
+        if not hasattr(importlib.import_module(home), attribute)
+    ]
+    assert missing == []
+
+
+def test_no_name_stands_twice_in_a_namespace() -> None:
+    names = [(where, name) for where, name, _, _ in namespace.rows()]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_public_names_are_the_pinned_ones() -> None:
+    assert namespace.public_names() == PINNED.read_text().split()
+
+
+def test_every_public_name_is_reachable_as_an_attribute() -> None:
+    for name in namespace.public_names():
+        value = tf
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+
+
+def test_namespaces_are_modules() -> None:
+    for name in ("nn", "math", "train", "errors", "contrib.framework", "compat.v1", "compat.v1.nn", "raw_ops"):
+        importlib.import_module(f"tfmini.{name}")
+    assert sys.modules["tfmini.compat.v1"] is tf
+    assert tf.compat.v1.nn.relu is tf.nn.relu
+
+
+def test_versions() -> None:
+    assert tf.__version__ == tf.VERSION == tf.version.VERSION == "1.15.0"
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (lambda: tf.keras, "out of tfmini's scope; use tf.get_variable"),
+        (lambda: tf.GradientTape, "use tf.gradients"),
+        (lambda: tf.reduce_men, "Did you mean reduce_mean"),
+        (lambda: tf.nn.reluu, "Did you mean relu"),
+        (lambda: tf.errors.AbortError, "Did you mean AbortedError"),
+        (lambda: tf.contrib.nothing, "if TensorFlow 1.x has tf.contrib.nothing, tfmini does not have it yet"),
+    ],
+)
+def test_absent_names_say_what_to_do(read, told: str) -> None:
+    with pytest.raises(AttributeError, match=told):
+        read()
+
+
+def test_raw_ops_take_keyword_arguments_only() -> None:
+    product = tf.raw_ops.MatMul(a=[[1.0]], b=[[2.0]], name="product")
+    assert product.op.type == "MatMul"
+    with pytest.raises(TypeError):
+        tf.raw_ops.MatMul([[1.0]], [[2.0]])
+
+
+def test_import_leaves_slow_packages_alone() -> None:
+    code = (
+        "import sys, tfmini; "
+        "print([m for m in ('google.protobuf', 'networkx', 'click', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+if __name__ == "__main__":
+    print("\n".join(namespace.public_names()))
