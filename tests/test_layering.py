@@ -9,6 +9,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = ("values", "protos", "graph", "ops", "placement", "rpc", "runtime", "train", "compat", "tools", "testing")
+# The values that turn themselves into messages, by an import inside the method that does it.
+EXCEPTIONS = {("tfmini.cluster", "tfmini.protos"), ("tfmini.shapes", "tfmini.protos")}
 # The root re-exports everything, and these serve it; nobody below imports them.
 ROOT_MODULES = {"__init__", "__main__", "namespace", "public_names", "_version"}
 
@@ -51,7 +53,9 @@ def test_imports_flow_one_way() -> None:
             continue
         for imported in imports_of(path):
             there = layer_of(imported)
-            if there is not None and LAYERS.index(there) > LAYERS.index(here):
+            if there is None or (module, imported) in EXCEPTIONS:
+                continue
+            if LAYERS.index(there) > LAYERS.index(here):
                 wrong.append(f"{module} imports {imported}")
     assert wrong == []
 

@@ -12,8 +12,8 @@ import tfmini.graph.building
 import tfmini.ops
 import tfmini.runtime.session  # gives Tensor.eval and Operation.run their session
 import tfmini.train  # noqa: F401 - a public namespace that is a package of ours
-from tfmini import namespace
-from tfmini._version import API_VERSION as __version__
+from tfmini import _version, namespace
 
+__version__ = _version.API_VERSION
 namespace.install()
 del namespace

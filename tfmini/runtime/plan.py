@@ -1,9 +1,10 @@
 """The plan for one (feeds, fetches, targets): pruned, placed, cut, and laid out per task.
 
-What servers run differs from what the partitioner drew in one respect, which saves messages:
+What servers run differs from what the partitioner drew in two respects, which save messages:
 a value that the client feeds goes with RunGraph straight to the task that uses it, and a
 fetched value comes back with the task's answer, instead of passing through the master's device
-as a tensor of its own.
+as a tensor of its own; and a constant is given to the task that uses it once, when the part is
+registered, instead of in every step.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Layout:
         for pair in self.partitions.pairs:
             if task_of_device(pair.src) == task_of_device(pair.dst):
                 continue
-            if not self._feeds_directly(pair) and not self._fetches_directly(pair):
+            if not (self._feeds_directly(pair) or self._fetches_directly(pair) or self._copies_constant(pair)):
                 self._number(pair)
         tasks: dict[str, Nodes] = {}
         for device, nodes in self.parts.items():
@@ -131,6 +132,17 @@ class _Layout:
         self._change(pair.src, pair.send, attrs)
         for name in [pair.recv, *(c.name for c in consumers)]:
             del self.parts[pair.dst][name]
+        return True
+
+    def _copies_constant(self, pair: Pair) -> bool:
+        """A constant: the receiver gets it as a node of its own."""
+        source = self.partitions.parts[pair.src].get(pair.source[0])
+        if pair.is_control or source is None or source.op != "Const" or source.controls:
+            return False
+        receiver = self.parts[pair.dst][pair.recv]
+        self.parts[pair.dst][pair.recv] = source.replace(name=pair.recv, device=pair.dst, controls=receiver.controls)
+        del self.parts[pair.src][pair.send]
+        self._drop_if_unused(pair.src, source.name)
         return True
 
     def _number(self, pair: Pair) -> None:

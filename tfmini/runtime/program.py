@@ -34,6 +34,8 @@ from tfmini.runtime.kernel_calls import (
 from tfmini.runtime.resources import ResourceManager
 
 _MAX_FOLDED_BYTES = 10 << 20
+# Pure, but somebody may have made them for the error they raise.
+_CHECKS = frozenset({"CheckNumerics", "EnsureShape", "Reshape", "Cast"})
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
 _BLOCK_NODES = 1000
 
@@ -161,6 +163,7 @@ class _Compiler:
         for node in self.nodes:
             self._admit(node)
         self._add_sends()
+        self._drop_unused()
         group_waves = {g: self.waves[entries[0][1][0]] for g, entries in self.received.items()}
         used = {u.wave for u in self.units} | set(group_waves.values()) or {0}
         order = sorted(used, key=lambda wave: (len(self.wave_sets[wave]), wave))
@@ -346,6 +349,27 @@ class _Compiler:
         for group, (position, node, wave) in sorted(self.send_nodes.items(), key=lambda item: -item[1][0]):
             values = [e for _, e in sorted(self.sent[group])]
             self.units.insert(position, Unit(node, values, [False] * len(values), 0, wave, group=group))
+
+    def _drop_unused(self) -> None:
+        """Leaves out pure nodes whose values nobody takes and that are there only to be waited for.
+
+        Such are the gradients of inputs that `tf.gradients(gate_gradients=True)` groups with those
+        that are wanted. Waiting for such a node is waiting for its inputs. What was asked for by
+        name as a target has no control edges and stays.
+        """
+        waited_for = {c for node in self.nodes for c in node.controls}
+        taken = {e[0] for e in self.fetch_sources.values()} | {e[0] for e in self.local_sends.values()}
+        kept = []
+        for unit in reversed(self.units):
+            node = unit.node
+            if unit.group is None and node.name in waited_for and node.name not in taken and node.op not in _CHECKS:
+                facts = op_facts(node.op, self.device_type)
+                if facts is not None and facts.foldable and not facts.reference_outputs:
+                    continue
+            taken.update(e[0] for e in unit.inputs)
+            kept.append(unit)
+        kept.reverse()
+        self.units = kept
 
     # ---- blocks, slots and order ------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime import servers
+from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_service import master_handlers
 from tfmini.runtime.worker import Worker
@@ -70,6 +71,7 @@ class Server:
         self._started = False
         self._ended = Waiter()
         self._lock = threading.Lock()
+        limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
         self._build(f"{own.host}:{own.port}")
         if start:
             self.start()
