@@ -11,8 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import tfmini as tf
+
+# A slow machine is no failure: examples have no deadline of their own, tests have a timeout.
+settings.register_profile("tfmini", deadline=None)
+settings.load_profile("tfmini")
 
 _ENDING_S = 2.0  # how long threads and processes that are on their way out may take
 

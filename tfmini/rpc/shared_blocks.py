@@ -198,6 +198,8 @@ class BlockCache:
             raise ValueError(f"shared memory block {block_id} is {'in use' if entry else 'unknown'}")
         # Views of it keep it alive as their base, since its own base is no array.
         owner = np.frombuffer(entry[0], np.uint8)
+        # Read-only by default; the mapping itself is not, so that a client may make the array it fetched its own.
+        owner.flags.writeable = False
         loan = _Loan(owner, self._freed)
         loan.block_id, loan.nbytes = block_id, entry[1]
         self._loans[block_id] = loan

@@ -55,6 +55,10 @@ class Master:
         """Full task name -> address."""
         return self._tasks
 
+    def set_address(self, task: str, address: str) -> None:
+        """Notes the real address of a task whose port was chosen when it was bound."""
+        self._tasks[task] = address
+
     def devices(self, filters: Sequence[str]) -> list[DeviceAttributes]:
         """All devices that pass the filters, this task's first.
 

@@ -71,20 +71,18 @@ class Server:
         self._started = False
         self._ended = Waiter()
         self._lock = threading.Lock()
+        # Requests that come before `start` wait for it: handler and its arguments.
+        self._early: list[tuple[Any, tuple[Any, ...]]] = []
         limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
-        self._build(f"{own.host}:{own.port}")
+        self._build(f"{own.host}:{own.port}", start)
         if start:
             self.start()
 
-    def _build(self, address: str) -> None:
+    def _build(self, address: str, start: bool) -> None:
         reactor = get_reactor()
         incarnation = secrets.randbits(62) | 1
         self._endpoint = Endpoint(reactor, self._task, incarnation)
-        bound = self._endpoint.listen(address)
-        host, _, port = bound.removeprefix("tcp://").rpartition(":")
-        self._address = f"localhost:{port}"
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
-        tasks[self._task] = f"{host}:{port}"
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         devices = [
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
@@ -92,7 +90,26 @@ class Server:
         ]
         self.worker = Worker(self._task, devices, self._peer)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
+        # Before listening: a task that was waiting for this one sends its requests at once.
+        self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
+        bound = self._endpoint.listen(address)
+        host, _, port = bound.removeprefix("tcp://").rpartition(":")
+        self.master.set_address(self._task, f"{host}:{port}")
+        self._address = f"localhost:{port}"
         servers.register(self._address, self)
+
+    def _deferred(self, handler: Any) -> Any:
+        """A handler that keeps requests until the server has been started."""
+
+        def handle(*args: Any) -> None:
+            with self._lock:
+                if not self._started:
+                    self._early.append((handler, args))
+                    return
+            handler(*args)
+
+        return handle
 
     def _peer(self, task: str, address: str) -> Any:
         return self._endpoint.peer(address, task)
@@ -129,8 +146,9 @@ class Server:
                 _log.info("Server already started (target: %s)", self.target)
                 return
             self._started = True
-        self._endpoint.serve(worker_handlers(self.worker))
-        self._endpoint.serve(master_handlers(self.master))
+            early, self._early = self._early, []
+        for handler, args in early:
+            handler(*args)
         _log.info("Started server with target: %s", self.target)
 
     def join(self) -> None:

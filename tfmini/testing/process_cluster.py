@@ -28,10 +28,11 @@ from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 
 _TASK = """
-import json, sys
+import json, signal, sys
 import tfmini as tf
 cluster = json.loads(sys.argv[1])
 server = tf.train.Server(cluster, job_name=sys.argv[2], task_index=int(sys.argv[3]))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until join takes it over
 print("ready", flush=True)
 server.join()
 """
