@@ -39,6 +39,7 @@ BUDGETS = {
 def measure(python: str, target: str, case: str) -> tuple[float, str]:
     """One figure from a process of its own."""
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # import times are those of an installed package
     done = subprocess.run(
         [python, str(HERE / "cases.py"), "--target", target, case],
         env=env, capture_output=True, text=True, timeout=300, check=False,

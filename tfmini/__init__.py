@@ -10,7 +10,6 @@ from __future__ import annotations
 import tfmini.compat
 import tfmini.graph.building
 import tfmini.ops
-import tfmini.runtime.session  # gives Tensor.eval and Operation.run their session
 import tfmini.train  # noqa: F401 - a public namespace that is a package of ours
 from tfmini import _version, namespace
 

@@ -24,6 +24,9 @@ class DType:
     name: str
     as_datatype_enum: int
     size: int
+    _numpy: np.dtype[Any]
+    _kind: str
+    _twin: DType
 
     def __new__(cls, type_enum: int) -> DType:
         """``tf.DType(enum)``: the interned type of that number."""
@@ -229,7 +232,7 @@ def as_dtype(type_value: Any) -> DType:
         return type_value
     for table in (_BY_ENUM, _BY_NAME, _BY_PYTHON, _BY_NUMPY):
         try:
-            found = table.get(type_value)  # type: ignore[attr-defined]
+            found = table.get(type_value)
         except TypeError:  # unhashable
             continue
         if found is not None:
@@ -244,5 +247,5 @@ def as_dtype(type_value: Any) -> DType:
         if numpy_dtype in _BY_NUMPY:
             return _BY_NUMPY[numpy_dtype]
         if numpy_dtype.fields and len(numpy_dtype.names or ()) == 1:
-            return _BY_NAME[numpy_dtype.names[0]]  # type: ignore[index]
+            return _BY_NAME[numpy_dtype.names[0]]
     raise TypeError(f"Cannot convert value {type_value!r} to a TensorFlow DType.")

@@ -157,7 +157,7 @@ NAMES: dict[str, dict[str, str]] = {
             "MetaGraphDef NameAttrList NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary "
             "SummaryMetadata TensorInfo"
         ),
-        "runtime.default_session": "get_default_session",
+        "graph.default_session": "get_default_session",
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
     },

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Union
 
-RawShape = Union[tuple[Union[int, None], ...], None]
+RawShape = tuple[int | None, ...] | None
 
 
 def merge_dims(a: int | None, b: int | None) -> int | None:

@@ -17,7 +17,9 @@ tf.disable_v2_behavior()
 
 
 def constants():
-    for i, value in enumerate([1.0, [1, 2, 3], [[True], [False]], "text", [b"a", b"b"], 2**40, 1 + 2j, np.zeros((0, 2))]):
+    for i, value in enumerate(
+        [1.0, [1, 2, 3], [[True], [False]], "text", [b"a", b"b"], 2**40, 1 + 2j, np.zeros((0, 2))]
+    ):
         tf.constant(value, name=f"c{i}")
     for dtype in (np.float16, np.float64, np.int8, np.uint8, np.int16, np.uint16, np.int64, np.complex128):
         tf.constant(np.array([1, 2]).astype(dtype), name=np.dtype(dtype).name)

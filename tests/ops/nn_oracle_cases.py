@@ -33,9 +33,13 @@ def _conv_cases() -> dict[str, str]:
             cases[f"conv {label}"] = f"with_gradients(tf, lambda x, w: tf.nn.conv2d(x, w, {attrs}), {_X}, {_W})"
             if sh == sw and d == 1 and not padding.startswith("["):
                 depth = f"tf.nn.depthwise_conv2d_native(x, w, {attrs})"
-                cases[f"depthwise {label}"] = f"with_gradients(tf, lambda x, w: {depth}, {_X}, data(3, 2, 3, 2, seed=1))"
+                cases[f"depthwise {label}"] = (
+                    f"with_gradients(tf, lambda x, w: {depth}, {_X}, data(3, 2, 3, 2, seed=1))"
+                )
     cases["pointwise"] = f"with_gradients(tf, lambda x, w: tf.nn.conv2d(x, w, 1, 'SAME'), {_X}, data(1, 1, 3, 4))"
-    cases["wide"] = "with_gradients(tf, lambda x, w: tf.nn.conv2d(x, w, 1, 'SAME'), data(3, 8, 8, 16), data(5, 5, 16, 8))"
+    cases["wide"] = (
+        "with_gradients(tf, lambda x, w: tf.nn.conv2d(x, w, 1, 'SAME'), data(3, 8, 8, 16), data(5, 5, 16, 8))"
+    )
     cases["transpose"] = (
         "with_gradients(tf, lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 14, 12, 5], 2), "
         f"{_X}, data(3, 3, 5, 3))"

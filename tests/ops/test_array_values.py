@@ -286,7 +286,9 @@ def expected() -> list[Any]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("number", range(len(CASES) + len(GRADIENT_CASES)), ids=CASES + ["grad " + c for c in GRADIENT_CASES])
+@pytest.mark.parametrize(
+    "number", range(len(CASES) + len(GRADIENT_CASES)), ids=CASES + ["grad " + c for c in GRADIENT_CASES]
+)
 def test_same_as_tensorflow(number: int, expected: list[Any]) -> None:
     text = (CASES + GRADIENT_CASES)[number]
     _, values = _compute(text, wants_gradient=number >= len(CASES))

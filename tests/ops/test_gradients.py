@@ -152,7 +152,9 @@ def test_gradient_functions_are_checked(graph):
     x = constant([1.0, 2.0])
     with graph.gradient_override_map({"Identity": "TestWrongShape"}):
         y = identity(x, name="bad")
-    with pytest.raises(ValueError, match="Incompatible shapes between op input and calculated input gradient.  Forward"):
+    with pytest.raises(
+        ValueError, match="Incompatible shapes between op input and calculated input gradient.  Forward"
+    ):
         gradients(y, x)
 
 
@@ -194,7 +196,11 @@ def test_slices_are_concatenated_and_mixed_ones_become_dense(graph):
         second = identity(x)
     (both,) = gradients([first, second], x)
     assert isinstance(both, IndexedSlices)
-    assert sorted(zip(evaluate(both.indices).tolist(), evaluate(both.values).tolist())) == [(0, 1.0), (0, 3.0), (3, 2.0)]
+    assert sorted(zip(evaluate(both.indices).tolist(), evaluate(both.values).tolist())) == [
+        (0, 1.0),
+        (0, 3.0),
+        (3, 2.0),
+    ]
     assert both.indices.dtype is dtypes.int64
 
 

@@ -60,7 +60,9 @@ def _namespace() -> SimpleNamespace:
 
 TF = _namespace()
 
-_BINARY = "add subtract multiply divide realdiv maximum minimum squared_difference atan2 div_no_nan floormod floordiv pow"
+_BINARY = (
+    "add subtract multiply divide realdiv maximum minimum squared_difference atan2 div_no_nan floormod floordiv pow"
+)
 _UNARY = (
     "negative abs square sqrt exp expm1 log log1p sin cos tan asin atan sinh cosh asinh tanh sigmoid reciprocal rsqrt"
     " floor ceil round rint erf erfc lgamma digamma sign is_nan math.log_sigmoid"
@@ -262,7 +264,10 @@ def test_refuses_mixed_types() -> None:
 
 
 def test_out_of_range_segment() -> None:
-    with Graph().as_default(), pytest.raises(InvalidArgumentError, match=r"segment_ids\[1\] = 5 is out of range \[0, 3\)"):
+    with (
+        Graph().as_default(),
+        pytest.raises(InvalidArgumentError, match=r"segment_ids\[1\] = 5 is out of range \[0, 3\)"),
+    ):
         evaluate(TF.unsorted_segment_sum([1.0, 2.0], [0, 5], 3))
 
 

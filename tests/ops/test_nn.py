@@ -35,7 +35,17 @@ from tfmini.ops.constant import constant
 from tfmini.ops.gradients import gradients
 from tfmini.ops.sparse_tensor import SparseTensor
 
-MODULES = (nn_activation, nn_batch_norm, nn_bias, nn_convolution, nn_cross_entropy, nn_embedding, nn_norm, nn_pooling, nn_topk)
+MODULES = (
+    nn_activation,
+    nn_batch_norm,
+    nn_bias,
+    nn_convolution,
+    nn_cross_entropy,
+    nn_embedding,
+    nn_norm,
+    nn_pooling,
+    nn_topk,
+)
 nn = SimpleNamespace(**{k: v for m in MODULES for k, v in vars(m).items() if callable(v) and not k.startswith("_")})
 nn.lrn = nn_norm.local_response_normalization
 tf = SimpleNamespace(nn=nn, constant=constant, gradients=gradients, SparseTensor=SparseTensor)

@@ -50,7 +50,9 @@ def test_assign_and_its_kin(resource: bool) -> None:
 def test_initialisation(resource: bool) -> None:
     v: Any = Variable(1.0, name="v", use_resource=resource)
     assert not run(tf.is_variable_initialized(v))
-    message = "Error while reading resource variable v from Container: localhost" if resource else "uninitialized value v"
+    message = (
+        "Error while reading resource variable v from Container: localhost" if resource else "uninitialized value v"
+    )
     with pytest.raises(FailedPreconditionError, match=message):
         run(v.read_value())
     run(v.initializer)
@@ -177,5 +179,7 @@ def test_wrong_types_by_handle() -> None:
     v = _made(1.0, True)
     with pytest.raises(ValueError, match="Trying to read variable with wrong dtype. Expected float got int32"):
         state_resource.read_variable(v.handle, dtype=dtypes.int32)
-    with pytest.raises(InvalidArgumentError, match="Trying to assign variable with wrong dtype. Expected float got int32"):
+    with pytest.raises(
+        InvalidArgumentError, match="Trying to assign variable with wrong dtype. Expected float got int32"
+    ):
         run(state_resource.assign_variable(v.handle, 1))

@@ -28,7 +28,12 @@ def _add(name: str, *sources: str, controls: tuple[str, ...] = ()) -> Node:
 
 
 def _feed(name: str) -> Node:
-    return Node(f"_recv_{name}", "_Recv", _PS, attrs={"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True})
+    return Node(
+        f"_recv_{name}",
+        "_Recv",
+        _PS,
+        attrs={"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True},
+    )
 
 
 def _fetch(name: str, source: str) -> Node:
@@ -53,7 +58,9 @@ def _send(name: str, source: str, group: int, controls: tuple[str, ...] = ()) ->
 
 
 def _compile(nodes: list[Node], **options: Any) -> Program:
-    return compile_program(nodes, task_of=lambda d: d[: d.index("/device:")], resources=ResourceManager("ps"), **options)
+    return compile_program(
+        nodes, task_of=lambda d: d[: d.index("/device:")], resources=ResourceManager("ps"), **options
+    )
 
 
 class _Owner:
@@ -85,7 +92,9 @@ def _run(program: Program, feeds: list[Any] | None = None) -> tuple[StepRun, _Ow
 
 
 def test_a_program_without_a_network_is_one_function() -> None:
-    program = _compile([_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y", "y")], feeds=["x:0"], fetches=["y:0"])
+    program = _compile(
+        [_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y", "y")], feeds=["x:0"], fetches=["y:0"]
+    )
     assert program.is_simple
     assert run_simple(program, [np.float32(3)], None, "t") == [5.0]
 

@@ -39,7 +39,11 @@ def test_sessions_of_one_server_share_variables() -> None:
         (({"a": ["localhost:0", "localhost:1"]},), ValueError, "Must specify an explicit `task_index`."),
         (({"a": ["localhost:0"]}, "a", 3), tf.errors.InternalError, 'Task 3 was not defined in job "a"'),
         (({"a": ["localhost:0"]}, "zz", 0), tf.errors.InternalError, 'Job "zz" was not defined in cluster'),
-        (({"a": ["localhost"]},), tf.errors.InvalidArgumentError, 'Could not parse port for local server from "localhost"'),
+        (
+            ({"a": ["localhost"]},),
+            tf.errors.InvalidArgumentError,
+            'Could not parse port for local server from "localhost"',
+        ),
         (({"a": ["localhost:0"]}, "a", 0, "carrier-pigeon"), tf.errors.NotFoundError, "No server factory registered"),
         ((3,), TypeError, "Could not convert `server_or_cluster_def`"),
     ],

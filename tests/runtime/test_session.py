@@ -72,7 +72,9 @@ def test_feeds_that_make_no_sense() -> None:
     i = tf.placeholder(tf.int8, [], name="i")
     y = x + 1.0
     with tf.Session() as session:
-        with pytest.raises(ValueError, match=r"Cannot feed value of shape \(3,\) for Tensor 'x:0', which has shape '\(\?, 2\)'"):
+        with pytest.raises(
+            ValueError, match=r"Cannot feed value of shape \(3,\) for Tensor 'x:0', which has shape '\(\?, 2\)'"
+        ):
             session.run(y, {x: [1, 2, 3]})
         with pytest.raises(TypeError, match="Cannot interpret feed_dict key as Tensor"):
             session.run(y, {"x": [[1, 2]]})
@@ -80,7 +82,9 @@ def test_feeds_that_make_no_sense() -> None:
             session.run(y, {x: y})
         with pytest.raises(TypeError, match="not compatible with Tensor type"):
             session.run(i, {i: 1000})
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"placeholder tensor 'x' with dtype float and shape \[\?,2\]") as info:
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"placeholder tensor 'x' with dtype float and shape \[\?,2\]"
+        ) as info:
             session.run(y)
         assert info.value.op is x.op and "test_session.py" in info.value.message
 

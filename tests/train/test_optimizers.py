@@ -263,7 +263,9 @@ def test_updates_live_with_their_variable(sparse: bool) -> None:
         assert var.device == f"/job:ps/task:{task}"
         own = [op for name, op in ops.items() if name.startswith(f"Adam/update_{var.op.name}/")]
         assert own
-        assert all(op.device == var.device and op.colocation_groups()[0] == f"loc:@{var.op.name}".encode() for op in own)
+        assert all(
+            op.device == var.device and op.colocation_groups()[0] == f"loc:@{var.op.name}".encode() for op in own
+        )
         assert ops[f"{var.op.name}/Adam"].device == ops[f"{var.op.name}/Adam_1"].device == var.device
     assert ops["beta1_power"].device == a.device
     assert ops["Adam/learning_rate"].device == "/job:worker/task:1"

@@ -240,7 +240,7 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
         flat = _from_content(proto.tensor_content, dtype, size)
     else:
         flat = _from_typed_field(proto, dtype)
-    return _stretched(flat, size, b"" if dtype is dtypes.string else None).reshape(shape)  # type: ignore[arg-type]
+    return _stretched(flat, size, b"" if dtype is dtypes.string else None).reshape(shape)
 
 
 def _from_content(content: bytes, dtype: dtypes.DType, size: int) -> np.ndarray[Any, Any]:

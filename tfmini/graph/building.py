@@ -38,13 +38,17 @@ class _Plan:
         self.simple = all(not arg.is_list and not arg.is_ref for arg in op_def.inputs)
         self.outputs_simple = all(not arg.is_list for arg in op_def.outputs)
         self.result_type = _result_type(op_def)
-        self.type_checks = {a.name: frozenset(a.allowed) for a in op_def.attrs.values() if a.kind == "type" and a.allowed}
+        self.type_checks = {
+            a.name: frozenset(a.allowed) for a in op_def.attrs.values() if a.kind == "type" and a.allowed
+        }
 
 
 def _result_type(op_def: OpDef) -> Any:
     if len(op_def.outputs) < 2:
         return None
-    return collections.namedtuple(op_def.name.lstrip("_"), [out.name.lstrip("_") for out in op_def.outputs], rename=True)
+    return collections.namedtuple(
+        op_def.name.lstrip("_"), [out.name.lstrip("_") for out in op_def.outputs], rename=True
+    )
 
 
 def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -111,8 +115,8 @@ def _graph_for(args: tuple[Any, ...]) -> Graph:
 def _simple_inputs(
     plan: _Plan, graph: Graph, full_name: str, args: tuple[Any, ...], attrs: dict[str, Any], given: dict[str, Any]
 ) -> list[Tensor]:
-    inputs = []
-    known = {}
+    inputs: list[Tensor] = []
+    known: dict[str, dtypes.DType] = {}
     for arg, value in zip(plan.op_def.inputs, args):
         attr = arg.type_attr
         expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
@@ -152,7 +156,11 @@ def _one_input(
 ) -> Tensor:  # fmt: skip
     attr = arg.type_attr
     expected = arg.dtype if attr is None else known.get(attr)
-    tensor = value if type(value) is Tensor else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
+    tensor = (
+        value
+        if type(value) is Tensor
+        else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
+    )
     if expected is not None and tensor._dtype.base_dtype is not expected:
         raise _mismatch(plan, arg, tensor._dtype, expected, attr, before)
     if arg.is_ref and not tensor._dtype._is_ref_dtype:
@@ -182,13 +190,19 @@ def _list_input(
         return tensors
     expected = arg.dtype if arg.type_attr is None else known.get(arg.type_attr)
     if expected is None:
-        expected = next((v.dtype.base_dtype for v in values if hasattr(v, "dtype") and isinstance(v.dtype, dtypes.DType)), None)
+        expected = next(
+            (v.dtype.base_dtype for v in values if hasattr(v, "dtype") and isinstance(v.dtype, dtypes.DType)), None
+        )
     tensors = []
     for i, value in enumerate(values):
         tensor = _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
         if expected is not None and tensor._dtype.base_dtype is not expected:
-            types = ", ".join(t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values)
-            raise TypeError(f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match.")
+            types = ", ".join(
+                t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values
+            )
+            raise TypeError(
+                f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match."
+            )
         expected = tensor._dtype.base_dtype
         tensors.append(tensor)
     if arg.type_attr is not None and expected is not None:
@@ -275,7 +289,7 @@ def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:
         if out.type_list_attr is not None:
             found.extend(attrs[out.type_list_attr])
             continue
-        dtype = attrs[out.type_attr] if out.type_attr is not None else out.dtype
+        dtype: Any = attrs[out.type_attr] if out.type_attr is not None else out.dtype
         if out.is_ref:
             dtype = dtype._as_ref
         if out.number_attr is not None:
@@ -293,7 +307,7 @@ def _results(plan: _Plan, op: Operation) -> Any:
         return outputs[0] if plan.outputs_simple else outputs
     if plan.outputs_simple:
         return plan.result_type(*outputs)
-    grouped = []
+    grouped: list[Tensor | list[Tensor]] = []
     position = 0
     for out in plan.op_def.outputs:
         if not out.is_list:
@@ -435,7 +449,9 @@ def infer_attrs_from_inputs(op_def: OpDef, inputs: list[Tensor], attrs: dict[str
     position = 0
     for arg in op_def.inputs:
         if arg.type_list_attr is not None:
-            count = len(attrs.get(arg.type_list_attr, MISSING)) if arg.type_list_attr in attrs else len(inputs) - position
+            count = (
+                len(attrs.get(arg.type_list_attr, MISSING)) if arg.type_list_attr in attrs else len(inputs) - position
+            )
             attrs.setdefault(arg.type_list_attr, [t._dtype.base_dtype for t in inputs[position : position + count]])
         else:
             count = attrs.setdefault(arg.number_attr, len(inputs) - position) if arg.number_attr else 1

@@ -15,7 +15,9 @@ _registry: list[tuple[Any, ConversionFunction, int]] = []
 _by_type: dict[type, list[ConversionFunction]] = {}
 
 
-def register_tensor_conversion_function(base_type: Any, conversion_func: ConversionFunction, priority: int = 100) -> None:
+def register_tensor_conversion_function(
+    base_type: Any, conversion_func: ConversionFunction, priority: int = 100
+) -> None:
     """Registers how instances of a type become tensors.
 
     Args:

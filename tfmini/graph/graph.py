@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph import default_graph
+from tfmini.graph import default_graph, default_session
 from tfmini.graph.collections import CollectionStore
 from tfmini.graph.operation import Operation, Tensor, capture_stack
 from tfmini.graph.registry import OPS, OpHandle
@@ -19,6 +19,8 @@ from tfmini.shapes import RawShape, format_raw
 
 _log = logging.getLogger("tfmini")
 _VALID_OP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\-/]*$")
+_VERBS = {"eval": "evaluate tensor using `eval()`", "run": "execute operation using `run()`"}
+_NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: the operation's"}
 _VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\-/]*$")
 
 
@@ -377,7 +379,9 @@ class Graph(CollectionStore):
             return self._element_by_name(obj, allow_tensor, allow_operation)
         if isinstance(obj, Tensor) and allow_tensor or isinstance(obj, Operation) and allow_operation:
             if obj.graph is not self:
-                raise ValueError(f"{'Tensor' if isinstance(obj, Tensor) else 'Operation'} {obj} is not an element of this graph.")
+                raise ValueError(
+                    f"{'Tensor' if isinstance(obj, Tensor) else 'Operation'} {obj} is not an element of this graph."
+                )
             return obj
         raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
 
@@ -469,8 +473,24 @@ class Graph(CollectionStore):
             )
 
     def _session_hook(self, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
-        """Runs ``tensor.eval()`` and ``op.run()``; the runtime installs it on import."""
-        raise RuntimeError("tfmini.runtime.session is not imported")
+        """Runs ``tensor.eval()`` and ``op.run()`` in a session, or in the thread's default session."""
+        if session is None:
+            session = default_session.get_default_session()
+            if session is None:
+                raise ValueError(
+                    f"Cannot {_VERBS[kind]}: No default session is registered. Use `with sess.as_default()` or pass an"
+                    f" explicit session to `{kind}(session=sess)`"
+                )
+            if session.graph is not self:
+                raise ValueError(
+                    f"Cannot use the default session to {_NOUNS[kind]} graph is different from the session's graph."
+                    f" Pass an explicit session to `{kind}(session=sess)`."
+                )
+        elif session.graph is not self:
+            raise ValueError(
+                f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
+            )
+        return session.run(element, feed_dict)
 
     def _check_same(self, tensor: Tensor, what: str) -> None:
         if tensor.op.graph is not self:

@@ -107,7 +107,9 @@ def _value_problem(definition: AttrDef, value: Any) -> str | None:
     for item in value if isinstance(value, list) else [value]:
         if definition.allowed is not None and item not in definition.allowed:
             names = ", ".join(_quoted(choice) for choice in definition.allowed)
-            return f"Value for attr '{definition.name}' of {_quoted(item)} is not in the list of allowed values: {names}"
+            return (
+                f"Value for attr '{definition.name}' of {_quoted(item)} is not in the list of allowed values: {names}"
+            )
     if definition.minimum is None:
         return None
     size = len(value) if isinstance(value, list) else value
@@ -143,7 +145,8 @@ def check_inputs(op_def: OpDef, name: str, expected: list[DType], sources: list[
 
 def type_word(dtype: DType) -> str:
     """A type as TensorFlow's C++ side writes it: ``float``, ``half``, ``float_ref``."""
-    return protos.DataType.Name(dtype.as_datatype_enum)[3:].lower()  # type: ignore[arg-type]
+    name: str = protos.DataType.Name(dtype.as_datatype_enum)
+    return name[3:].lower()
 
 
 def op_summary(op_def: OpDef) -> str:

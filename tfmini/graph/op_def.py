@@ -172,4 +172,5 @@ def _parse_default(kind: str, text: str) -> Any:
         return None if "unknown_rank" in text else as_raw(ast.literal_eval(text) if text not in ("{}", "[]") else [])
     if kind == "string":
         return ast.literal_eval(text).encode()
-    return {"int": int, "float": float, "func": str, "tensor": ast.literal_eval}[kind](text)
+    parsers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "func": str, "tensor": ast.literal_eval}
+    return parsers[kind](text)

@@ -36,12 +36,12 @@ def capture_stack() -> tuple[Any, ...]:
 
 def line_of(code: Any, lasti: int) -> int:
     """The source line of an instruction offset."""
-    line = code.co_firstlineno
+    line: int = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end:
-            return number or line
-        line = number or line
-    return int(line)
+            return int(number or line)
+        line = int(number or line)
+    return line
 
 
 class Operation:

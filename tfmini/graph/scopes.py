@@ -14,7 +14,7 @@ from tfmini import devices
 if TYPE_CHECKING:
     from tfmini.graph.operation import Operation, Tensor
 
-DeviceLevel = Union[str, Callable[[Any], Any], None]
+DeviceLevel = str | Callable[[Any], Any] | None
 
 
 class ControlScope:
@@ -133,6 +133,9 @@ def device_level(device_name_or_function: Any) -> DeviceLevel:
     Raises:
       ValueError: for a device string that does not parse.
     """
-    if device_name_or_function is None or callable(device_name_or_function):
-        return device_name_or_function
+    if device_name_or_function is None:
+        return None
+    if callable(device_name_or_function):
+        chooser: Callable[[Any], Any] = device_name_or_function
+        return chooser
     return devices.canonical_name(device_name_or_function)

@@ -152,7 +152,9 @@ def _space_to_batch_kernel(value: Any, block_shape: Any, paddings: Any) -> Any:
 def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
     block, count = block_shape.tolist(), block_shape.size
     if value.shape[0] % math.prod(block):
-        refuse(f"Input batch dimension ({value.shape[0]}) is not divisible by product of block sizes ({math.prod(block)})")
+        refuse(
+            f"Input batch dimension ({value.shape[0]}) is not divisible by product of block sizes ({math.prod(block)})"
+        )
     batch, space, rest = value.shape[0] // math.prod(block), value.shape[1 : count + 1], value.shape[count + 1 :]
     order = [count]
     for i in range(count):

@@ -228,7 +228,11 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
 
 def eye(
-    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
 ) -> Tensor:
     """Identity matrices (``tf.eye``).
 

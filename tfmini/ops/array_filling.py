@@ -54,7 +54,7 @@ def _fill_kernel(node: Any) -> Any:
         for i, size in enumerate(sizes if isinstance(sizes, list) else ()):
             if size < 0:
                 refuse(f"Dimension {i} must be >= 0")
-        return filled(sizes, value.item() if dtype == object and not isinstance(value, bytes) else value, dtype)
+        return filled(sizes, value.item() if dtype.kind == "O" and not isinstance(value, bytes) else value, dtype)
 
     return run
 
@@ -94,9 +94,8 @@ def _range_size(start: Any, limit: Any, delta: Any) -> int:
         raise ValueError(f"Requires start <= limit when delta > 0: {start}/{limit}")
     if delta < 0 and start < limit:
         raise ValueError(f"Requires start >= limit when delta < 0: {start}/{limit}")
-    if isinstance(delta, int):
-        return -((start - limit) // delta)
-    return math.ceil(abs((limit - start) / delta))
+    count = -((start - limit) // delta) if isinstance(delta, int) else math.ceil(abs((limit - start) / delta))
+    return int(count)
 
 
 @_range.shape

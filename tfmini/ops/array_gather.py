@@ -27,7 +27,9 @@ _gather_v2 = op(
     "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
     " Tindices: {int32,int64}; Taxis: {int32,int64}"
 )
-_gather_nd = op("GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}")
+_gather_nd = op(
+    "GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}"
+)
 
 
 # ---- Gather -------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
         whole = shape(params, out_type=dtypes.int64)
         whole = cast(whole, dtypes.int32)
     count = expand_dims(size(indices), 0)
-    values = reshape(grad, concat([count, whole[1:]], 0))  # type: ignore[index]
+    values = reshape(grad, concat([count, whole[1:]], 0))
     return IndexedSlices(values, reshape(indices, count), whole)
 
 

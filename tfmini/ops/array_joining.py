@@ -21,7 +21,9 @@ from tfmini.ops.constant_value import constant_value
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
-_concat_v2 = op("ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32")
+_concat_v2 = op(
+    "ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32"
+)
 _concat_v1 = op("Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type")
 _concat_offset = op("ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2")
 _pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0")
@@ -206,7 +208,9 @@ def _pack_kernel(values: list[Any], *, axis: int) -> Any:
     except ValueError:
         shapes = [format_raw(np.shape(v)) for v in values]
         i = next(i for i, s in enumerate(shapes) if s != shapes[0])
-        return refuse(f"Shapes of all inputs must match: values[0].shape = {shapes[0]} != values[{i}].shape = {shapes[i]}")
+        return refuse(
+            f"Shapes of all inputs must match: values[0].shape = {shapes[0]} != values[{i}].shape = {shapes[i]}"
+        )
 
 
 @_pack.gradient
@@ -391,7 +395,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     return list(_unpack(value, num=num, axis=axis, name=name))
 
 
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Tensor]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
     """``value`` cut along ``axis`` (``tf.split``).
 
     Args:

@@ -36,7 +36,9 @@ _reverse_sequence = op(
     "ReverseSequence(input: T, seq_lengths: Tlen) -> output: T; seq_dim: int; batch_dim: int = 0; T: type;"
     " Tlen: {int32, int64} = DT_INT64"
 )
-_roll = op("Roll(input: T, shift: Tshift, axis: Taxis) -> output: T; T: type; Tshift: {int32,int64}; Taxis: {int32,int64}")
+_roll = op(
+    "Roll(input: T, shift: Tshift, axis: Taxis) -> output: T; T: type; Tshift: {int32,int64}; Taxis: {int32,int64}"
+)
 
 
 # ---- Tile ---------------------------------------------------------------------------------------

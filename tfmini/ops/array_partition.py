@@ -87,7 +87,9 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
     result = np.zeros((highest + 1, *rest), values[0].dtype)
     for position, value in zip(indices, values):
         if value.shape[: position.ndim] != position.shape or value.shape[position.ndim :] != rest:
-            refuse(f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}")
+            refuse(
+                f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}"
+            )
         result[position] = value
     return result
 

@@ -122,8 +122,12 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
     if not unknown:
         refuse(f"Input to reshape is a tensor with {count} values, but the requested shape has {known}")
     if known == 0:
-        refuse("reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero")
-    return refuse(f"Input to reshape is a tensor with {count} values, but the requested shape requires a multiple of {known}")
+        refuse(
+            "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero"
+        )
+    return refuse(
+        f"Input to reshape is a tensor with {count} values, but the requested shape requires a multiple of {known}"
+    )
 
 
 @_reshape.gradient

@@ -132,7 +132,9 @@ def _index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> 
                 raise ValueError("only stride 1 allowed on non-range indexing.")
             found.append(low)
         else:
-            found.append(Window(None if attrs["begin_mask"] & bit else low, None if attrs["end_mask"] & bit else high, step))
+            found.append(
+                Window(None if attrs["begin_mask"] & bit else low, None if attrs["end_mask"] & bit else high, step)
+            )
     if rank is not None and used > rank:
         raise ValueError(f"Index out of range using input dim {rank}; input has only {rank} dims")
     return tuple(found)
@@ -220,7 +222,9 @@ def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
         index = _index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
         return value[index]
     except (ValueError, IndexError) as error:
-        raise InvalidArgumentError(None, None, _out_of_bounds(value.shape, locals().get("index")) or str(error)) from None
+        raise InvalidArgumentError(
+            None, None, _out_of_bounds(value.shape, locals().get("index")) or str(error)
+        ) from None
 
 
 def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:

@@ -50,11 +50,11 @@ def at_least_rank(shape: RawShape, rank: int) -> RawShape:
 
 def zero_of(dtype: np.dtype[Any]) -> Any:
     """What ``zeros`` fills with: the empty string for strings."""
-    return b"" if dtype == object else dtype.type(0)
+    return b"" if dtype.kind == "O" else dtype.type(0)
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A new array of one value; zeros come from the allocator."""
-    if dtype != object and not value:
+    if dtype.kind != "O" and not value:
         return np.zeros(shape, dtype)
     return np.full(shape, value, dtype)

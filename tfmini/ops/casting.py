@@ -77,7 +77,9 @@ def _bitcast_kernel(node: Any) -> Any:
         if before > after:
             return value[..., None].view(wanted)
         if not value.ndim or value.shape[-1] != after // before:
-            refuse(f"Cannot bitcast from {node.attrs['T'].name} to {node.attrs['type'].name}: shape {list(value.shape)}")
+            refuse(
+                f"Cannot bitcast from {node.attrs['T'].name} to {node.attrs['type'].name}: shape {list(value.shape)}"
+            )
         return value.view(wanted)[..., 0]
 
     return run

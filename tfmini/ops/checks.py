@@ -86,7 +86,9 @@ assert_greater = _binary_family(">", "assert_greater", compare.greater, np.great
 assert_greater_equal = _binary_family(">=", "assert_greater_equal", compare.greater_equal, np.greater_equal)
 
 
-def _sign_family(symbol: str, name: str, binary: Callable[..., Operation], zero_first: bool) -> Callable[..., Operation]:
+def _sign_family(
+    symbol: str, name: str, binary: Callable[..., Operation], zero_first: bool
+) -> Callable[..., Operation]:
     def check(
         x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
     ) -> Operation:

@@ -100,7 +100,9 @@ def _check_sequence(t_list: Any) -> None:
         raise TypeError("t_list should be a sequence")
 
 
-def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Any]:
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Any]:
     """The tensors, all scaled by one factor so that their `global_norm` is at most ``clip_norm``; and that norm.
 
     A norm that is not finite makes all results NaN. None entries stay None.

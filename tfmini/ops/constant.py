@@ -173,7 +173,7 @@ def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> n
         return array
     if verify:
         raise TypeError(f"Expected Tensor's shape: {TensorShape(shape)}, got {TensorShape(array.shape)}.")
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(d or 0 for d in shape)
     if array.size > size:
         raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
     if array.size == size:

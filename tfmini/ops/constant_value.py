@@ -34,7 +34,8 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not write to it."""
     op = tensor.op
     if op.type == "Const":
-        return op.attrs["value"]  # type: ignore[no-any-return]
+        value: np.ndarray[Any, Any] = op.attrs["value"]
+        return value
     return _value(tensor, [_MAX_OPS])
 
 
@@ -138,7 +139,12 @@ _SHAPE_RULES = {
 def _window(op: Operation) -> slice | None:
     """The slice of a vector that a StridedSlice with constant bounds takes."""
     attrs = op.attrs
-    if attrs["new_axis_mask"] or attrs["ellipsis_mask"] or op._inputs[0]._shape is None or len(op._inputs[0]._shape) != 1:
+    if (
+        attrs["new_axis_mask"]
+        or attrs["ellipsis_mask"]
+        or op._inputs[0]._shape is None
+        or len(op._inputs[0]._shape) != 1
+    ):
         return None
     bounds = [constant_value(t) for t in op._inputs[1:4]]
     if any(b is None or b.size != 1 for b in bounds):

@@ -47,7 +47,8 @@ def as_sources(xs: list[Any]) -> list[Tensor]:
 def as_tensors(values: list[Any]) -> list[Any]:
     """``stop_gradients`` as tensors."""
     return [
-        value if isinstance(value, (Tensor, IndexedSlices)) else internal_convert(value, as_ref=True) for value in values
+        value if isinstance(value, (Tensor, IndexedSlices)) else internal_convert(value, as_ref=True)
+        for value in values
     ]
 
 

@@ -23,10 +23,10 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 def _float_type(dtype: Any) -> dtypes.DType:
-    dtype = dtypes.as_dtype(dtype)
-    if not dtype.is_floating:
-        raise ValueError(f"Expected floating point type, got {dtype}.")
-    return dtype
+    found = dtypes.as_dtype(dtype)
+    if not found.is_floating:
+        raise ValueError(f"Expected floating point type, got {found}.")
+    return found
 
 
 class Initializer:
@@ -104,7 +104,9 @@ class RandomUniform(Initializer):
 
     _SETTINGS = ("minval", "maxval", "seed")
 
-    def __init__(self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = dtypes.float32
+    ) -> None:
         self.minval, self.maxval, self.seed = minval, maxval, seed
         self.dtype = dtypes.as_dtype(dtype)
 
@@ -117,7 +119,9 @@ class RandomNormal(Initializer):
 
     _SETTINGS = ("mean", "stddev", "seed")
 
-    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = dtypes.float32
+    ) -> None:
         self.mean, self.stddev, self.seed = mean, stddev, seed
         self.dtype = _float_type(dtype)
 
@@ -162,7 +166,7 @@ class VarianceScaling(Initializer):
       ValueError: for other settings.
     """
 
-    _SETTINGS = ("scale", "mode", "distribution", "seed")
+    _SETTINGS: tuple[str, ...] = ("scale", "mode", "distribution", "seed")
 
     def __init__(
         self,

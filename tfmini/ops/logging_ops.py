@@ -108,7 +108,7 @@ def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
 
 
 def _scalar_bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value[()]  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value[()]
 
 
 @string_format_op.kernel("CPU")

@@ -75,7 +75,9 @@ def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
         found[i] = axis + rank if axis < 0 else axis
     if len(set(found)) != len(found):
         twice = next(a for a in found if found.count(a) > 1)
-        raise InvalidArgumentError(None, None, f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
+        raise InvalidArgumentError(
+            None, None, f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}"
+        )
     return tuple(found)
 
 

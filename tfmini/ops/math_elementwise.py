@@ -18,7 +18,9 @@ from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operan
 from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.scoping import name_scope
 
-_ALL = "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
+_ALL = (
+    "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
+)
 _BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
 _MOD = "{int32, int64, bfloat16, half, float, double}"
 
@@ -295,12 +297,12 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python's rules: integers give floats."""
     if name is not None:
         return truediv(x, y, name)
-    return convert_to_tensor(x) / y  # type: ignore[operator, no-any-return]
+    return convert_to_tensor(x) / y  # type: ignore[no-any-return]
 
 
 # Integers are divided as floats that hold them: up to 16 bits in float32, more in float64.
-_TRUEDIV_TYPES = {d: dtypes.float32 for d in (dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int16)}
-_TRUEDIV_TYPES.update({d: dtypes.float64 for d in (dtypes.int32, dtypes.int64)})
+_TRUEDIV_TYPES = dict.fromkeys((dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int16), dtypes.float32)
+_TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64))
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -453,9 +455,9 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     if isinstance(x, Tensor) and (x._dtype.is_floating or x._dtype.is_integer):
         return x
     with name_scope(name, "Conj", [x]) as scope:
-        x = convert_to_tensor(x, name="x")
-        if x._dtype.is_complex or x._dtype.base_dtype is dtypes.variant:
-            return conj_op(x, name=scope)  # type: ignore[no-any-return]
-        if x._dtype.is_floating or x._dtype.is_integer:
-            return x
-        raise TypeError(f"Expected numeric or variant tensor, got dtype {x._dtype!r}")
+        tensor: Tensor = convert_to_tensor(x, name="x")
+        if tensor._dtype.is_complex or tensor._dtype.base_dtype is dtypes.variant:
+            return conj_op(tensor, name=scope)  # type: ignore[no-any-return]
+        if tensor._dtype.is_floating or tensor._dtype.is_integer:
+            return tensor
+        raise TypeError(f"Expected numeric or variant tensor, got dtype {tensor._dtype!r}")

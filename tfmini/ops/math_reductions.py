@@ -135,7 +135,8 @@ def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
     # Elements in over elements out; an empty output has no gradient to divide.
     top, bottom = (prod_op(cast(s, dtypes.float32), np.array([0], np.int32)) for s in (sizes, whole))
     one = convert_to_tensor(np.float32(1))
-    return cast(real_div_op(top, select_op(equal_op(bottom, np.float32(0)), one, bottom)), dtype)
+    ratio: Tensor = cast(real_div_op(top, select_op(equal_op(bottom, np.float32(0)), one, bottom)), dtype)
+    return ratio
 
 
 @max_op.gradient

@@ -309,7 +309,7 @@ unsorted_segment_min = _public_unsorted(unsorted_min_op, "unsorted_segment_min",
 def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
     """The number of elements of each segment, at least 1, shaped to divide its rows."""
     ones = array_filling.ones_like(cast(ids, data._dtype.base_dtype))
-    counts = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data._dtype.numpy))
+    counts: Tensor = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data._dtype.numpy))
     if data._shape is None or ids._shape is None:
         raise ValueError("The ranks of data and segment_ids must be known.")
     for _ in data._shape[len(ids._shape) :]:

@@ -92,7 +92,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
     dtype = node.attrs["T"].numpy
     first = node.attrs["data_format"] == b"NCHW"
 
-    def sum_channels(grad: Array) -> Array:
+    def sum_channels(grad: Array) -> Any:
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)

@@ -61,7 +61,8 @@ def _swap_with_last(tensor: Tensor, axis: int) -> tuple[Tensor, Any]:
         position = axis if axis >= 0 else add(count, axis)
         last = subtract(count, 1)
         order = concat(
-            [number_range(position), reshape(last, [1]), number_range(add(position, 1), last), reshape(position, [1])], 0
+            [number_range(position), reshape(last, [1]), number_range(add(position, 1), last), reshape(position, [1])],
+            0,
         )
     return transpose(tensor, order), order
 

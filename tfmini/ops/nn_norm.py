@@ -59,7 +59,8 @@ def _band_sum(values: Array, radius: int) -> Array:
     depth = values.shape[-1]
     places = np.arange(depth)
     band = (np.abs(places[:, None] - places) <= radius).astype(values.dtype)
-    return (values.reshape(-1, depth) @ band).reshape(values.shape)
+    sums: Array = (values.reshape(-1, depth) @ band).reshape(values.shape)
+    return sums
 
 
 @lrn_op.kernel("CPU")
@@ -76,7 +77,7 @@ def _lrn_grad(
     g, x, y = (v.astype(np.float32, copy=False) for v in (grad, image, output))
     base = np.float32(bias) + np.float32(alpha) * _band_sum(x * x, depth_radius)
     spread = _band_sum(g * y / base, depth_radius)
-    result = g * base ** np.float32(-beta) - np.float32(2 * alpha * beta) * x * spread
+    result: Array = g * base ** np.float32(-beta) - np.float32(2 * alpha * beta) * x * spread
     return result.astype(grad.dtype, copy=False)
 
 
@@ -213,7 +214,7 @@ def dropout(
 def _rate(keep_prob: Any, rate: Any) -> Any:
     if keep_prob is not None:
         if isinstance(keep_prob, numbers.Real):
-            kept: Any = 1.0 - keep_prob  # type: ignore[operator]
+            kept: Any = 1.0 - keep_prob
         elif isinstance(keep_prob, Tensor) or hasattr(keep_prob, "_as_graph_element"):
             keep_prob = convert_to_tensor(keep_prob)
             kept = subtract(convert_to_tensor(1, dtype=keep_prob.dtype.base_dtype, name="sub/x"), keep_prob, name="sub")

@@ -79,7 +79,9 @@ def _pool_shape(node: Operation) -> list[RawShape]:
     image = with_rank(node._inputs[0]._shape, 4)
     for attr in ("ksize", "strides"):
         if len(attrs[attr]) != 4:
-            raise ValueError(f"{node.type} requires the {attr} attribute to contain 4 values, but got: {len(attrs[attr])}")
+            raise ValueError(
+                f"{node.type} requires the {attr} attribute to contain 4 values, but got: {len(attrs[attr])}"
+            )
     batch, rows, columns, channels = image_axes(attrs["data_format"])
     if any(attrs[a][axis] != 1 for a in ("ksize", "strides") for axis in (batch, channels)):
         raise ValueError("Pooling is not yet supported on the batch or depth dimension.")
@@ -141,7 +143,7 @@ def _reduce_windows(ufunc: np.ufunc, source: Array, rows: Axis, columns: Axis) -
     tall = source[:, rows.offsets(0)]
     for i in range(1, rows.window):
         tall = ufunc(tall, source[:, rows.offsets(i)], out=tall if i > 1 else None)
-    result = tall[:, :, columns.offsets(0)]
+    result: Array = tall[:, :, columns.offsets(0)]
     if columns.window == 1:
         return result.copy()
     result = ufunc(result, tall[:, :, columns.offsets(1)])

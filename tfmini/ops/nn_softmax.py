@@ -58,7 +58,8 @@ def _sparse_xent_shape(node: Operation) -> list[RawShape]:
 
 def _scaled(logits: Array) -> Array:
     """Logits minus the largest of their row, so that no exponential overflows."""
-    return np.subtract(logits, logits.max(axis=-1, keepdims=True))
+    scaled: Array = np.subtract(logits, logits.max(axis=-1, keepdims=True))
+    return scaled
 
 
 def _softmax(logits: Array) -> Array:
@@ -84,7 +85,8 @@ def _over_rows(function: Any) -> Any:
         def kernel(logits: Array) -> Array:
             if not logits.size:
                 return logits
-            return function(logits.astype(np.float32)).astype(dtype) if narrow else function(logits)
+            result: Array = function(logits.astype(np.float32)).astype(dtype) if narrow else function(logits)
+            return result
 
         return kernel
 

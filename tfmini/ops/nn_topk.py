@@ -72,7 +72,9 @@ def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
     if values.ndim < 1:
         raise InvalidArgumentError(None, None, "input must be >= 1-D, got shape []")
     if values.shape[-1] < count:
-        raise InvalidArgumentError(None, None, f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
+        raise InvalidArgumentError(
+            None, None, f"input must have at least k columns. Had {values.shape[-1]}, needed {count}"
+        )
     if count == 1:
         best = values.argmax(axis=-1)[..., None]
     else:
@@ -97,7 +99,8 @@ def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
     better = (predictions > score).sum(axis=1)
     # A score that is no number makes the row's order undefined.
     valid &= np.isfinite(predictions).all(axis=1)
-    return valid & (better < k)
+    hits: Array = valid & (better < k)
+    return hits
 
 
 in_top_k_op.kernel("CPU")(_in_top_k)
@@ -116,7 +119,9 @@ def _nth_factory(node: Any) -> Any:
     def nth(values: Array, n: Any) -> Array:
         position, width = int(n), values.shape[-1]
         if not 0 <= position < width:
-            raise InvalidArgumentError(None, None, f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
+            raise InvalidArgumentError(
+                None, None, f"Input must have at least n+1 columns. Had {width}, needed {position + 1}"
+            )
         if reverse:
             position = width - 1 - position
         return np.partition(values, position, axis=-1)[..., position]

@@ -116,7 +116,8 @@ def scratch(use: str, shape: tuple[int, ...], dtype: Any) -> Array:
     buffer = buffers.get(use)
     if buffer is None or buffer.nbytes < size:
         buffer = buffers[use] = np.empty(size, np.uint8)
-    return buffer[:size].view(dtype).reshape(shape)
+    array: Array = buffer[:size].view(dtype).reshape(shape)
+    return array
 
 
 def padded(image: Array, rows: Axis, columns: Axis, fill: Any = 0, keep: bool = False) -> Array:

@@ -33,7 +33,7 @@ class PartitionedVariable:
         self, name: str, shape: Any, dtype: DType, variable_list: Sequence[Variable], partitions: Sequence[int]
     ) -> None:
         _check_parts(shape, variable_list, partitions)
-        self._variable_list = sorted(variable_list, key=lambda v: v._get_save_slice_info().var_offset)  # type: ignore[union-attr]
+        self._variable_list = sorted(variable_list, key=_offset_of)
         self._name = name
         self._shape = as_shape(shape)
         self._dtype = dtype
@@ -99,11 +99,15 @@ class PartitionedVariable:
         """Assigns a tensor, a list of one per part, or a `PartitionedVariable`; returns one result per part."""
         return self._each(lambda part, new: part.assign(new, use_locking, name, read_value), value)
 
-    def assign_add(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Adds; see `assign`."""
         return self._each(lambda part, new: part.assign_add(new, use_locking, name, read_value), value)
 
-    def assign_sub(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtracts; see `assign`."""
         return self._each(lambda part, new: part.assign_sub(new, use_locking, name, read_value), value)
 

@@ -157,7 +157,8 @@ def uniform(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Arra
     mantissa = 10 if dtype == np.float16 else 7
     bits = (words & np.uint32((1 << mantissa) - 1)).astype(np.uint16)
     bits |= np.uint16((15 if mantissa == 10 else 127) << mantissa)
-    return bits.view(dtype) - dtype.type(1)
+    from_one: Array = bits.view(dtype)
+    return np.subtract(from_one, dtype.type(1))
 
 
 def uniform_int(generator: PhiloxGenerator, size: int, low: int, high: int, dtype: np.dtype[Any]) -> Array:

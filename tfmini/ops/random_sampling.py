@@ -90,7 +90,9 @@ def as_shape(value: Any) -> tuple[int, ...]:
       InvalidArgumentError: when it is no vector, or a size is negative.
     """
     if np.ndim(value) != 1:
-        raise InvalidArgumentError(None, None, f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}")
+        raise InvalidArgumentError(
+            None, None, f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}"
+        )
     shape = tuple(value.tolist())
     for i, size in enumerate(shape):
         if size < 0:

@@ -78,7 +78,9 @@ reduce_all = _reduction(math_reductions.all_op, "reduce_all", "Whether all eleme
 reduce_any = _reduction(math_reductions.any_op, "reduce_any", "Whether any element is true,")
 
 
-def reduce_euclidean_norm(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """The square root of the sum of squares over ``axis``."""
     return reduce(math_reductions.euclidean_norm_op, input_tensor, axis, bool(keepdims), name)
 
@@ -164,7 +166,8 @@ def count_nonzero(
         x = convert_to_tensor(input_tensor, name="input")
         zero = b"" if x._dtype.base_dtype is dtypes.string else np.zeros((), x._dtype.numpy)
         hits = cast(not_equal_op(x, zero), dtypes.int64)
-        return cast(reduce_sum(hits, axis=axis, keepdims=keep), dtypes.as_dtype(dtype))
+        count: Tensor = cast(reduce_sum(hits, axis=axis, keepdims=keep), dtypes.as_dtype(dtype))
+        return count
 
 
 # ---- bincount -------------------------------------------------------------------------------
@@ -193,7 +196,9 @@ def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
 bincount_op.not_differentiable()
 
 
-def bincount(arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32) -> Tensor:
+def bincount(
+    arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
+) -> Tensor:
     """How often (or with what sum of weights) each number from 0 occurs among non-negative int32 values."""
     with name_scope("bincount"):
         values = convert_to_tensor(arr, name="arr", dtype=dtypes.int32)

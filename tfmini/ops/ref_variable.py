@@ -75,7 +75,9 @@ class RefVariable(Variable):
                 raise ValueError(f"initial_value must have a shape specified: {value}")
             self._initial_value = value
             safe_value = safe_initial_value(scope, value)
-            assigned = assign_op(self._variable, safe_value, validate_shape=validate_shape, use_locking=True, name="Assign")
+            assigned = assign_op(
+                self._variable, safe_value, validate_shape=validate_shape, use_locking=True, name="Assign"
+            )
             self._initializer_op = beside(self._variable, assigned).op
             with device(caching_device) if caching_device is not None else colocate_with(self._variable.op):
                 self._snapshot = identity(self._variable, name="read")
@@ -118,10 +120,14 @@ class RefVariable(Variable):
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
         return self._updated(assign_op, value, use_locking, name, read_value)
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         return self._updated(assign_add_op, delta, use_locking, name, read_value)
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         return self._updated(assign_sub_op, delta, use_locking, name, read_value)
 
     def count_up_to(self, limit: int) -> Tensor:
@@ -136,19 +142,19 @@ class RefVariable(Variable):
         return beside(self, handle(self._variable, indices, updates, use_locking=use_locking, name=name))
 
     def __iadd__(self, other: Any) -> Any:
-        return self + other  # type: ignore[operator]
+        return self + other
 
     def __isub__(self, other: Any) -> Any:
-        return self - other  # type: ignore[operator]
+        return self - other
 
     def __imul__(self, other: Any) -> Any:
-        return self * other  # type: ignore[operator]
+        return self * other
 
     def __itruediv__(self, other: Any) -> Any:
-        return self / other  # type: ignore[operator]
+        return self / other
 
     def __ipow__(self, other: Any) -> Any:
-        return self**other  # type: ignore[operator]
+        return self**other
 
 
 KINDS[False] = RefVariable

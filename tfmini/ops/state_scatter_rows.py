@@ -89,7 +89,7 @@ def _all_different(indices: Any, size: int) -> bool:
         return not bool((ordered[1:] == ordered[:-1]).any())
     seen = np.zeros(size, np.bool_)
     seen[indices] = True
-    return int(np.count_nonzero(seen)) == indices.size
+    return int(np.count_nonzero(seen)) == int(indices.size)
 
 
 def _in_rounds(operation: str, function: Callable[..., Any], rows: Any, indices: Any, updates: Any) -> None:

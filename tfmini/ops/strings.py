@@ -171,7 +171,7 @@ def _compile(pattern: Any) -> re.Pattern[bytes]:
 
 
 def _scalar(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value[()]  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value[()]
 
 
 def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> Any:

@@ -112,7 +112,9 @@ def _merge_rows(shape: RawShape, grad: RawShape, indices: RawShape) -> RawShape:
     return rows if shape is None else shape
 
 
-def apply_dense(rule: rules.Rule, states: Sequence[VariableState], grad: Any, *hyper: Any, grad_name: str = "grad") -> Any:
+def apply_dense(
+    rule: rules.Rule, states: Sequence[VariableState], grad: Any, *hyper: Any, grad_name: str = "grad"
+) -> Any:
     """Runs ``rule`` on a variable and its slots, exclusively; returns the variable.
 
     Raises:

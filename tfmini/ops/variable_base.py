@@ -10,8 +10,8 @@ from tfmini.dtypes import DType
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import variable_kind
-from tfmini.ops.save_slice import SaveSliceInfo, prepend_name_scope, strip_name_scope
+from tfmini.ops import save_slice, variable_kind
+from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
 from tfmini.ops.variable_kind import VariableAggregation, VariableSynchronization
 from tfmini.shapes import TensorShape
 
@@ -76,7 +76,7 @@ class Variable(metaclass=VariableMetaclass):
       ValueError: when the initial value is missing, has an unknown shape or comes from inside control flow.
     """
 
-    SaveSliceInfo = SaveSliceInfo
+    SaveSliceInfo = save_slice.SaveSliceInfo
     # An operator between an array and a variable is the variable's.
     __array_priority__ = 100
 
@@ -86,7 +86,7 @@ class Variable(metaclass=VariableMetaclass):
     _initial_value: Tensor | None
     _snapshot: Tensor
     _caching_device: Any = None
-    _save_slice_info: SaveSliceInfo | None = None
+    _save_slice_info: save_slice.SaveSliceInfo | None = None
     _synchronization = VariableSynchronization.AUTO
     _aggregation = VariableAggregation.NONE
     _is_resource = False
@@ -162,11 +162,15 @@ class Variable(metaclass=VariableMetaclass):
         """Assigns; returns the new value, or only the op when ``read_value`` is False."""
         raise NotImplementedError
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Adds ``delta``; returns as `assign`."""
         raise NotImplementedError
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtracts ``delta``; returns as `assign`."""
         raise NotImplementedError
 
@@ -297,10 +301,10 @@ class Variable(metaclass=VariableMetaclass):
     def _shared_name(self) -> str:
         return self.name.partition(":")[0]
 
-    def _get_save_slice_info(self) -> SaveSliceInfo | None:
+    def _get_save_slice_info(self) -> save_slice.SaveSliceInfo | None:
         return self._save_slice_info
 
-    def _set_save_slice_info(self, save_slice_info: SaveSliceInfo | None) -> None:
+    def _set_save_slice_info(self, save_slice_info: save_slice.SaveSliceInfo | None) -> None:
         self._save_slice_info = save_slice_info
 
     def eval(self, session: Any = None) -> Any:
@@ -329,8 +333,8 @@ class Variable(metaclass=VariableMetaclass):
             snapshot_name=strip_name_scope(self._snapshot.name, export_scope),
             is_resource=self._is_resource,
             trainable=self.trainable,
-            synchronization=self._synchronization.value,
-            aggregation=self._aggregation.value,
+            synchronization=self._synchronization.name,
+            aggregation=self._aggregation.name,
         )
         if self._initial_value is not None:
             definition.initial_value_name = strip_name_scope(self._initial_value.name, export_scope)
@@ -357,7 +361,7 @@ class Variable(metaclass=VariableMetaclass):
         )
         self._constraint = None
         if definition.HasField("save_slice_info_def"):
-            self._save_slice_info = SaveSliceInfo(
+            self._save_slice_info = save_slice.SaveSliceInfo(
                 save_slice_info_def=definition.save_slice_info_def, import_scope=import_scope
             )
 

@@ -228,7 +228,8 @@ class _Scopes(threading.local):
 
 
 def _scopes() -> _Scopes:
-    return get_default_graph().attachments.setdefault(variable_kind.SCOPES_KEY, _Scopes())
+    scopes: _Scopes = get_default_graph().attachments.setdefault(variable_kind.SCOPES_KEY, _Scopes())
+    return scopes
 
 
 def get_variable_scope() -> VariableScope:

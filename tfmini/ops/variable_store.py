@@ -215,7 +215,8 @@ class VariableStore:
 
 def default_variable_store() -> VariableStore:
     """The store of the default graph."""
-    return get_default_graph().attachments.setdefault(_STORE_KEY, VariableStore())
+    store: VariableStore = get_default_graph().attachments.setdefault(_STORE_KEY, VariableStore())
+    return store
 
 
 def _takes_constraint(getter: Callable[..., Any]) -> bool:

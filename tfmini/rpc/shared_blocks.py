@@ -139,7 +139,7 @@ class BlockPool:
             self._idle_bytes = 0
 
 
-class _Loan(weakref.ref):  # type: ignore[type-arg]
+class _Loan(weakref.ref):
     """Watches the array that stands for one transfer; knows its block when it dies."""
 
     __slots__ = ("block_id", "nbytes")

@@ -13,12 +13,12 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.default_session import session_scope
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import servers
-from tfmini.runtime.default_session import get_default_session, session_scope
 from tfmini.runtime.feeds import converter, flatten_feed
 from tfmini.runtime.fetches import Fetches, to_client
 from tfmini.runtime.master import Master
@@ -131,7 +131,8 @@ class BaseSession:
 
     def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
         try:
-            key = (tuple(fetches) if type(fetches) is list else fetches, type(fetches), tuple(feed_dict) if feed_dict else None)
+            wanted = tuple(fetches) if type(fetches) is list else fetches
+            key = (wanted, type(fetches), tuple(feed_dict) if feed_dict else None)
             call = self._calls.get(key)
         except TypeError:  # something in it cannot be hashed, or feed_dict is no dict
             key = call = None
@@ -180,7 +181,9 @@ class BaseSession:
 
     def _fill_metadata(self, call: _Call, options: Any, run_metadata: Any) -> None:
         run_metadata.Clear()
-        partitions = self._master.partitions(call.plan) if options is not None and options.output_partition_graphs else None
+        if options is None or not options.output_partition_graphs:
+            return
+        partitions = self._master.partitions(call.plan)
         if partitions is not None:
             from tfmini.graph.graph_def import nodes_to_graph_def
 
@@ -207,8 +210,8 @@ class BaseSession:
         if self._growths == _GROWTH_WARNING:
             file, line = operations[-1].creation_site()
             _log.warning(
-                "The graph grows between runs: %d of the last %d runs found new operations, the latest %r made at %s:%d."
-                " Each makes the next step slower and takes memory. Build the graph once, before the loop"
+                "The graph grows between runs: %d of the last %d runs found new operations, the latest %r made at"
+                " %s:%d. Each makes the next step slower and takes memory. Build the graph once, before the loop"
                 " (tf.get_default_graph().finalize() finds such places).",
                 self._growths, self._runs, operations[-1].name, file, line,
             )  # fmt: skip
@@ -241,7 +244,7 @@ class BaseSession:
           UnimplementedError: always.
         """
         raise errors.UnimplementedError(
-            None, None, "partial_run is not supported by tfmini: use separate Session.run calls, or variables between them."
+            None, None, "partial_run is not supported by tfmini: use separate runs, with variables between them."
         )
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
@@ -361,32 +364,3 @@ def _local_master(options: SessionOptions) -> Master:
         for i in range(options.device_count)
     ]
     return Master(Worker(_LOCAL_TASK, devices))
-
-
-def _run_element(graph: Graph, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
-    """``tensor.eval()`` and ``op.run()``."""
-    verb = "evaluate tensor using `eval()`" if kind == "eval" else "execute operation using `run()`"
-    noun = "evaluate tensor: the tensor's" if kind == "eval" else "execute operation: the operation's"
-    call = "eval(session=sess)" if kind == "eval" else "run(session=sess)"
-    if session is None:
-        session = get_default_session()
-        if session is None:
-            raise ValueError(
-                f"Cannot {verb}: No default session is registered. Use `with sess.as_default()` or pass an explicit"
-                f" session to `{call}`"
-            )
-        if session.graph is not graph:
-            raise ValueError(
-                f"Cannot use the default session to {noun} graph is different from the session's graph. Pass an explicit"
-                f" session to `{call}`."
-            )
-    elif session.graph is not graph:
-        raise ValueError(f"Cannot use the given session to {noun} graph is different from the session's graph.")
-    return session.run(element, feed_dict)
-
-
-def _hook(self: Graph, kind: str, element: Any, feed_dict: Any, session: Any) -> Any:
-    return _run_element(self, kind, element, feed_dict, session)
-
-
-Graph._session_hook = _hook  # type: ignore[method-assign]

@@ -67,7 +67,8 @@ class AdagradOptimizer(FusedOptimizer):
 
     def _filled_like(self, var: Any, dtype: Any) -> Callable[[], Tensor]:
         def initial_value() -> Tensor:
-            return cast(array_filling.fill(array_shape.shape(var), self._initial_accumulator_value), dtype)
+            filled: Tensor = cast(array_filling.fill(array_shape.shape(var), self._initial_accumulator_value), dtype)
+            return filled
 
         return initial_value
 

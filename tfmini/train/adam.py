@@ -93,15 +93,17 @@ class AdamOptimizer(FusedOptimizer):
         dtype = var.dtype.base_dtype
         beta1_power, beta2_power = (cast(convert_to_tensor(p), dtype) for p in self._get_beta_accumulators())
         rate, beta1, beta2, epsilon = (cast(t, dtype) for t in self._tensors.values())
-        rate = rate * math_unary.sqrt(1 - beta2_power) / (1 - beta1_power)  # type: ignore[operator]
-        m = self._decayed(var, "m", beta1, grad * (1 - beta1), scatter_add)  # type: ignore[operator]
-        v = self._decayed(var, "v", beta2, (grad * grad) * (1 - beta2), scatter_add)  # type: ignore[operator]
+        rate = rate * math_unary.sqrt(1 - beta2_power) / (1 - beta1_power)
+        m = self._decayed(var, "m", beta1, grad * (1 - beta1), scatter_add)
+        v = self._decayed(var, "v", beta2, (grad * grad) * (1 - beta2), scatter_add)
         root = math_unary.sqrt(v)
-        step = rate * m / (root + epsilon)  # type: ignore[operator]
+        step = rate * m / (root + epsilon)
         moved = var.assign_sub(step, use_locking=self._use_locking, read_value=False)
         return control.group(moved, m, v)
 
-    def _decayed(self, var: Any, slot_name: str, beta: Any, rows: Any, scatter_add: Callable[[Any, Tensor], Any]) -> Any:
+    def _decayed(
+        self, var: Any, slot_name: str, beta: Any, rows: Any, scatter_add: Callable[[Any, Tensor], Any]
+    ) -> Any:
         slot = self.get_slot(var, slot_name)
         decay = slot.assign(slot * beta, use_locking=self._use_locking, read_value=False)
         with control_dependencies([decay]):

@@ -30,7 +30,8 @@ class GradientDescentOptimizer(Optimizer):
         self._learning_rate_tensor = convert_to_tensor(rate, name="learning_rate")
 
     def _rate(self, var: Any) -> Tensor:
-        return cast(self._learning_rate_tensor, var.dtype.base_dtype)
+        rate: Tensor = cast(self._learning_rate_tensor, var.dtype.base_dtype)
+        return rate
 
     def _apply_dense(self, grad: Tensor, var: Any) -> Operation:
         update = training_dense.apply_gradient_descent(

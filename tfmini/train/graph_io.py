@@ -29,7 +29,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
 
 
 def _as_text(graph_def: Any) -> bytes:
-    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from google.protobuf import text_format
 
     text: str = text_format.MessageToString(graph_def)
     return text.encode()

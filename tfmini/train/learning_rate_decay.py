@@ -116,7 +116,7 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
     if len(boundaries) != len(values) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")
     with name_scope(name or "PiecewiseConstant"):
-        result = values[-1]
+        result: Tensor = values[-1]
         for boundary, value in zip(reversed(boundaries), reversed(values[:-1])):
             result = compare.where(compare.less_equal(position, boundary), value, result)
         return result
@@ -163,7 +163,7 @@ def cosine_decay_restarts(
         fraction: Any = elementwise.truediv(cast(global_step, dtype), steps)
         restarts, fraction = _restarts(fraction, growth)
         wave = _half_wave(fraction) * power_of(fading, restarts)
-        return elementwise.multiply(rate, (1 - floor_rate) * wave + floor_rate, name=scope)  # type: ignore[operator]
+        return elementwise.multiply(rate, (1 - floor_rate) * wave + floor_rate, name=scope)
 
 
 def linear_cosine_decay(
