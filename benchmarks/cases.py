@@ -59,9 +59,8 @@ def case_import(target: str) -> tuple[float, str]:
         "import tfmini" if target == "tfmini" else "import tensorflow.compat.v1"
     )
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    out = subprocess.run(
-        [sys.executable, "-c", code + "; print(time.perf_counter() - b)"], env=env, capture_output=True, text=True, check=True
-    )
+    timed = code + "; print(time.perf_counter() - b)"
+    out = subprocess.run([sys.executable, "-c", timed], env=env, capture_output=True, text=True, check=True)
     return float(out.stdout.split()[-1]) * 1e3, "ms"
 
 

@@ -384,5 +384,6 @@ def _check_tf_config_member(cluster: ClusterSpec, task_type: str, task_id: int) 
     indices = cluster.task_indices(task_type) if task_type in cluster.jobs else []
     if task_id not in indices:
         raise ValueError(
-            f"TF_CONFIG says that this process is /job:{task_type}/task:{task_id}, which is not in its cluster: {cluster}"
+            f"TF_CONFIG says that this process is /job:{task_type}/task:{task_id},"
+            f" which is not in its cluster: {cluster}"
         )

@@ -8,7 +8,7 @@ built when somebody asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Union
+from typing import Any
 
 RawShape = tuple[int | None, ...] | None
 

@@ -84,7 +84,8 @@ def imported(graph_def):
 
 BUILDERS = [constants, matmul_gradients, convolution, adagrad_on_ps, sgd_and_momentum, controls_and_colocation]
 TENSORS = [
-    (1.5, "float32"), ([1.5, 2.5], "float32"), ([1], "int64"), ([1, 2], "int64"), (True, "bool"), ([True, False], "bool"),
+    (1.5, "float32"), ([1.5, 2.5], "float32"), ([1], "int64"), ([1, 2], "int64"), (True, "bool"),
+    ([True, False], "bool"),
     (3, "uint8"), ([3, 4], "uint8"), ([3, 4], "int16"), ([3, 4], "uint32"), (3, "uint64"), ([[1.0], [2.0]], "float64"),
     (1.5, "float16"), (1.5, "bfloat16"), ("x", "string"), (["x", "y"], "string"), ([], "int32"), ([1, 2], "complex64"),
 ]  # fmt: skip

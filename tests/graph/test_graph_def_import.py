@@ -181,7 +181,7 @@ REFUSALS = [
     (identity("p", ["q"]) + identity("q", ["p"]), "2 nodes in a cycle"),
     (PLACEHOLDER + identity(inputs=["a", "a"]), "NodeDef expected inputs 'float' do not match 2 inputs specified; Op<"),
     (PLACEHOLDER + identity(dtype="DT_INT32"), "was passed float from import/a:0 incompatible with expected int32."),
-    (PLACEHOLDER + identity(op="Exp", dtype="DT_INT32"), "Value for attr 'T' of int32 is not in the list of allowed va"),
+    (PLACEHOLDER + identity(op="Exp", dtype="DT_INT32"), "Value for attr 'T' of int32 is not in the list of allowed v"),
     ('node { name: "b" op: "Placeholder" }', "NodeDef missing attr 'dtype' from Op<name=Placeholder; signature= -> "),
     (PLACEHOLDER.replace("type: DT_FLOAT", "i: 3"), "AttrValue had value with type 'int' when 'type' expected"),
     (PLACEHOLDER + identity(more='attr { key: "zz" value { i: 1 } }'), "NodeDef mentions attr 'zz' not in Op<name=Id"),

@@ -103,7 +103,7 @@ def test_distributions(dtype, seed):
         assert value.shape == (100, 50)
         assert value.dtype == dtype.numpy
     uniform, normal, truncated = (v.astype(np.float64) for v in (uniform, normal, truncated))
-    assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.03
+    assert uniform.min() >= 0 and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.03
     assert abs(normal.mean()) < 0.08 and abs(normal.std() - 1) < 0.06
     assert abs(truncated).max() <= 2 and abs(truncated.std() - 0.88) < 0.05
 

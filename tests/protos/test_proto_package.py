@@ -46,7 +46,8 @@ def test_pure_python_protobuf_works_too() -> None:
         "from google.protobuf.internal import api_implementation as a; assert a.Type() == 'python'\n"
         "from tfmini import protos; g = protos.GraphDef(); g.node.add(name='x').attr['a'].list.i[:] = [1, 2]\n"
         "assert protos.GraphDef.FromString(g.SerializeToString()) == g\n"
-        "c = protos.ConfigProto(device_count={'CPU': 2}); assert protos.ConfigProto.FromString(c.SerializeToString()) == c",
+        "c = protos.ConfigProto(device_count={'CPU': 2})\n"
+        "assert protos.ConfigProto.FromString(c.SerializeToString()) == c",
         PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -180,10 +181,8 @@ def test_no_descriptor_or_shared_memory_is_left_behind(tasks: Any) -> None:
     def descriptors() -> set[str]:
         found = set()
         for fd in os.listdir("/proc/self/fd"):
-            try:
+            with contextlib.suppress(OSError):
                 found.add(f"{fd}:{os.readlink(f'/proc/self/fd/{fd}').split(':')[0]}")
-            except OSError:
-                pass
         return found
 
     task = tasks()

@@ -60,25 +60,24 @@ def test_one_ps_one_worker_trains_like_a_local_session() -> None:
 
 def test_two_ps_three_workers_share_variables_by_name() -> None:
     xs, ys = _data()
-    with ProcessCluster(ps=2, workers=3) as cluster:
-        with tf.Graph().as_default():
-            with tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):
-                x, y, w, loss, step, train = _linear_model()
-                init = tf.global_variables_initializer()
-            sessions = [tf.Session(cluster.target("worker", i)) for i in range(3)]
-            sessions[0].run(init)
-            first = sessions[0].run(loss, {x: xs, y: ys})
-            threads = [
-                threading.Thread(target=lambda s=s: [s.run(train, {x: xs, y: ys}) for _ in range(15)]) for s in sessions
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert sessions[2].run(step) == 45
-            assert sessions[1].run(loss, {x: xs, y: ys}) < first / 5
-            for session in sessions:
-                session.close()
+    with ProcessCluster(ps=2, workers=3) as cluster, tf.Graph().as_default():
+        with tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):
+            x, y, w, loss, step, train = _linear_model()
+            init = tf.global_variables_initializer()
+        sessions = [tf.Session(cluster.target("worker", i)) for i in range(3)]
+        sessions[0].run(init)
+        first = sessions[0].run(loss, {x: xs, y: ys})
+        threads = [
+            threading.Thread(target=lambda s=s: [s.run(train, {x: xs, y: ys}) for _ in range(15)]) for s in sessions
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sessions[2].run(step) == 45
+        assert sessions[1].run(loss, {x: xs, y: ys}) < first / 5
+        for session in sessions:
+            session.close()
 
 
 def test_in_graph_replication_over_two_workers() -> None:

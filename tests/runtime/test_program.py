@@ -171,3 +171,11 @@ def test_long_segments_are_cut_into_blocks() -> None:
 def test_an_op_without_a_kernel_is_named() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="NoSuchOp.*node odd"):
         _compile([Node("odd", "NoSuchOp", _PS)])
+
+
+def test_an_abort_before_the_start_is_not_lost() -> None:
+    outcome: list[Any] = []
+    run = StepRun(_Owner(), _Graph(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])), 1)
+    run.abort(errors.CancelledError(None, None, "early"))
+    run.start([], lambda error, values: outcome.append(error))
+    assert [e.message for e in outcome] == ["early"]

@@ -100,9 +100,9 @@ def test_a_target_that_nobody_listens_on() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         target = f"grpc://127.0.0.1:{unused.getsockname()[1]}"
-        with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=400)) as session:
-            with pytest.raises(tf.errors.UnavailableError, match="Nobody answers"):
-                session.run(c)
+        session = tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=400))
+        with session, pytest.raises(tf.errors.UnavailableError, match="Nobody answers"):
+            session.run(c)
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
@@ -121,9 +121,12 @@ def test_conflicting_colocation_names_both() -> None:
         b = tf.Variable(1.0, name="b")
     with tf.colocate_with(a.op), tf.colocate_with(b.op):
         c = tf.constant(1.0, name="c")
-    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            session.run(c)
+    with (
+        tf.train.Server.create_local_server() as server,
+        tf.Session(server.target) as session,
+        pytest.raises(tf.errors.InvalidArgumentError),
+    ):
+        session.run(c)
 
 
 def test_server_def_round_trips() -> None:

@@ -127,6 +127,34 @@ def test_a_fetched_array_is_the_callers_own() -> None:
         np.testing.assert_array_equal(session.run(c), [5])
 
 
+def test_fetches_do_not_share_memory_with_feeds_or_each_other() -> None:
+    x = tf.placeholder(tf.float32, [2])
+    y = x * 2.0
+    fed = np.ones(2, np.float32)
+    with tf.Session() as session:
+        same, one, two = session.run([tf.identity(x), y, tf.identity(y)], {x: fed})
+        for a, b in ((same, fed), (one, two)):
+            assert not np.shares_memory(a, b)
+
+
+def test_threads_may_make_the_first_run_of_a_fetch_together() -> None:
+    y = tf.placeholder_with_default(1.0, []) + 1.0
+    found: list[float] = []
+    with tf.Session() as session:
+        gate = threading.Barrier(4)
+
+        def work() -> None:
+            gate.wait()
+            found.append(session.run(y))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [2.0] * 4
+
+
 def test_eval_and_run_use_the_default_session() -> None:
     c = tf.constant(4.0)
     with pytest.raises(ValueError, match="No default session is registered"):

@@ -43,11 +43,18 @@ def test_a_root_cause_wins_over_a_derived_error_that_came_first() -> None:
 
 def test_cancelling_is_the_root_cause() -> None:
     step = _step(2)
-    (abort,) = step.cancel(_error("closed"))
+    abort, finish = step.cancel(_error("closed"))
     assert isinstance(abort, Abort) and abort.parts == (0, 1)
-    step.part_failed(0, _error("x", derived=True))
-    (finish,) = step.part_done(1, ["b"])
     assert isinstance(finish, Finish) and finish.error is not None and finish.error.message == "closed"
+    assert step.part_failed(0, _error("x", derived=True)) == step.part_done(1, ["b"]) == []
+
+
+def test_a_deadline_ends_a_step_whose_parts_do_not_answer_their_abort() -> None:
+    step = _step(2)
+    step.part_failed(0, _error("boom"))
+    abort, finish = step.cancel(_error("deadline"))
+    assert isinstance(abort, Abort) and abort.parts == (1,)
+    assert isinstance(finish, Finish) and finish.error is not None and finish.error.message == "boom"
 
 
 def test_events_after_the_end_are_ignored() -> None:

@@ -32,8 +32,8 @@ _RAW_CONTENT = frozenset(
 _TYPED_FIELDS: dict[str, tuple[str, Any]] = {
     "float32": ("float_val", np.float32),
     "float64": ("double_val", np.float64),
-    **{name: ("int_val", np.int32) for name in ("int32", "uint8", "int16", "int8", "uint16")},
-    **{name: ("int_val", np.int32) for name in ("qint8", "quint8", "qint16", "quint16", "qint32")},
+    **dict.fromkeys(("int32", "uint8", "int16", "int8", "uint16"), ("int_val", np.int32)),
+    **dict.fromkeys(("qint8", "quint8", "qint16", "quint16", "qint32"), ("int_val", np.int32)),
     "int64": ("int64_val", np.int64),
     "bool": ("bool_val", np.bool_),
     "uint32": ("uint32_val", np.uint32),

@@ -223,7 +223,8 @@ def _check_minimum(plan: _Plan, attr: str, count: int, arg: ArgDef) -> None:
     minimum = plan.op_def.attrs[attr].minimum
     if minimum is not None and count < minimum:
         raise ValueError(
-            f"List argument '{arg.name}' to '{plan.op_def.name}' Op with length {count} shorter than minimum length {minimum}."
+            f"List argument '{arg.name}' to '{plan.op_def.name}' Op with length {count}"
+            f" shorter than minimum length {minimum}."
         )
 
 

@@ -243,16 +243,17 @@ class Tensor:
     __array_priority__ = 100
     OVERLOADABLE_OPERATORS = frozenset(
         f"__{n}__"
-        for n in (
-            "add radd sub rsub mul rmul div rdiv truediv rtruediv floordiv rfloordiv mod rmod lt le gt ge ne eq"
-            " and rand or ror xor rxor getitem pow rpow invert neg abs matmul rmatmul"
-        ).split()
+        for n in [
+            "add", "radd", "sub", "rsub", "mul", "rmul", "div", "rdiv", "truediv", "rtruediv", "floordiv", "rfloordiv",
+            "mod", "rmod", "lt", "le", "gt", "ge", "ne", "eq", "and", "rand", "or", "ror", "xor", "rxor", "getitem",
+            "pow", "rpow", "invert", "neg", "abs", "matmul", "rmatmul",
+        ]  # fmt: skip
     )
 
     def __init__(self, op: Operation, value_index: int, dtype: Any, shape: RawShape = None) -> None:
         self.op = op
         self._index = value_index
-        self._dtype = dtype
+        self._dtype: dtypes.DType = dtype
         self._shape = shape
         self._consumers: list[Operation] | None = None
         # For resource handles: (dtype, raw shape) of the variable behind the handle.

@@ -7,7 +7,7 @@ until ``graph.switch_to_thread_local()`` gives each thread a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from tfmini import devices
 

@@ -27,7 +27,8 @@ _ones_like = op(
     " complex64, complex128, bool}"
 )
 _range = op(
-    "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx; Tidx: {bfloat16, float, double, int32, int64} = DT_INT32"
+    "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx;"
+    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32"
 )
 _lin_space = op(
     "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double}; Tidx: {int32, int64} = DT_INT32"

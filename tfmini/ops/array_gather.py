@@ -202,7 +202,7 @@ def gather(
 
 
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """`gather` along the last axis of ``indices``, whose other axes are shared with ``params`` (``tf.batch_gather``)."""
+    """`gather` along the last axis of ``indices``, whose other axes ``params`` shares (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
     if indices._shape is None:
         raise ValueError("batch_gather does not allow indices with unknown shape.")

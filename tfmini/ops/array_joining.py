@@ -319,7 +319,9 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any) -> tuple[Any, 
     except ValueError:
         total, given = value.shape[axis], int(size_splits.sum())
         raise InvalidArgumentError(
-            None, None, "Determined shape must either match input shape along split_dim exactly if fully specified, or be"
+            None,
+            None,
+            "Determined shape must either match input shape along split_dim exactly if fully specified, or be"
             f" less than the size of the input along split_dim if not fully specified.  Got: {given} for size {total}"
         ) from None  # fmt: skip
     return _cut(value, axis % rank, sizes)

@@ -123,7 +123,8 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
         refuse(f"Input to reshape is a tensor with {count} values, but the requested shape has {known}")
     if known == 0:
         refuse(
-            "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero"
+            "reshape cannot infer the missing input size for an empty tensor"
+            " unless all specified input sizes are non-zero"
         )
     return refuse(
         f"Input to reshape is a tensor with {count} values, but the requested shape requires a multiple of {known}"

@@ -31,7 +31,8 @@ _strided_slice_grad = op(
     f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {_MASKS}"
 )
 _strided_slice_assign = op(
-    f"StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T) -> output_ref: Ref(T); {_MASKS}"
+    "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
+    f" -> output_ref: Ref(T); {_MASKS}"
 )
 newaxis = None
 
@@ -97,7 +98,7 @@ def _slice_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 def _as_int32(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype is dtypes.int32 else handle_of("Cast")(tensor, DstT=dtypes.int32)  # type: ignore[no-any-return]
+    return tensor if tensor.dtype is dtypes.int32 else handle_of("Cast")(tensor, DstT=dtypes.int32)
 
 
 # ---- StridedSlice -------------------------------------------------------------------------------

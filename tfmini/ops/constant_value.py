@@ -34,9 +34,9 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not write to it."""
     op = tensor.op
     if op.type == "Const":
-        value: np.ndarray[Any, Any] = op.attrs["value"]
-        return value
-    return _value(tensor, [_MAX_OPS])
+        return op.attrs["value"]  # type: ignore[no-any-return]
+    value: np.ndarray[Any, Any] | None = _value(tensor, [_MAX_OPS])
+    return value
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:

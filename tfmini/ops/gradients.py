@@ -261,7 +261,8 @@ class _Sweep:
             found = as_list(function(op, *sums))
             if len(found) != len(op._inputs):
                 raise ValueError(
-                    f"Num gradients {len(found)} generated for op {op.node_def} do not match num inputs {len(op._inputs)}"
+                    f"Num gradients {len(found)} generated for op {op.node_def}"
+                    f" do not match num inputs {len(op._inputs)}"
                 )
             if self.gate and sum(g is not None for g in found) > 1:
                 with device(None), colocate_with(None, ignore_existing=True):

@@ -29,7 +29,8 @@ add_op = op(
     "; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}"
 )
 add_v2_op = op(
-    "AddV2(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
+    "AddV2(x: T, y: T) -> z: T;"
+    " T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
 )
 sub_op = op(f"Sub(x: T, y: T) -> z: T; T: {_ALL}")
 mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}")

@@ -97,7 +97,8 @@ def softmax_cross_entropy_with_logits_v2(
             kept = list(static)
             del kept[axis]
             cost.set_shape(kept)
-        return cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+        result: Tensor = cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+        return result
 
 
 def _class_last(tensor: Tensor, axis: int) -> Tensor:
@@ -171,7 +172,8 @@ def sparse_softmax_cross_entropy_with_logits(
             flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]
             cost = reshape(flat, shape_of(labels))
             cost.set_shape(labels.shape)
-        return cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+        result: Tensor = cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
+        return result
 
 
 def _check_sparse_shapes(labels: Tensor, logits: Tensor) -> None:

@@ -194,21 +194,22 @@ def dropout(
     """
     rate = _rate(keep_prob, rate)
     with name_scope(name, "dropout", [x]):
-        x = convert_to_tensor(x, name="x")
-        if not x.dtype.is_floating:
+        tensor: Tensor = convert_to_tensor(x, name="x")
+        if not tensor.dtype.is_floating:
             raise ValueError(
-                f"x has to be a floating point tensor since it's going to be scaled. Got a {x.dtype} tensor instead."
+                "x has to be a floating point tensor since it's going to be scaled."
+                f" Got a {tensor.dtype} tensor instead."
             )
         if isinstance(rate, numbers.Real):
             if not 0 <= rate < 1:  # type: ignore[operator]
                 raise ValueError(f"rate must be a scalar tensor or a float in the range [0, 1), got {rate:g}")
             if rate == 0:
-                return x
-        rate = convert_to_tensor(rate, dtype=x.dtype.base_dtype, name="rate")
+                return tensor
+        rate = convert_to_tensor(rate, dtype=tensor.dtype.base_dtype, name="rate")
         rate.get_shape().assert_has_rank(0)
         if constant_value(rate) == 0:
-            return x
-        return _drop(x, rate, _noise_shape(x, noise_shape), seed)
+            return tensor
+        return _drop(tensor, rate, _noise_shape(tensor, noise_shape), seed)
 
 
 def _rate(keep_prob: Any, rate: Any) -> Any:

@@ -15,6 +15,10 @@ from tfmini.ops.variable_base import Variable
 from tfmini.shapes import TensorShape, as_shape
 
 
+def _offset_of(part: Variable) -> Any:
+    return part._get_save_slice_info().var_offset  # type: ignore[union-attr]
+
+
 class PartitionedVariable:
     """The parts of a variable, in order (``tf.PartitionedVariable``).
 

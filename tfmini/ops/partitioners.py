@@ -17,7 +17,8 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """Always ``num_shards`` parts, or one per row if there are fewer rows (``tf.fixed_size_partitioner``)."""
 
     def partitioner(shape: TensorShape, **_: Any) -> list[int]:
-        return _along(axis, len(shape), min(num_shards, shape.as_list()[axis]))  # type: ignore[type-var]
+        rows: int = shape.as_list()[axis]  # type: ignore[assignment]
+        return _along(axis, len(shape), min(num_shards, rows))
 
     return partitioner
 

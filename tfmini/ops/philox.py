@@ -158,7 +158,8 @@ def uniform(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Arra
     bits = (words & np.uint32((1 << mantissa) - 1)).astype(np.uint16)
     bits |= np.uint16((15 if mantissa == 10 else 127) << mantissa)
     from_one: Array = bits.view(dtype)
-    return np.subtract(from_one, dtype.type(1))
+    result: Array = np.subtract(from_one, dtype.type(1))
+    return result
 
 
 def uniform_int(generator: PhiloxGenerator, size: int, low: int, high: int, dtype: np.dtype[Any]) -> Array:

@@ -146,8 +146,8 @@ class BaseResourceVariable(Variable):
 
     def _refuse_in_place(self, other: Any) -> Any:
         raise RuntimeError(
-            "Augmented assignment to a resource variable is not supported. Use variable.assign_add(value) and its kin to"
-            " modify the variable, or variable = variable + value to get a new Tensor object."
+            "Augmented assignment to a resource variable is not supported. Use variable.assign_add(value) and its kin"
+            " to modify the variable, or variable = variable + value to get a new Tensor object."
         )
 
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _refuse_in_place

@@ -137,9 +137,9 @@ def _variable_state(
         raise InternalError(
             None,
             None,
-            f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref for"
-            f" node {node.name}: a variable of that name and another type exists on this task. Rename it or reset the"
-            " container.",
+            f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref"
+            f" for node {node.name}: a variable of that name and another type exists on this task."
+            " Rename it or reset the container.",
         )
     return state  # type: ignore[no-any-return]
 

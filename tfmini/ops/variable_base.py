@@ -327,14 +327,16 @@ class Variable(metaclass=VariableMetaclass):
         """The variable as a VariableDef; None when it lies outside ``export_scope``."""
         if export_scope is not None and not self._reference.name.startswith(export_scope):
             return None
+        synchronization: Any = self._synchronization.value  # a proto takes the numbers of its enums, its stubs do not
+        aggregation: Any = self._aggregation.value
         definition = protos.VariableDef(
             variable_name=strip_name_scope(self._reference.name, export_scope),
             initializer_name=strip_name_scope(self.initializer.name, export_scope),
             snapshot_name=strip_name_scope(self._snapshot.name, export_scope),
             is_resource=self._is_resource,
             trainable=self.trainable,
-            synchronization=self._synchronization.name,
-            aggregation=self._aggregation.name,
+            synchronization=synchronization,
+            aggregation=aggregation,
         )
         if self._initial_value is not None:
             definition.initial_value_name = strip_name_scope(self._initial_value.name, export_scope)

@@ -58,7 +58,7 @@ def chosen_kind(use_resource: bool | None) -> bool:
 
 @contextmanager
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
-    """Lets ``variable_creator(next_creator, **kwargs)`` make the variables of the block (``tf.variable_creator_scope``)."""
+    """Lets ``variable_creator(next_creator, **kwargs)`` make the block's variables (``tf.variable_creator_scope``)."""
     attachments = get_default_graph().attachments
     outer = attachments.get(_CREATORS_KEY, [])
     attachments[_CREATORS_KEY] = [*outer, variable_creator]

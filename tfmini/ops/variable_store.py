@@ -121,7 +121,7 @@ class VariableStore:
                 " set reuse=tf.AUTO_REUSE in VarScope?"
             )
         initial_value, value_dtype = _initial_value(request, dtype, shape)
-        variable: Variable = Variable(
+        variable: Variable = Variable(  # type: ignore[call-arg]  # its metaclass takes use_resource
             initial_value=initial_value,
             name=request.name,
             trainable=request.trainable,
@@ -231,7 +231,10 @@ def _takes_constraint(getter: Callable[..., Any]) -> bool:
 def _shared(request: Request, found: Variable, dtype: dtypes.DType, shape: TensorShape) -> Variable:
     name = request.name
     if request.reuse is False:
-        text = f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in VarScope?"
+        text = (
+            f"Variable {name} already exists, disallowed."
+            " Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in VarScope?"
+        )
         if found._is_resource:
             raise ValueError(text)
         frames = [(f, n, fn, "") for f, n, fn in reversed(found.op.creation_stack())][:5]

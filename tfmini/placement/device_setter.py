@@ -160,7 +160,7 @@ class GreedyLoadBalancingStrategy:
 
 
 class RandomStrategy:
-    """Chooses a ps task by a hash of the op's name (`tf.contrib.training.RandomStrategy`): the same in every process."""
+    """Chooses a ps task by a hash of the op name (`tf.contrib.training.RandomStrategy`): the same in every process."""
 
     def __init__(self, num_ps_tasks: int, seed: int = 0) -> None:
         self._num_tasks = num_ps_tasks

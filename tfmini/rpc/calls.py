@@ -96,7 +96,11 @@ class Responder:
                     None, None, f"the answer to {self._request.__name__} was a {name}"
                 )
             answer = status_of(answer, link.endpoint.task)
-        link.post(answer, self.request_id)
+        try:
+            link.post(answer, self.request_id)
+        except Exception as error:  # noqa: BLE001 - without an answer the caller would wait for ever
+            text = f"the answer to {self._request.__name__} cannot be sent: {type(error).__name__}: {error}"
+            link.post(status_of(errors.InternalError(None, None, text), link.endpoint.task), self.request_id)
 
     @property
     def is_open(self) -> bool:

@@ -68,7 +68,7 @@ def _open_gate(gate: Any) -> None:
     try:
         gate.release()
     except RuntimeError:  # two wakers: it is open already
-        pass
+        return
 
 
 class Clock(Protocol):
@@ -178,7 +178,7 @@ class Reactor:
         try:
             os.eventfd_write(self._bell, 1)
         except OSError:  # closed, or rung 2**64 times: nobody left to wake, or awake
-            pass
+            return
 
     # -- sources -------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Reactor:
             try:
                 self._epoll.unregister(source.fd)
             except (OSError, ValueError):  # the descriptor or the reactor has been closed
-                pass
+                return
 
     @staticmethod
     def _mask(writable: bool) -> int:

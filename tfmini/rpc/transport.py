@@ -103,7 +103,7 @@ class Transport(ABC):
     def connect(self, address: str) -> Connection:
         """A connection to ``address``; a failure to connect arrives as ``on_closed``."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  a transport may hold nothing
         """Releases what the transport itself holds."""
 
 

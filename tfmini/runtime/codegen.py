@@ -17,8 +17,8 @@ from tfmini.graph.node import Endpoint, Node
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
 
 _counter = itertools.count(1)
-# Which node a line of generated code computes, by the file name of the code.
-NODE_LINES: dict[str, list[Node | None]] = {}
+# The key in a program's namespace of: file name of generated code -> the node that each line computes.
+NODE_LINES = "node_lines"
 
 
 @dataclass
@@ -88,7 +88,7 @@ class _BlockWriter:
         source = "def block(step, s):\n    " + "\n    ".join(self.lines)
         scope: dict[str, Any] = {}
         exec(compile(source, file_name, "exec"), self.context.namespace, scope)  # noqa: S102 - see the module
-        NODE_LINES[file_name] = self.line_nodes
+        self.context.namespace.setdefault(NODE_LINES, {})[file_name] = self.line_nodes
         return scope["block"]  # type: ignore[no-any-return]
 
     def _emit(self, line: str, node: Node | None) -> None:

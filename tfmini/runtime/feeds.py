@@ -26,7 +26,8 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
     if isinstance(key, tuple) and not hasattr(key, "_as_graph_element"):
         if not isinstance(value, (list, tuple)) or len(key) != len(value):
             raise ValueError(
-                f"Could not flatten dictionary: the key {key} has {len(key)} elements, but the value {value!r} does not."
+                f"Could not flatten dictionary: the key {key} has {len(key)} elements,"
+                f" but the value {value!r} does not."
             )
         return [pair for k, v in zip(key, value) for pair in flatten_feed(graph, k, v)]
     if isinstance(key, IndexedSlices):

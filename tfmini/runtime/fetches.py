@@ -102,7 +102,8 @@ class Fetches:
         if not self._graph.is_fetchable(element):
             from tfmini.errors import InaccessibleTensorError
 
-            raise InaccessibleTensorError(f"Operation {getattr(element, 'op', element).name!r} has been marked as not fetchable.")
+            name = getattr(element, "op", element).name
+            raise InaccessibleTensorError(f"Operation {name!r} has been marked as not fetchable.")
         return element
 
 

@@ -108,7 +108,8 @@ class Master:
         """
         session = self.sessions.get(handle)
         if session is None:
-            raise errors.AbortedError(None, None, f"Session {handle} is not found. Possibly, this master has restarted.")
+            text = f"Session {handle} is not found. Possibly, this master has restarted."
+            raise errors.AbortedError(None, None, text)
         return session
 
     def open_local_session(self, session: MasterSession) -> None:
@@ -121,7 +122,7 @@ class Master:
         with self._lock:
             self.sessions.pop(session.handle, None)
         self.worker.delete_session(session.handle)
-        for task, incarnation in session.registered_tasks.items():
+        for task, incarnation in list(session.registered_tasks.items()):
             request = DeleteWorkerSession(session.handle)
             # Best effort: a task that is gone has forgotten the session anyway.
             self.peer(task).call(request, lambda answer: None, timeout_s=_DELETE_TIMEOUT_S, incarnation=incarnation)
@@ -152,7 +153,9 @@ class Master:
             )
         one_done()
 
-    def reset(self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None]) -> None:
+    def reset(
+        self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None]
+    ) -> None:
         """Closes all sessions of this master and clears containers on all tasks that pass the filters."""
         for session in list(self.sessions.values()):
             session.close()

@@ -39,7 +39,7 @@ class Blocking:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._waiter = Waiter() if reactor is not None else None
-        self._event: threading.Event | None = None
+        self._event = threading.Event() if reactor is None else None
         self.error: errors.OpError | None = None
         self.value: Any = None
 
@@ -48,6 +48,8 @@ class Blocking:
         self.error, self.value = error, value
         if self._waiter is not None:
             self._waiter.set()
+        if self._event is not None:
+            self._event.set()
 
     def answered(self, answer: Any) -> None:
         """The callback of an rpc call."""
@@ -60,6 +62,9 @@ class Blocking:
         """Waits, then returns the value or raises the error."""
         if self._waiter is not None and not self._waiter.done:
             self._reactor.drive(self._waiter)
+        if self._event is not None:
+            # Without a network the only wait is for another thread of this process that builds the same plan.
+            self._event.wait()
         if self.error is not None:
             raise self.error
         return self.value
@@ -211,4 +216,4 @@ class RemoteMaster:
             try:
                 self._call(m.CloseSession(handle), 10.0)
             except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError):
-                pass  # a master that is gone has no session either
+                return  # a master that is gone has no session either

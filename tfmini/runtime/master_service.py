@@ -103,12 +103,14 @@ class _MasterService:
                 return
             cancel = session.run(plan, values, done, timeout)
             if respond.is_open:
-                respond.on_cancel(lambda: cancel(errors.CancelledError(None, None, "Step was cancelled by its client.")))
+                text = "Step was cancelled by its client."
+                respond.on_cancel(lambda: cancel(errors.CancelledError(None, None, text)))
 
         session.prepare(signature, prepared)
 
     def close_session(self, request: m.CloseSession, respond: Any) -> None:
         self.master.session(request.session_handle).close()
+        self._callables = {n: c for n, c in self._callables.items() if c[0] != request.session_handle}
         respond(m.CloseSessionReply())
 
     def list_devices(self, request: m.ListDevices, respond: Any) -> None:

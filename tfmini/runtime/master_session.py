@@ -64,6 +64,7 @@ class MasterSession:
         self._plans: dict[_Signature, Plan] = {}
         self._building: dict[_Signature, list[OnPlan]] = {}
         self._steps: dict[int, _Run] = {}
+        self._registrations: set[Registration] = set()
         self._lock = threading.RLock()
 
     # ---- graph ------------------------------------------------------------------------------
@@ -136,10 +137,16 @@ class MasterSession:
         try:
             self._check_open()
             plan = self._build(signature)
+            registration = Registration(self, plan, lambda error: self._prepared(signature, error, plan))
+            with self._lock:
+                self._registrations.add(registration)
+            registration.start()
         except errors.OpError as error:
             self._prepared(signature, error, None)
-            return
-        Registration(self, plan, lambda error: self._prepared(signature, error, plan)).start()
+        except BaseException as error:
+            # Whoever else waits for this plan must not wait for ever.
+            self._prepared(signature, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
+            raise
 
     def _build(self, signature: _Signature) -> Plan:
         feeds, fetches, targets = signature
@@ -152,7 +159,8 @@ class MasterSession:
 
     def _prepared(self, signature: _Signature, error: errors.OpError | None, plan: Plan | None) -> None:
         with self._lock:
-            if error is None and plan is not None:
+            self._registrations = {r for r in self._registrations if not r.is_over}
+            if error is None and plan is not None and not self.closed:
                 self._plans[signature] = plan
             waiting = self._building.pop(signature, [])
         for callback in waiting:
@@ -211,7 +219,10 @@ class MasterSession:
                 return
             self.closed = True
             running = list(self._steps.values())
+            registrations = list(self._registrations)
             self._plans.clear()
+        for registration in registrations:
+            registration.cancel(errors.CancelledError(None, None, self.closed_because))
         for run in running:
             run.cancel(errors.CancelledError(None, None, self.closed_because))
         self.master.forget(self)
@@ -229,6 +240,7 @@ class _Run:
         self._on_done = on_done
         self._lock = threading.Lock()
         self._timer: Any = None
+        self._calls: dict[int, Any] = {}
 
     def start(self, values: Sequence[Any], timeout_s: float | None) -> None:
         if timeout_s is not None and self.session.master.reactor is not None:
@@ -238,17 +250,30 @@ class _Run:
             if part.graph is not None:
                 local = index, part
             else:
-                self._call(index, part, [values[i] for i in part.feed_indices])
+                self._guarded(index, self._call, index, part, [values[i] for i in part.feed_indices])
         if local is not None:
             index, part = local
-            feeds = [values[i] for i in part.feed_indices]
-            self.session.master.worker.run_graph(
-                part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
-            )
+            self._guarded(index, self._run_local, index, part, [values[i] for i in part.feed_indices])
+
+    def _guarded(self, index: int, start: Callable[..., None], *args: Any) -> None:
+        """Starts a part; what it raises is the part's failure, so that the others are told."""
+        try:
+            start(*args)
+        except errors.OpError as error:
+            self._event(Step.part_failed, index, error)
+        except Exception as error:  # noqa: BLE001 - a half-started step would never end
+            self._event(Step.part_failed, index, errors.InternalError(None, None, f"{type(error).__name__}: {error}"))
+
+    def _run_local(self, index: int, part: Part, feeds: list[Any]) -> None:
+        self.session.master.worker.run_graph(
+            part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
+        )
 
     def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
         request = RunGraph(self.session.handle, part.graph_handle, self.step_id, tuple(feeds), 0)
-        part.peer.call(request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation)
+        self._calls[index] = part.peer.call(
+            request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation
+        )
 
     def _answer(self, index: int, part: Part, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
@@ -270,7 +295,10 @@ class _Run:
 
     def _expire(self, timeout_s: float) -> None:
         waits = [self.plan.parts[i].task for i in sorted(self._step.waiting)]
-        text = f"Timed out waiting for notification: step {self.step_id} had no answer from {', '.join(waits)} in {timeout_s:g} s."
+        text = (
+            f"Timed out waiting for notification: step {self.step_id} had no answer"
+            f" from {', '.join(waits)} in {timeout_s:g} s."
+        )
         self.cancel(errors.DeadlineExceededError(None, None, text))
 
     def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
@@ -289,8 +317,8 @@ class _Run:
             if part.graph is not None:
                 self.session.master.worker.abort_step(self.step_id, error)
             else:
-                message = AbortStep(self.step_id, error.error_code, error.message, "", "", error.task, True)
-                part.peer.send_if_ready(message)
+                # In the order of the RunGraph that it aborts, also while both wait for a connection.
+                part.peer.send(AbortStep(self.step_id, error.error_code, error.message, "", "", error.task, True))
 
     def _finish(self, instruction: Finish) -> None:
         if self._timer is not None:
@@ -312,4 +340,3 @@ def from_task(error: errors.OpError, task: str) -> errors.OpError:
         task=error.task or task,
         derived=error.derived,
     )
-

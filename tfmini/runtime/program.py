@@ -184,7 +184,9 @@ class _Compiler:
             segments.append(Segment(self._segment_function(blocks[wave]), pending[i], successors))
         return self._program(segments, groups, pending)
 
-    def _program(self, segments: list[Segment], groups: dict[int, tuple[list[int], int]], pending: list[int]) -> Program:
+    def _program(
+        self, segments: list[Segment], groups: dict[int, tuple[list[int], int]], pending: list[int]
+    ) -> Program:
         template: list[Any] = [None] * self.slot_count
         fetches, copies = [], []
         for name in self.fetch_names:
@@ -192,8 +194,11 @@ class _Compiler:
             slot = self.slots[source]
             if source in self.constants:
                 template[slot] = self.constants[source]
+            # A variable's, a constant's or a feed's array is not the client's, nor is one it gets twice.
+            copies.append(
+                source in self.reads or source in self.constants or slot < len(self.feed_names) or slot in fetches
+            )
             fetches.append(slot)
-            copies.append(source in self.reads or source in self.constants)
         feeds = [self.feed_slots[name] for name in self.feed_names]
         return Program(
             segments, template, feeds, fetches, copies, groups, self.send_tasks, self.states, self.namespace,
@@ -275,7 +280,10 @@ class _Compiler:
     def _admit_computation(self, node: Node, wave: int) -> None:
         facts = op_facts(node.op, self.device_type)
         if facts is None:
-            text = f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}} on {node.device}."
+            text = (
+                f"No OpKernel was registered to support Op '{node.op}'"
+                f" used by {{{{node {node.name}}}}} on {node.device}."
+            )
             raise errors.InvalidArgumentError(None, None, text)
         if facts.kernel.makes_state:
             self._admit_state(node, facts)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.messages import CreateWorkerSession, RegisterGraph
+from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.plan import Part, Plan
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Registration:
         first = self.plan.parts[0] if len(self.plan.parts) == 1 else None
         if first is not None and first.graph is not None and first.graph.program.is_simple:
             self.plan.local = first
-            if first.feed_indices != list(range(len(self.plan.feeds))) or first.fetch_indices != list(range(len(self.plan.fetches))):
+            feeds, fetches = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
+            if first.feed_indices != feeds or first.fetch_indices != fetches:
                 self._reorder(first)
 
     def _reorder(self, part: Part) -> None:
@@ -105,6 +106,9 @@ class Registration:
         if isinstance(answer, errors.OpError):
             self._finish(self._unreachable(part, answer))
             return
+        if self.session.closed:
+            part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
+            return
         known = self.session.registered_tasks.setdefault(part.task, part.peer.incarnation)
         if known != part.peer.incarnation:
             text = f"{part.task} was restarted during this session, so its state is gone. Create a new session."
@@ -114,8 +118,12 @@ class Registration:
 
     def _register(self, part: Part, incarnation: int) -> None:
         part.incarnation = incarnation
-        request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
-        part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
+        try:
+            request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
+            part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
+        except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
+            text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
+            self._finish(errors.InternalError(None, None, text))
 
     def _registered(self, part: Part, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
@@ -156,6 +164,15 @@ class Registration:
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the outcome has been reported."""
+        return self._on_done is None
+
+    def cancel(self, error: errors.OpError) -> None:
+        """The session was closed: nobody needs the plan any more."""
+        self._finish(error)
+
     # ---- the end ----------------------------------------------------------------------------
 
     def _one_done(self) -> None:
@@ -170,5 +187,17 @@ class Registration:
             done, self._on_done = self._on_done, None
         if self._progress is not None:
             self._progress.cancel()
-        if done is not None:
-            done(error)
+        if done is None:
+            return
+        if error is not None:
+            self._withdraw()
+        done(error)
+
+    def _withdraw(self) -> None:
+        """Lets the tasks forget the parts of a plan that will not be run."""
+        for part in self.plan.parts:
+            if part.graph is not None:
+                self.session.master.worker.deregister_graph(part.graph.handle)
+            elif part.graph_handle:
+                request = DeregisterGraph(self.session.handle, part.graph_handle)
+                part.peer.call(request, lambda answer: None, incarnation=part.incarnation)

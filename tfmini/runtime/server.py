@@ -6,6 +6,7 @@ import logging
 import secrets
 import signal
 import threading
+import weakref
 from typing import Any
 
 from tfmini import errors
@@ -71,6 +72,7 @@ class Server:
         self._started = False
         self._ended = Waiter()
         self._lock = threading.Lock()
+        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         # Requests that come before `start` wait for it: handler and its arguments.
         self._early: list[tuple[Any, tuple[Any, ...]]] = []
         limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
@@ -90,6 +92,7 @@ class Server:
         ]
         self.worker = Worker(self._task, devices, self._peer)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        self._endpoint.on_peer_ready(self._watch)
         handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
         # Before listening: a task that was waiting for this one sends its requests at once.
         self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
@@ -98,6 +101,12 @@ class Server:
         self.master.set_address(self._task, f"{host}:{port}")
         self._address = f"localhost:{port}"
         servers.register(self._address, self)
+
+    def _watch(self, peer: Any) -> None:
+        """Tells the worker when a task that it may exchange tensors with is lost."""
+        if peer.task and peer not in self._watched:
+            self._watched.add(peer)
+            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why))
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""

@@ -130,6 +130,7 @@ class BaseSession:
         return call.fetches.build(found)
 
     def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
+        key: Any
         try:
             wanted = tuple(fetches) if type(fetches) is list else fetches
             key = (wanted, type(fetches), tuple(feed_dict) if feed_dict else None)

@@ -62,10 +62,16 @@ class Step:
         return self._fail(error)
 
     def cancel(self, error: errors.OpError) -> list[Instruction]:
-        """The client gave up, the session was closed, or the time is up: that is the root cause."""
+        """The client gave up, the session was closed, or the time is up: the step ends at once.
+
+        Parts that have not answered are told (again); what they answer is ignored.
+        """
         if self.over:
             return []
-        return self._fail(error)
+        self.error = error if self.error is None or self.error.derived else self.error
+        told: list[Instruction] = [self._abort(error)] if self.waiting else []
+        self.waiting.clear()
+        return told + self._finish_if_last()
 
     def _fail(self, error: errors.OpError) -> list[Instruction]:
         first = self.error is None
@@ -73,9 +79,12 @@ class Step:
             self.error = error
         told: list[Instruction] = []
         if first and self.waiting:
-            derived = errors.from_code(errors.CANCELLED, f"The step failed elsewhere: {error.message}", derived=True)
-            told.append(Abort(tuple(sorted(self.waiting)), derived))
+            told.append(self._abort(error))
         return told + self._finish_if_last()
+
+    def _abort(self, error: errors.OpError) -> Abort:
+        derived = errors.from_code(errors.CANCELLED, f"The step failed elsewhere: {error.message}", derived=True)
+        return Abort(tuple(sorted(self.waiting)), derived)
 
     def _finish_if_last(self) -> list[Instruction]:
         if self.waiting or self.over:

@@ -40,7 +40,7 @@ class StepRun:
     """
 
     __slots__ = ("owner", "graph", "program", "step_id", "slots", "started_at", "missing", "state",
-                 "_pending", "_left", "_lock", "_on_done", "_started", "master")  # fmt: skip
+                 "_pending", "_left", "_lock", "_on_done", "_started", "_aborted")  # fmt: skip
 
     def __init__(self, owner: StepOwner, graph: Any, step_id: int) -> None:
         program: Program = graph.program
@@ -52,12 +52,12 @@ class StepRun:
         self.state: dict[str, Any] = {}
         self.missing = set(program.groups)
         self.started_at = 0.0
-        self.master: Any = None
         self._pending = program.pending.copy()
         self._left = len(program.segments)
         self._lock = threading.Lock()
         self._on_done: Done | None = None
         self._started = False
+        self._aborted: errors.OpError | None = None
 
     def start(self, feeds: Sequence[Any], on_done: Done) -> None:
         """Runs what can run; ``on_done(error, fetched values)`` is called once, now or later."""
@@ -67,10 +67,12 @@ class StepRun:
         with self._lock:
             self._on_done = on_done
             self._started = True
+            aborted = self._aborted
             ready = [i for i, count in enumerate(self._pending) if count == 0]
             finished = self._left == 0
-        if finished:
-            self._finish(None)
+        if aborted is not None or finished:
+            self._finish(aborted)
+            return
         self._run_all(ready)
 
     def deliver(self, group: int, values: Sequence[Any]) -> None:
@@ -92,6 +94,10 @@ class StepRun:
 
     def abort(self, error: errors.OpError) -> None:
         """Ends the step with an error; segments that are running finish and are ignored."""
+        with self._lock:
+            if not self._started:
+                self._aborted = self._aborted or error  # `start` will find it
+                return
         self._finish(error)
 
     @property
@@ -101,7 +107,8 @@ class StepRun:
     def describe_wait(self) -> str:
         """What the step is waiting for, for people."""
         waits = ", ".join(self.graph.describe_group(g) for g in sorted(self.missing)) or "nothing"
-        return f"step {self.step_id} on {self.owner.task} waits for {waits} for {time.monotonic() - self.started_at:.1f} s"
+        seconds = time.monotonic() - self.started_at
+        return f"step {self.step_id} on {self.owner.task} waits for {waits} for {seconds:.1f} s"
 
     # ---- for generated code -----------------------------------------------------------------
 
@@ -149,7 +156,6 @@ class StepRun:
     def _finish(self, error: errors.OpError | None) -> None:
         with self._lock:
             done, self._on_done = self._on_done, None
-            self._started = True
         if done is not None:
             done(error, [] if error is not None else [self.slots[s] for s in self.program.fetches])
 
@@ -157,7 +163,9 @@ class StepRun:
 def private(program: Program, values: Sequence[Any]) -> list[Any]:
     """Fetched values that their receiver may change: arrays of variables and constants are copied."""
     return [
-        value.copy() if isinstance(value, np.ndarray) and (copy or value.base is not None or not value.flags.writeable) else value
+        value.copy()
+        if isinstance(value, np.ndarray) and (copy or value.base is not None or not value.flags.writeable)
+        else value
         for value, copy in zip(values, program.copies)
     ]
 
@@ -184,7 +192,7 @@ def failing_node(error: BaseException) -> Any:
     """The node whose line of generated code raised, or None."""
     trace = error.__traceback__
     while trace is not None:
-        lines = NODE_LINES.get(trace.tb_frame.f_code.co_filename)
+        lines = trace.tb_frame.f_globals.get(NODE_LINES, {}).get(trace.tb_frame.f_code.co_filename)
         if lines is not None and trace.tb_lineno < len(lines) + 1:
             return lines[trace.tb_lineno]
         trace = trace.tb_next
@@ -207,4 +215,3 @@ def kernel_error(error: Exception, task: str) -> errors.OpError:
         message = f"{message}\n\t [[{{{{node {name}}}}}]]"
     device = node.device if node is not None else ""
     return errors.from_code(code, message, node_name=name, device=device, task=task)
-

@@ -42,6 +42,7 @@ class RegisteredGraph:
     Attributes:
       peers: destination task -> something with ``send(message)``.
       labels: group -> what it carries and from whom, for people.
+      senders: group -> the task that sends it.
     """
 
     handle: int
@@ -50,6 +51,7 @@ class RegisteredGraph:
     resources: ResourceManager
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
+    senders: dict[int, str] = field(default_factory=dict)
 
     def describe_group(self, group: int) -> str:
         return self.labels.get(group, f"group {group}")
@@ -129,7 +131,7 @@ class Worker:
             raise errors.AbortedError(
                 None,
                 None,
-                f"Session handle is not found: {session_handle}. Possibly this worker (\"{self.task}\") just restarted.",
+                f'Session handle is not found: {session_handle}. Possibly this worker ("{self.task}") just restarted.',
             )
         program = compile_program(
             nodes,
@@ -142,7 +144,7 @@ class Worker:
         graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
-        graph.labels = _group_labels(nodes)
+        graph.labels, graph.senders = _received_groups(nodes)
         with self._lock:
             self.graphs[graph.handle] = graph
             session.graphs.add(graph.handle)
@@ -168,19 +170,16 @@ class Worker:
         """
         graph = self.graphs.get(handle)
         if graph is None:
-            text = f"Graph handle is not found: {handle:016x}. Possibly, this worker (\"{self.task}\") just restarted."
+            text = f'Graph handle is not found: {handle:016x}. Possibly, this worker ("{self.task}") just restarted.'
             raise errors.AbortedError(None, None, text)
         return graph
 
     # ---- steps ------------------------------------------------------------------------------
 
-    def run_graph(
-        self, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], on_done: Done, master: Any = None
-    ) -> StepRun:
+    def run_graph(self, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], on_done: Done) -> StepRun:
         """Starts a step; ``on_done`` is called once, possibly before this returns."""
         graph.program.bind(graph.resources)
         run = StepRun(self, graph, step_id)
-        run.master = master
         with self._lock:
             early = self._early.pop(step_id, ())
             over = step_id in self._over
@@ -223,12 +222,20 @@ class Worker:
         if run is not None:
             run.abort(error)
 
-    def abort_steps_of(self, master: Any, error: errors.OpError) -> None:
-        """Ends the steps whose master is gone."""
+    def peer_lost(self, task: str, why: str) -> None:
+        """Ends the steps that exchange tensors with a task that cannot be reached any more.
+
+        The master sees the tasks that it talks to itself; the link between two workers only they see.
+        """
         with self._lock:
-            orphans = [run for run in self.steps.values() if run.master is master]
-        for run in orphans:
-            self.abort_step(run.step_id, error)
+            involved = [
+                run
+                for run in self.steps.values()
+                if task in run.program.sends.values() or any(run.graph.senders.get(g) == task for g in run.missing)
+            ]
+        for run in involved:
+            text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
+            self.abort_step(run.step_id, errors.UnavailableError(None, None, text, task=task))
 
     def _remember(self, step_id: int) -> None:
         self._over[step_id] = None
@@ -273,8 +280,8 @@ def task_of_device(device: str) -> str:
     return device[: device.index("/device:")]
 
 
-def _group_labels(nodes: Sequence[Node]) -> dict[int, str]:
-    """What each received group carries and who sends it."""
+def _received_groups(nodes: Sequence[Node]) -> tuple[dict[int, str], dict[int, str]]:
+    """What each received group carries, for people, and the task that sends it."""
     found: dict[int, list[str]] = {}
     senders: dict[int, str] = {}
     for node in nodes:
@@ -282,4 +289,5 @@ def _group_labels(nodes: Sequence[Node]) -> dict[int, str]:
             name = node.attrs["tensor_name"].decode()
             found.setdefault(node.attrs["_group"], []).append(name.split("_", 2)[-1])
             senders[node.attrs["_group"]] = task_of_device(node.attrs["send_device"].decode())
-    return {g: f"{', '.join(names[:4])}{'…' if len(names) > 4 else ''} from {senders[g]}" for g, names in found.items()}
+    labels = {g: ", ".join(names[:4]) + ("…" if len(names) > 4 else "") for g, names in found.items()}
+    return {g: f"{label} from {senders[g]}" for g, label in labels.items()}, senders

@@ -63,7 +63,7 @@ class _WorkerService:
 
         try:
             graph = self.worker.graph(request.graph_handle)
-            run = self.worker.run_graph(graph, request.step_id, request.feed_values, done, master=peer)
+            run = self.worker.run_graph(graph, request.step_id, request.feed_values, done)
         except errors.OpError as error:
             respond(error)
             return
