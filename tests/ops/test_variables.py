@@ -6,39 +6,19 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tfmini as tf
 from tests.ops.stateful import run
 from tests.ops.variable_cases import CASES, outcome
 from tfmini import dtypes
 from tfmini.graph import conversion
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
-from tfmini.ops import (
-    array_filling,
-    array_identity,
-    constant,
-    control,
-    initializers,
-    partitioners,
-    scoping,
-    state_functions,
-    variable_kind,
-    variable_scope,
-    variables,
-)
-from tfmini.shapes import TensorShape
-
-tf: Any = SimpleNamespace(initializers=initializers, TensorShape=TensorShape)
-for _module in (dtypes, initializers, partitioners, variable_scope, state_functions, variables, conversion, constant,
-                array_filling, array_identity, control, scoping):  # fmt: skip
-    vars(tf).update({k: v for k, v in vars(_module).items() if not k.startswith("_") and k not in ("annotations",)})
-tf.constant, tf.zeros, tf.ones = constant.constant, array_filling.zeros, array_filling.ones
-tf.variable_scope = variable_scope.variable_scope
+from tfmini.ops import initializers, scoping, variable_kind, variables
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +110,9 @@ def test_report_uninitialized_variables() -> None:
 
 def test_resource_assignments_chain_in_order() -> None:
     v = tf.Variable(1.0, use_resource=True)
-    run(v.initializer)
-    assert run(v.assign(2.0).assign_add(3.0).assign_sub(1.0)) == 4.0
+    with tf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(v.assign(2.0).assign_add(3.0).assign_sub(1.0)) == 4.0
     with pytest.raises(RuntimeError, match="assign_add"):
         v += 1.0
 

@@ -115,7 +115,6 @@ with tf.variable_scope('', reuse=True): tf.get_variable('w', [2], dtype=tf.float
     "bad scope": "tf.variable_scope(3).__enter__()",
     "no scope": "tf.variable_scope(None)",
     "reuse without a name": "tf.variable_scope(None, 'd', reuse=True).__enter__()",
-    "bad variance scaling": "tf.variance_scaling_initializer(scale=-1.)",
     "configs": """
 result = [sorted((k, str(v)) for k, v in i.get_config().items()) for i in (
     tf.zeros_initializer(), tf.constant_initializer(3), tf.random_normal_initializer(stddev=2., seed=3),

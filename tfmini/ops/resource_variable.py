@@ -246,5 +246,18 @@ class UnreadVariable(BaseResourceVariable):
     def read_value(self) -> Tensor:
         return self._read()
 
+    def assign(self, *args: Any, **kwargs: Any) -> Any:
+        """As of a variable, after the assignment that this stands for; so are the other two."""
+        with control_dependencies([self._parent_op]):
+            return super().assign(*args, **kwargs)
+
+    def assign_add(self, *args: Any, **kwargs: Any) -> Any:
+        with control_dependencies([self._parent_op]):
+            return super().assign_add(*args, **kwargs)
+
+    def assign_sub(self, *args: Any, **kwargs: Any) -> Any:
+        with control_dependencies([self._parent_op]):
+            return super().assign_sub(*args, **kwargs)
+
 
 KINDS[True] = ResourceVariable

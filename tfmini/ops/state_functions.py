@@ -57,14 +57,14 @@ def assign(
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
-        return ref.assign_add(value, name=name)
+        return ref.assign_add(value)  # without the name, as in TensorFlow
     return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
 def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
-        return ref.assign_sub(value, name=name)
+        return ref.assign_sub(value)
     return _update(state_ref.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
 
 

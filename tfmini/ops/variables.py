@@ -82,7 +82,9 @@ initialize_local_variables = local_variables_initializer
 
 
 def _variables_to_check(var_list: Iterable[Any] | None) -> list[Any]:
-    found = global_variables() + local_variables() if var_list is None else list(var_list)
+    if var_list is not None:
+        return list(var_list)
+    found = global_variables() + local_variables()
     if found:
         return found
     # A graph that was imported without its collections still has the ops.
