@@ -30,7 +30,9 @@ names are special: ``node`` (the `Node`, at compile time) and ``resources`` (the
 resource manager for the node's device). A first parameter named ``step`` receives the running
 step's context. A *kernel factory* takes the node and returns the function to call, for
 kernels that specialise on attrs or keep state of their own between steps (generators). A
-*state kernel* returns the object that a reference or handle stands for (`VariableState`…).
+*state kernel* returns the object that a reference or handle stands for (`VariableState`…). An
+*async kernel* receives a `waiting.Wait` before the inputs, returns nothing, and answers through it
+at once or later.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class Kernel:
     wants_step: bool
     is_factory: bool = False
     makes_state: bool = False
+    is_async: bool = False
 
 
 class OpHandle:
@@ -114,6 +117,10 @@ class OpHandle:
         """
         return self._kernel_decorator(device_type, is_factory=False, makes_state=True)
 
+    def async_kernel(self, device_type: str) -> Callable[[F], F]:
+        """Attaches ``function(wait, *inputs, *, attrs…)``, which answers through the `Wait` (see `waiting`)."""
+        return self._kernel_decorator(device_type, is_factory=False, is_async=True)
+
     def inline(self, function: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
         """Attaches a rule Node -> Python expression over ``{0}``, ``{1}``, … or None.
 
@@ -123,11 +130,13 @@ class OpHandle:
         self.inline_expression = function
         return function
 
-    def _kernel_decorator(self, device_type: str, is_factory: bool, makes_state: bool = False) -> Callable[[F], F]:
+    def _kernel_decorator(
+        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False
+    ) -> Callable[[F], F]:
         def attach(function: F) -> F:
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
-            KERNELS[key] = _describe_kernel(function, is_factory, makes_state)
+            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async)
             return function
 
         return attach
@@ -179,14 +188,15 @@ def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None
     GRADIENTS[op_type] = function
 
 
-def _describe_kernel(function: Callable[..., Any], is_factory: bool, makes_state: bool) -> Kernel:
+def _describe_kernel(function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool) -> Kernel:
     # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
     code = getattr(function, "__code__", None)
     if code is None or is_factory:
         return Kernel(function, (), False, is_factory)
     positional = code.co_varnames[: code.co_argcount]
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    return Kernel(function, keyword_only, bool(positional) and positional[0] == "step", makes_state=makes_state)
+    wants_step = bool(positional) and positional[0] == "step"
+    return Kernel(function, keyword_only, wants_step, makes_state=makes_state, is_async=is_async)
 
 
 def _refuse_second(existing: Any, what: str) -> None:
