@@ -83,7 +83,7 @@ NAMES: dict[str, dict[str, str]] = {
             "truncated_normal_initializer uniform_unit_scaling_initializer variance_scaling_initializer "
             "zeros_initializer"
         ),
-        "ops.logging_ops": "Assert Print print=print_v2",
+        "ops.logging_ops": "Print print=print_v2",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
             "not_equal where_v2"
@@ -185,7 +185,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
-        "ops.logging_ops": "Assert",
+        "ops.assertion": "Assert",
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
     },
