@@ -61,6 +61,12 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
+        "ops.assertion": "Assert",
+        "ops.case": "case switch_case",
+        "ops.cond": "cond",
+        "ops.functional": "foldl foldr map_fn scan",
+        "ops.tensor_array": "TensorArray",
+        "ops.while_loop": "while_loop",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
             "to_int64"
@@ -306,6 +312,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+    },
+    "nest": {
+        "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "random": {
         "ops.random_values": (
