@@ -1,6 +1,6 @@
 """The dataflow ops of conds and loops, and functions that apply them to tensors, references and composites.
 
-They have no kernels: the executor knows them (dead tensors, frames, iterations).
+Most of them steer instead of computing: the executor knows them (dead tensors, frames, iterations).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.errors import InternalError, InvalidArgumentError
 from tfmini.graph import nest
 from tfmini.graph.conversion import (
     IndexedSlices,
@@ -113,6 +114,31 @@ def _ref_identity(ref: Any) -> Any:
 @ref_identity_op.gradient
 def _ref_identity_gradient(node: Operation, grad: Any) -> list[Any]:
     return [grad]
+
+
+# ---- kernels ----------------------------------------------------------------------------------
+
+
+def _steer(*inputs: Any) -> Any:
+    raise InternalError(None, None, "An op that steers was called; the compiler turns these into Python's own.")
+
+
+for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_switch_op, ref_merge_op, ref_enter_op,
+                ref_exit_op, ref_next_iteration_op):  # fmt: skip
+    _handle.kernel("CPU")(_steer)  # tells the placer where they can be
+
+
+@loop_cond.kernel("CPU")
+def _loop_cond(value: Any) -> Any:
+    return value
+
+
+@ref_select.kernel("CPU")
+def _ref_select(index: Any, inputs: list[Any]) -> Any:
+    position = int(index)
+    if not 0 <= position < len(inputs):
+        raise InvalidArgumentError(None, None, f"Index must be in the range [0, {len(inputs)}) but got {position}")
+    return inputs[position]
 
 
 # ---- one tensor -------------------------------------------------------------------------------
