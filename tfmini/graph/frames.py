@@ -23,6 +23,9 @@ SWITCH_OPS = frozenset({"Switch", "RefSwitch"})
 FLOW_OPS = ENTER_OPS | EXIT_OPS | NEXT_OPS | MERGE_OPS | SWITCH_OPS
 """The ops that steer: they compute nothing, and the compiler turns them into Python's own control flow."""
 
+STEERING_OPS = FLOW_OPS | {"LoopCond", "ControlTrigger"}
+"""`FLOW_OPS` and those that only mark a place: no device has or needs a kernel for them."""
+
 LOOP_OP = "_Loop"
 FramePath = tuple[str, ...]
 """The names of the frames around a node, outermost first."""

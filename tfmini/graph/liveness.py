@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfmini.graph.frames import MERGE_OPS, SWITCH_OPS
-from tfmini.graph.node import Endpoint, Node
+from tfmini.graph.frames import EXIT_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS, Loop, contract
+from tfmini.graph.node import Endpoint, Node, Nodes
 
 Atom = tuple[Endpoint, "bool | None"]
 """One condition: a predicate's endpoint and the value it must have, or None: the value there is not dead."""
@@ -90,3 +90,36 @@ def _complementary(rests: list[Guard]) -> bool:
         return False
     (one, way), (other, other_way) = *rests[0], *rests[1]
     return one == other and way is not None and other_way is (not way)
+
+
+def uncertain_values(nodes: Nodes) -> Callable[[Endpoint], bool]:
+    """A function that tells whether a value, or the run of a node (index -1), may be dead.
+
+    Args:
+      nodes: a whole graph in topological order.
+    """
+    places: dict[str, tuple[Liveness, str, bool]] = {}
+    outer, loops = contract(nodes)
+    _survey(outer, loops, places)
+
+    def is_uncertain(endpoint: Endpoint) -> bool:
+        liveness, name, doubtful = places[endpoint[0]]
+        return doubtful or bool(liveness.of_node(name) if endpoint[1] < 0 else liveness.of((name, endpoint[1])))
+
+    return is_uncertain
+
+
+def _survey(nodes: Nodes, loops: dict[str, Loop], places: dict[str, tuple[Liveness, str, bool]]) -> None:
+    liveness = Liveness()
+    nexts = {name for name, node in nodes.items() if node.op in NEXT_OPS}
+    for name, node in nodes.items():
+        places[name] = (liveness, name, False)
+        if not any(source in nexts for source, _ in node.inputs):  # a loop's variable is always there
+            liveness.admit(node)
+    if len({liveness.of_node(name) for name in nexts}) > 1:  # unless values go round on their own account
+        places.update({name: (liveness, name, True) for name in nodes})
+    for name, loop in loops.items():
+        _survey(loop.nodes, loop.loops, places)
+        for node in loop.nodes.values():
+            if node.op in EXIT_OPS:
+                places[node.name] = (liveness, name, places[node.name][2])

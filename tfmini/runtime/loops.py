@@ -25,13 +25,13 @@ from tfmini.runtime.units import Condition, Form, Unit
 
 def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
     """Adds the unit of a loop to the level around it."""
-    inside = _LoopLowering(parent, loop, careful=False)
+    inputs = [parent.canonical(e) for e in node.inputs]
+    inside = _LoopLowering(parent, loop, inputs, careful=False)
     inside.run()
     waits = any(_waits(n, parent.compilation) for n in loop.all_nodes())
     if not inside.is_plain(waits):
-        inside = _LoopLowering(parent, loop, careful=True)
+        inside = _LoopLowering(parent, loop, inputs, careful=True)
         inside.run()
-    inputs = [parent.canonical(enter.inputs[0]) for enter in loop.enters]
     derefs = [e in parent.references and n.op == "Enter" for n, e in zip(loop.enters, inputs)]
     guard = parent.condition(parent.liveness.of_node(node.name))
     unit = Unit(node, inputs, derefs, 0, parent.waves[node.name], guard=guard)
@@ -70,14 +70,16 @@ class _LoopLowering(Lowering):
     """The inside of a loop.
 
     Args:
+      entering: in the level around, where the value of each Enter comes from.
       careful: decide per value and iteration whether it is alive. Otherwise the loop must be a plain
         one, where a single condition decides whether everything goes round or everything leaves.
     """
 
-    def __init__(self, parent: Lowering, loop: Loop, careful: bool) -> None:
+    def __init__(self, parent: Lowering, loop: Loop, entering: list[Endpoint], careful: bool) -> None:
         super().__init__(parent.compilation, loop.nodes, loop.loops)
         self.slot_count = 0
         self.loop = loop
+        self.entering = {enter.name: source for enter, source in zip(loop.enters, entering)}
         self.careful = careful
         self.nexts = [n for n in loop.nodes.values() if n.op in NEXT_OPS]
         next_names = {n.name for n in self.nexts}
@@ -137,7 +139,7 @@ class _LoopLowering(Lowering):
     def _admit_enter(self, node: Node) -> None:
         endpoint = (node.name, 0)
         self.waves[node.name] = 0
-        source = self.canonical(node.inputs[0])
+        source = self.entering[node.name]
         stays = self._stays(node)
         is_fixed = source in self.constants or source in self.compilation.state_names
         reads = source in self.references and node.op != "RefEnter"

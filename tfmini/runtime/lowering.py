@@ -126,7 +126,7 @@ class Lowering:
         self._send_nodes: dict[int, tuple[int, Node, int]] = {}
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
-        self._flows = any(n.op in FLOW_OPS or "_may_be_dead" in n.attrs for n in nodes.values())
+        self._flows = bool(loops) or any(n.op in FLOW_OPS or "_may_be_dead" in n.attrs for n in nodes.values())
 
     def run(self) -> None:
         """Admits all nodes."""
