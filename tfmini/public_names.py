@@ -61,6 +61,12 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
+        "ops.assertion": "Assert",
+        "ops.case": "case switch_case",
+        "ops.cond": "cond",
+        "ops.functional": "foldl foldr map_fn scan",
+        "ops.tensor_array": "TensorArray",
+        "ops.while_loop": "while_loop",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
             "to_int64"
@@ -83,7 +89,7 @@ NAMES: dict[str, dict[str, str]] = {
             "truncated_normal_initializer uniform_unit_scaling_initializer variance_scaling_initializer "
             "zeros_initializer"
         ),
-        "ops.logging_ops": "Assert Print print=print_v2",
+        "ops.logging_ops": "Print print=print_v2",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
             "not_equal where_v2"
@@ -185,7 +191,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
-        "ops.logging_ops": "Assert",
+        "ops.assertion": "Assert",
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
     },
@@ -306,6 +312,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+    },
+    "nest": {
+        "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "random": {
         "ops.random_values": (
