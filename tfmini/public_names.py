@@ -113,6 +113,7 @@ NAMES: dict[str, dict[str, str]] = {
             "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
             "variable_axis_size_partitioner"
         ),
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.random_values": (
             "multinomial random_crop random_gamma random_normal random_poisson random_shuffle "
             "random_uniform truncated_normal"
@@ -228,8 +229,10 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "io": {
+        "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -306,6 +309,12 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+    },
+    "python_io": {
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+    },
+    "queue": {
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
     "random": {
         "ops.random_values": (
