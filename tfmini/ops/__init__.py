@@ -7,6 +7,9 @@ is written out, so that what is registered can be read here.
 from __future__ import annotations
 
 from tfmini.ops import (
+    accumulator_ops,
+    accumulator_state,
+    accumulators,
     array_blocks,
     array_diagonals,
     array_filling,
@@ -108,6 +111,9 @@ from tfmini.ops import (
 )
 
 __all__ = [
+    "accumulator_ops",
+    "accumulator_state",
+    "accumulators",
     "array_blocks",
     "array_diagonals",
     "array_filling",

@@ -2,7 +2,8 @@
 
 A state object (queue, accumulator, barrier, …) owns one lock and one or more lines. An op that
 cannot be answered at once becomes an `Attempt` at the end of a line; no thread stands behind it.
-Only the first attempt of a line is tried, so answers come in the order of the questions.
+Only the first attempt of a line is tried, so answers come in the order of the questions; in an
+unordered line, where each waits for something of its own, all are.
 
 Three rules hold for all of them:
 
@@ -72,13 +73,18 @@ Line = OrderedDict[Attempt, None]
 class WaitingState:
     """Base of the objects that ops wait for; see the module.
 
+    Args:
+      lines: how many lines.
+      unordered: the positions of those that are unordered.
+
     Attributes:
       lines: in the order in which they are tried.
     """
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self, lines: int, unordered: tuple[int, ...] = ()) -> None:
         self.lock = threading.Lock()
         self.lines: tuple[Line, ...] = tuple(OrderedDict() for _ in range(lines))
+        self._unordered = tuple(self.lines[i] for i in unordered)
 
     def submit(self, line: Line, attempt: Attempt) -> None:
         """Answers at once if possible, or puts the attempt at the end of ``line``."""
@@ -98,16 +104,17 @@ class WaitingState:
             one.answer()
 
     def _start(self, line: Line, attempt: Attempt) -> list[Attempt]:
-        if not line:
-            attempt.armed = True
+        if line and not self._is_unordered(line):
             line[attempt] = None
-            finished = self._advance_all()
-            if attempt not in line:
-                return finished
-            attempt.armed = False
-            return finished
+            return []
+        attempt.armed = True
         line[attempt] = None
-        return []
+        finished = self._advance_all()
+        attempt.armed = attempt not in line
+        return finished
+
+    def _is_unordered(self, line: Line) -> bool:
+        return any(line is one for one in self._unordered)
 
     def _forget(self, line: Line, attempt: Attempt) -> None:
         """The step of an attempt has ended before its answer."""
@@ -134,8 +141,19 @@ class WaitingState:
         while moved:
             moved = False
             for line in self.lines:
-                moved |= self._advance_line(line, finished)
+                advance = self._advance_each if self._is_unordered(line) else self._advance_line
+                moved |= advance(line, finished)
         return finished
+
+    def _advance_each(self, line: Line, finished: list[Attempt]) -> bool:
+        moved = False
+        for attempt in list(line):
+            outcome = attempt.advance() if attempt.armed else STUCK
+            moved |= outcome != STUCK
+            if outcome == OVER:
+                del line[attempt]
+                finished.append(attempt)
+        return moved
 
     def _advance_line(self, line: Line, finished: list[Attempt]) -> bool:
         moved = False
