@@ -177,6 +177,9 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
     },
+    "contrib.staging": {
+        "ops.staging": "MapStagingArea StagingArea",
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
