@@ -359,14 +359,14 @@ NAMES: dict[str, dict[str, str]] = {
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
-        "train.queue_runner": "QueueRunner add_queue_runner start_queue_runners",
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
     },
     "train.queue_runner": {
-        "train.queue_runner": "QueueRunner add_queue_runner start_queue_runners",
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
         "_version": "VERSION=API_VERSION",
