@@ -137,6 +137,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
+        "ops.tables": "initialize_all_tables tables_initializer",
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.variable_base": "Variable",
         "ops.variable_kind": (
@@ -175,6 +176,21 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.framework": {
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
+        ),
+    },
+    "contrib.lookup": {
+        "ops.table_initializers": (
+            "KeyValueTensorInitializer TableInitializerBase TextFileIdTableInitializer TextFileIndex "
+            "TextFileInitializer TextFileStringTableInitializer"
+        ),
+        "ops.tables": (
+            "HashTable InitializableLookupTableBase LookupInterface "
+            "MutableDenseHashTable=DenseHashTable MutableHashTable"
+        ),
+        "ops.vocabulary_tables": (
+            "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
+            "index_table_from_tensor index_to_string index_to_string_table_from_file "
+            "index_to_string_table_from_tensor string_to_index"
         ),
     },
     "contrib.staging": {
@@ -227,6 +243,7 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
+        "ops.tables": "tables=tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
@@ -248,6 +265,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
+    },
+    "lookup": {
+        "ops.table_initializers": "KeyValueTensorInitializer TextFileIndex TextFileInitializer",
+        "ops.tables": "StaticHashTable",
+        "ops.vocabulary_tables": "StaticVocabularyTable",
+    },
+    "lookup.experimental": {
+        "ops.tables": "DenseHashTable",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",

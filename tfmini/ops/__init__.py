@@ -99,6 +99,10 @@ from tfmini.ops import (
     state_scatter_rows,
     string_conversions,
     strings,
+    table_initializers,
+    table_ops,
+    table_state,
+    tables,
     tensor_protos,
     tf_record,
     training_dense,
@@ -112,6 +116,7 @@ from tfmini.ops import (
     variable_state,
     variable_store,
     variables,
+    vocabulary_tables,
     waiting_line,
 )
 
@@ -208,6 +213,10 @@ __all__ = [
     "state_scatter_rows",
     "string_conversions",
     "strings",
+    "table_initializers",
+    "table_ops",
+    "table_state",
+    "tables",
     "tensor_protos",
     "tf_record",
     "training_dense",
@@ -221,5 +230,6 @@ __all__ = [
     "variable_state",
     "variable_store",
     "variables",
+    "vocabulary_tables",
     "waiting_line",
 ]
