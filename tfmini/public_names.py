@@ -11,8 +11,8 @@ NAMES: dict[str, dict[str, str]] = {
     "": {
         "_version": "VERSION=API_VERSION",
         "compat.behavior": (
-            "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution "
-            "disable_tensor_equality disable_v2_behavior disable_v2_tensorshape executing_eagerly"
+            "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
+            "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
         ),
         "devices": "DeviceSpec",
         "dtypes": (
@@ -26,14 +26,15 @@ NAMES: dict[str, dict[str, str]] = {
             "register_tensor_conversion_function"
         ),
         "graph.default_graph": "get_default_graph reset_default_graph",
+        "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
         "graph.importing": "import_graph_def",
         "graph.keys": "GraphKeys",
         "graph.operation": "Operation Tensor",
+        "ops.accumulators": "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator",
         "ops.array_blocks": (
-            "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd "
-            "space_to_depth"
+            "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth"
         ),
         "ops.array_diagonals": (
             "diag diag_part eye matrix_band_part matrix_diag matrix_diag_part matrix_set_diag"
@@ -52,9 +53,7 @@ NAMES: dict[str, dict[str, str]] = {
             "scatter_nd tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_sub "
             "tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update"
         ),
-        "ops.array_sets": (
-            "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index"
-        ),
+        "ops.array_sets": "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index",
         "ops.array_shape": (
             "broadcast_dynamic_shape broadcast_static_shape broadcast_to expand_dims rank reshape shape "
             "shape_n size squeeze"
@@ -63,10 +62,6 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array_transpose": "matrix_transpose transpose",
         "ops.assertion": "Assert",
         "ops.case": "case switch_case",
-        "ops.cond": "cond",
-        "ops.functional": "foldl foldr map_fn scan",
-        "ops.tensor_array": "TensorArray",
-        "ops.while_loop": "while_loop",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
             "to_int64"
@@ -77,9 +72,11 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.cond": "cond",
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
+        "ops.functional": "foldl foldr map_fn scan",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -97,8 +94,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_complex": "abs angle complex imag real",
         "ops.math_contraction": "einsum tensordot",
         "ops.math_elementwise": (
-            "add conj div div_no_nan divide floor_div floordiv floormod maximum minimum mod multiply "
-            "negative realdiv scalar_mul squared_difference subtract truediv truncatediv truncatemod"
+            "add conj div div_no_nan divide floor_div floordiv floormod maximum minimum mod multiply negative "
+            "realdiv scalar_mul squared_difference subtract truediv truncatediv truncatemod"
         ),
         "ops.math_matmul": "cross matmul sparse_matmul",
         "ops.math_powers": "atan2 pow",
@@ -111,17 +108,18 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_sparse_segments": "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum",
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
-            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
-            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
-            "sin sinh sqrt square tan tanh zeta"
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
+            "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
+            "sqrt square tan tanh zeta"
         ),
         "ops.partitioners": (
             "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
             "variable_axis_size_partitioner"
         ),
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.random_values": (
-            "multinomial random_crop random_gamma random_normal random_poisson random_shuffle "
-            "random_uniform truncated_normal"
+            "multinomial random_crop random_gamma random_normal random_poisson random_shuffle random_uniform "
+            "truncated_normal"
         ),
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
         "ops.reduce_functions": (
@@ -136,16 +134,18 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
             "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
-            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update "
-            "scatter_sub scatter_update"
+            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub "
+            "scatter_update"
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
+        "ops.tables": "initialize_all_tables tables_initializer",
+        "ops.tensor_array": "TensorArray",
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.variable_base": "Variable",
         "ops.variable_kind": (
-            "VariableAggregation VariableSynchronization disable_resource_variables "
-            "enable_resource_variables resource_variables_enabled variable_creator_scope"
+            "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
+            "resource_variables_enabled variable_creator_scope"
         ),
         "ops.variable_scope": (
             "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
@@ -158,12 +158,12 @@ NAMES: dict[str, dict[str, str]] = {
             "local_variables_initializer model_variables moving_average_variables "
             "report_uninitialized_variables trainable_variables variables_initializer"
         ),
+        "ops.while_loop": "while_loop",
         "protos": (
             "AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto LogMessage "
             "MetaGraphDef NameAttrList NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary "
             "SummaryMetadata TensorInfo"
         ),
-        "graph.default_session": "get_default_session",
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
     },
@@ -172,8 +172,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "compat": {
         "compat.text": (
-            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types "
-            "path_to_str real_types"
+            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
+            "real_types"
         ),
     },
     "contrib.framework": {
@@ -181,17 +181,35 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
     },
+    "contrib.lookup": {
+        "ops.table_initializers": (
+            "KeyValueTensorInitializer TableInitializerBase TextFileIdTableInitializer TextFileIndex "
+            "TextFileInitializer TextFileStringTableInitializer"
+        ),
+        "ops.tables": (
+            "HashTable InitializableLookupTableBase LookupInterface MutableDenseHashTable=DenseHashTable "
+            "MutableHashTable"
+        ),
+        "ops.vocabulary_tables": (
+            "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
+            "index_table_from_tensor index_to_string index_to_string_table_from_file "
+            "index_to_string_table_from_tensor string_to_index"
+        ),
+    },
+    "contrib.staging": {
+        "ops.staging": "MapStagingArea StagingArea",
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
+        "ops.assertion": "Assert",
         "ops.checks": (
             "assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal "
             "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
-        "ops.assertion": "Assert",
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
     },
@@ -228,14 +246,17 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
+        "ops.tables": "tables=tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
         ),
     },
     "io": {
+        "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -247,6 +268,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
+    },
+    "lookup": {
+        "ops.table_initializers": "KeyValueTensorInitializer TextFileIndex TextFileInitializer",
+        "ops.tables": "StaticHashTable",
+        "ops.vocabulary_tables": "StaticVocabularyTable",
+    },
+    "lookup.experimental": {
+        "ops.tables": "DenseHashTable",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
@@ -275,9 +304,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
-            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
-            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
-            "sin sinh sqrt square tan tanh zeta"
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
+            "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
+            "sqrt square tan tanh zeta"
         ),
         "ops.nn_activation": "softplus softsign",
         "ops.nn_cross_entropy": "log_softmax softmax",
@@ -288,6 +317,9 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
             "reduce_variance"
         ),
+    },
+    "nest": {
+        "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
@@ -313,8 +345,11 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
     },
-    "nest": {
-        "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
+    "python_io": {
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+    },
+    "queue": {
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
     "random": {
         "ops.random_values": (
@@ -324,6 +359,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.scoping": "get_seed set_random_seed",
     },
     "sparse": {
+        "ops.accumulators": "SparseConditionalAccumulator",
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
@@ -344,6 +380,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.coordinator": "Coordinator LooperThread",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.learning_rate_decay": (
@@ -353,10 +390,14 @@ NAMES: dict[str, dict[str, str]] = {
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
+    },
+    "train.queue_runner": {
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
         "_version": "VERSION=API_VERSION",
