@@ -1,8 +1,4 @@
-"""``tf.gfile``, ``tf.io.gfile`` and ``tensorflow.python.lib.io.file_io``: files and directories of this machine.
-
-The functions here have the lower-case names of ``tf.io.gfile``; ``tf.gfile`` and ``file_io`` use them under
-their older names (`tfmini.public_names`, `tfmini.compat.internals`).
-"""
+"""``tf.io.gfile``: files and directories of this machine. `file_io_names` has the older names."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from tfmini.compat.text import as_str_any
 __all__ = [
     "FastGFile", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "exists", "file_crc32", "filecmp",
     "glob", "isdir", "listdir", "makedirs", "mkdir", "read_file_to_string", "remove", "rename", "rmtree", "stat",
-    "walk", "walk_v1", "write_string_to_file",
+    "walk", "write_string_to_file",
 ]  # fmt: skip
 
 
@@ -175,11 +171,6 @@ def _is_pattern(text: str) -> bool:
 def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
     """(directory, names of its directories, names of its files) for a tree (``tf.io.gfile.walk``)."""
     return os.walk(local_path(top), topdown=topdown, onerror=onerror)
-
-
-def walk_v1(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`walk`, with the older name of its argument (``tf.gfile.Walk``)."""
-    return walk(top, topdown=in_order)
 
 
 def read_file_to_string(filename: Any, binary_mode: bool = False) -> Any:

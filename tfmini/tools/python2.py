@@ -35,7 +35,7 @@ class Finding:
 # Statements, searched in lines whose strings and comments have been blanked out.
 _FORMS: list[tuple[str, str, str]] = [
     (r"^\s*(?:.*[:;]\s*)?print\s*>>", "print to a file", "write print(..., file=f)"),
-    (r"^\s*(?:.*[:;]\s*)?print(?:\s+[^\s=(.,)\]]|\s*$|\s+\()", "print statement", "write print(...)"),
+    (r"^\s*(?:.*[:;]\s*)?print(?:\s+[^\s=(.,>)\]]|\s*$)", "print statement", "write print(...)"),
     (r"^\s*except\s+[^:]+?,\s*\w+\s*:", "'except X, e'", "write 'except X as e:'"),
     (r"^\s*(?:.*[:;]\s*)?raise\s+[\w.]+\s*,", "'raise X, message'", "write raise X(message)"),
     (r"^\s*(?:.*[:;]\s*)?exec\s+[^\s(=]", "exec statement", "write exec(code, globals)"),
@@ -120,7 +120,17 @@ def _forms(source: str) -> Iterator[Finding]:
         for pattern, what, fix in _COMPILED:
             if pattern.search(line):
                 yield Finding(number, what, fix)
-                break
+        yield from _words(line, number)
+
+
+def _words(line: str, number: int) -> Iterator[Finding]:
+    for name in re.findall(r"(?<![\w.])(?:xrange|raw_input|unicode|basestring|unichr|execfile)(?=\()", line):
+        yield Finding(number, name, _NAMES[name])
+    for name in re.findall(r"\.(iteritems|itervalues|iterkeys|has_key|maxint)\b", line):
+        yield Finding(number, f".{name}", _ATTRIBUTES[name])
+    for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", line):
+        if name in _MODULES:
+            yield Finding(number, f"module {name}", _MODULES[name])
 
 
 _STRING_OR_COMMENT = re.compile(
