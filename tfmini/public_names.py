@@ -14,6 +14,7 @@ NAMES: dict[str, dict[str, str]] = {
             "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
             "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
         ),
+        "compat.tf_logging": "get_logger",
         "devices": "DeviceSpec",
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
@@ -167,6 +168,26 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
     },
+    "app": {
+        "compat.app": "run",
+    },
+    "app.flags": {
+        "compat.flags": (
+            "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
+            "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class "
+            "DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum "
+            "DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string "
+            "DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer "
+            "EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder "
+            "FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser "
+            "ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError "
+            "UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags "
+            "declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
+            "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive "
+            "mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator "
+            "register_validator set_default text_wrap validator"
+        ),
+    },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
@@ -179,6 +200,12 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.framework": {
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
+        ),
+    },
+    "contrib.learn.datasets.mnist": {
+        "compat.mnist_data": (
+            "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download "
+            "read_data_sets"
         ),
     },
     "contrib.lookup": {
@@ -237,6 +264,36 @@ NAMES: dict[str, dict[str, str]] = {
             "error_code_from_exception_type exception_type_from_error_code"
         ),
     },
+    "examples.tutorials.mnist.input_data": {
+        "compat.mnist_data": (
+            "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets"
+        ),
+    },
+    "flags": {
+        "compat.flags": (
+            "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
+            "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class "
+            "DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum "
+            "DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string "
+            "DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer "
+            "EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder "
+            "FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser "
+            "ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError "
+            "UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags "
+            "declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
+            "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive "
+            "mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator "
+            "register_validator set_default text_wrap validator"
+        ),
+    },
+    "gfile": {
+        "compat.file_io_names": (
+            "Copy=copy DeleteRecursively=delete_recursively Exists=file_exists FastGFile GFile "
+            "Glob=get_matching_files IsDirectory=is_directory ListDirectory=list_directory "
+            "MakeDirs=recursive_create_dir MkDir=create_dir Open=GFile Remove=delete_file Rename=rename "
+            "Stat=stat Walk=walk"
+        ),
+    },
     "image": {
         "ops.random_values": "random_crop",
     },
@@ -258,6 +315,11 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
     },
+    "io.gfile": {
+        "compat.file_io": (
+            "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk"
+        ),
+    },
     "linalg": {
         "ops.array_diagonals": (
             "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
@@ -268,6 +330,12 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
+    },
+    "logging": {
+        "compat.tf_logging": (
+            "DEBUG ERROR FATAL INFO TaskLevelStatusMessage WARN debug error fatal flush get_verbosity info "
+            "log log_every_n log_first_n log_if set_verbosity vlog warn warning"
+        ),
     },
     "lookup": {
         "ops.table_initializers": "KeyValueTensorInitializer TextFileIndex TextFileInitializer",
@@ -358,6 +426,12 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.scoping": "get_seed set_random_seed",
     },
+    "resource_loader": {
+        "compat.resource_loader": (
+            "get_data_files_path get_path_to_datafile get_root_dir_with_all_resources load_resource "
+            "readahead_file_path"
+        ),
+    },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
         "ops.sparse_tensor": "SparseTensor",
@@ -368,6 +442,20 @@ NAMES: dict[str, dict[str, str]] = {
             "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
             "strip=string_strip substr upper=string_upper"
         ),
+    },
+    "sysconfig": {
+        "compat.sysconfig": (
+            "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags"
+        ),
+    },
+    "test": {
+        "compat.gradient_checker": "compute_gradient compute_gradient_error",
+        "compat.test_case": "Benchmark TestCase get_temp_dir main",
+        "compat.test_functions": (
+            "assert_equal_graph_def benchmark_config create_local_cluster gpu_device_name is_built_with_cuda "
+            "is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path"
+        ),
+        "compat.test_stubs": "StubOutForTesting mock",
     },
     "train": {
         "cluster": "ClusterSpec",
