@@ -160,6 +160,11 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.default_session": "get_default_session",
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "ops.linalg_solving": (
+            "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
+        ),
+        "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
+        "ops.linalg_functions": "norm trace",
     },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
@@ -236,11 +241,19 @@ NAMES: dict[str, dict[str, str]] = {
             "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
             "set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part"
         ),
-        "ops.array_transpose": "transpose=matrix_transpose",
+        "ops.array_transpose": "matrix_transpose transpose=matrix_transpose",
         "ops.clip": "global_norm",
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
+        "ops.linalg_solving": (
+            "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
+            "triangular_solve=matrix_triangular_solve"
+        ),
+        "ops.linalg_decompositions": (
+            "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
+        ),
+        "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
@@ -282,6 +295,7 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
             "reduce_variance"
         ),
+        "ops.linalg_solving": "reciprocal_no_nan",
     },
     "nn": {
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
