@@ -87,6 +87,11 @@ NAMES: dict[str, dict[str, str]] = {
             "truncated_normal_initializer uniform_unit_scaling_initializer variance_scaling_initializer "
             "zeros_initializer"
         ),
+        "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
+        "ops.linalg_functions": "norm trace",
+        "ops.linalg_solving": (
+            "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
+        ),
         "ops.logging_ops": "Print print=print_v2",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
@@ -325,8 +330,16 @@ NAMES: dict[str, dict[str, str]] = {
             "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
             "set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part"
         ),
-        "ops.array_transpose": "transpose=matrix_transpose",
+        "ops.array_transpose": "matrix_transpose transpose=matrix_transpose",
         "ops.clip": "global_norm",
+        "ops.linalg_decompositions": (
+            "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
+        ),
+        "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
+        "ops.linalg_solving": (
+            "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
+            "triangular_solve=matrix_triangular_solve"
+        ),
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
@@ -354,6 +367,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "math": {
         "ops.array_sets": "invert_permutation",
+        "ops.linalg_solving": "reciprocal_no_nan",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
             "not_equal"
