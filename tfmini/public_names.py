@@ -348,6 +348,14 @@ NAMES: dict[str, dict[str, str]] = {
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
+        "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
+        "train.checkpoint_state": (
+            "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
+            "latest_checkpoint remove_checkpoint update_checkpoint_state"
+        ),
+        "train.init_from_checkpoint": "init_from_checkpoint",
+        "train.meta_graph": "export_meta_graph",
+        "train.saver": "Saver import_meta_graph",
     },
     "version": {
         "_version": "VERSION=API_VERSION",
