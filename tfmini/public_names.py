@@ -314,6 +314,48 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.scoping": "get_seed set_random_seed",
     },
+    "saved_model": {
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB "
+            "SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME "
+            "CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES "
+            "DEFAULT_SERVING_SIGNATURE_DEF_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS "
+            "REGRESS_INPUTS REGRESS_METHOD_NAME REGRESS_OUTPUTS "
+            "GPU SERVING TPU TRAINING"
+        ),
+        "train.saved_model.builder": "Builder=SavedModelBuilder simple_save",
+        "train.saved_model.loader": (
+            "contains_saved_model=maybe_saved_model_directory load main_op_with_restore maybe_saved_model_directory"
+        ),
+        "train.saved_model.signatures": (
+            "build_signature_def classification_signature_def is_valid_signature predict_signature_def "
+            "regression_signature_def build_tensor_info get_tensor_from_tensor_info"
+        ),
+    },
+    "saved_model.builder": {"train.saved_model.builder": "SavedModelBuilder"},
+    "saved_model.constants": {
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB "
+            "SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME"
+        ),
+    },
+    "saved_model.loader": {"train.saved_model.loader": "load maybe_saved_model_directory"},
+    "saved_model.main_op": {"train.saved_model.loader": "main_op main_op_with_restore"},
+    "saved_model.signature_constants": {
+        "train.saved_model.constants": (
+            "CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES "
+            "DEFAULT_SERVING_SIGNATURE_DEF_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS "
+            "REGRESS_INPUTS REGRESS_METHOD_NAME REGRESS_OUTPUTS"
+        ),
+    },
+    "saved_model.signature_def_utils": {
+        "train.saved_model.signatures": (
+            "build_signature_def classification_signature_def is_valid_signature predict_signature_def "
+            "regression_signature_def"
+        ),
+    },
+    "saved_model.tag_constants": {"train.saved_model.constants": "GPU SERVING TPU TRAINING"},
+    "saved_model.utils": {"train.saved_model.signatures": "build_tensor_info get_tensor_from_tensor_info"},
     "sparse": {
         "ops.sparse_tensor": "SparseTensor",
     },

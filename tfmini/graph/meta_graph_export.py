@@ -204,7 +204,9 @@ def _fill_collection(target: Any, key: Any, items: list[Any], scope: str | None)
         target.bytes_list.value.extend(m.SerializeToString() for m in messages if m is not None)
         return
     first = items[0]
-    if isinstance(first, (str, bytes)):
+    if getattr(getattr(first, "DESCRIPTOR", None), "full_name", None) == "google.protobuf.Any":
+        target.any_list.value.extend(items)
+    elif isinstance(first, (str, bytes)):
         target.bytes_list.value.extend(item.encode() if isinstance(item, str) else item for item in items)
     elif isinstance(first, bool) or not isinstance(first, (int, float)):
         names = [item.name for item in items if not scope or item.name.startswith(scope)]
