@@ -446,6 +446,58 @@ NAMES: dict[str, dict[str, str]] = {
             "readahead_file_path"
         ),
     },
+    "saved_model": {
+        "train.saved_model.builder": "Builder=SavedModelBuilder simple_save",
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES "
+            "CLASSIFY_OUTPUT_SCORES DEFAULT_SERVING_SIGNATURE_DEF_KEY GPU LEGACY_INIT_OP_KEY MAIN_OP_KEY "
+            "PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS REGRESS_INPUTS REGRESS_METHOD_NAME "
+            "REGRESS_OUTPUTS SAVED_MODEL_FILENAME_PB SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION "
+            "SERVING TPU TRAINING VARIABLES_DIRECTORY VARIABLES_FILENAME"
+        ),
+        "train.saved_model.loader": (
+            "contains_saved_model=maybe_saved_model_directory load main_op_with_restore "
+            "maybe_saved_model_directory"
+        ),
+        "train.saved_model.signatures": (
+            "build_signature_def build_tensor_info classification_signature_def get_tensor_from_tensor_info "
+            "is_valid_signature predict_signature_def regression_signature_def"
+        ),
+    },
+    "saved_model.builder": {
+        "train.saved_model.builder": "SavedModelBuilder",
+    },
+    "saved_model.constants": {
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB "
+            "SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME"
+        ),
+    },
+    "saved_model.loader": {
+        "train.saved_model.loader": "load maybe_saved_model_directory",
+    },
+    "saved_model.main_op": {
+        "train.saved_model.loader": "main_op main_op_with_restore",
+    },
+    "saved_model.signature_constants": {
+        "train.saved_model.constants": (
+            "CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES "
+            "DEFAULT_SERVING_SIGNATURE_DEF_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS "
+            "REGRESS_INPUTS REGRESS_METHOD_NAME REGRESS_OUTPUTS"
+        ),
+    },
+    "saved_model.signature_def_utils": {
+        "train.saved_model.signatures": (
+            "build_signature_def classification_signature_def is_valid_signature predict_signature_def "
+            "regression_signature_def"
+        ),
+    },
+    "saved_model.tag_constants": {
+        "train.saved_model.constants": "GPU SERVING TPU TRAINING",
+    },
+    "saved_model.utils": {
+        "train.saved_model.signatures": "build_tensor_info get_tensor_from_tensor_info",
+    },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
         "ops.sparse_tensor": "SparseTensor",
@@ -482,18 +534,26 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
+        "train.checkpoint_state": (
+            "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
+            "latest_checkpoint remove_checkpoint update_checkpoint_state"
+        ),
         "train.coordinator": "Coordinator LooperThread",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
+        "train.init_from_checkpoint": "init_from_checkpoint",
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
         ),
+        "train.meta_graph": "export_meta_graph",
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
+        "train.saver": "Saver import_meta_graph",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
