@@ -324,6 +324,13 @@ NAMES: dict[str, dict[str, str]] = {
             "strip=string_strip substr upper=string_upper"
         ),
     },
+    "summary": {
+        "ops.summaries": (
+            "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
+        ),
+        "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.summary_writer": "FileWriter FileWriterCache",
+    },
     "train": {
         "cluster": "ClusterSpec",
         "placement.device_setter": "replica_device_setter",
@@ -345,6 +352,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.rmsprop": "RMSPropOptimizer",
+        "train.summary_iterator": "summary_iterator",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
