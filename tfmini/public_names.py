@@ -342,6 +342,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.event_file_reader": "summary_iterator",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.learning_rate_decay": (
@@ -352,7 +353,6 @@ NAMES: dict[str, dict[str, str]] = {
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.rmsprop": "RMSPropOptimizer",
-        "train.summary_iterator": "summary_iterator",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),

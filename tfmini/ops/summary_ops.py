@@ -43,12 +43,12 @@ for _handle in (scalar_summary, histogram_summary, tensor_summary_op, tensor_sum
 
 
 def single_tag(tag: Any, message: str) -> str:
-    """The text of a tag, which is a scalar or (as in graphs of old) a vector of one.
+    """The text of a tag, which is a scalar.
 
     Raises:
       InvalidArgumentError: with ``message``, for anything else.
     """
-    if not isinstance(tag, bytes) and tag.shape not in ((), (1,)):
+    if not isinstance(tag, bytes) and tag.ndim:
         raise InvalidArgumentError(None, None, message)
     return _one(tag).decode(errors="replace")
 
@@ -60,7 +60,7 @@ def _one(value: Any) -> bytes:
 @scalar_summary.kernel("CPU")
 def _scalar_summary(tags: Any, values: Any) -> bytes:
     tag_shape, shape = () if isinstance(tags, bytes) else tags.shape, np.shape(values)
-    if tag_shape != shape and not (tag_shape in ((), (1,)) and shape in ((), (1,))):
+    if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
         shapes = f"{_brackets(tag_shape)} != {_brackets(shape)}"
         raise InvalidArgumentError(None, None, f"tags and values not the same shape: {shapes}{only}")
