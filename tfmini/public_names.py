@@ -509,6 +509,13 @@ NAMES: dict[str, dict[str, str]] = {
             "strip=string_strip substr upper=string_upper"
         ),
     },
+    "summary": {
+        "ops.summaries": (
+            "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
+        ),
+        "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.summary_writer": "FileWriter FileWriterCache",
+    },
     "sysconfig": {
         "compat.sysconfig": (
             "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags"
@@ -540,6 +547,7 @@ NAMES: dict[str, dict[str, str]] = {
             "latest_checkpoint remove_checkpoint update_checkpoint_state"
         ),
         "train.coordinator": "Coordinator LooperThread",
+        "train.event_file_reader": "summary_iterator",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.init_from_checkpoint": "init_from_checkpoint",
