@@ -9,6 +9,7 @@ Switch and NextIteration, steered by the loop's condition, which is sent to it i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,10 @@ class LoopDrivers:
 
     def finish(self, cross: Callable[[Endpoint, str], str]) -> None:
         """Sends each loop's condition to its drivers; ``cross`` gives an endpoint's stand-in on a device."""
+        spread = Counter(path for path, _ in self._places)
         for path, device in self._places:
-            self._merge(path, device)
+            if spread[path] > 1:
+                self._merge(path, device)
         done = 0
         while done < len(self._made):  # sending a condition may need a driver elsewhere
             path, device, merge, next_name = self._made[done]

@@ -1,0 +1,140 @@
+"""Conditionals and loops whose parts run on different tasks give what they give on one device."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfmini as tf
+
+pytestmark = pytest.mark.timeout(120)
+
+_TASKS = ["/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    """The target of worker 0 in a cluster of three servers in this process."""
+    workers, servers = tf.test.create_local_cluster(num_workers=2, num_ps=1)
+    yield workers[0].target
+    for server in [*workers, *servers]:
+        server.stop()
+
+
+class _Somewhere:
+    """Gives each op that asks the next of a random sequence of tasks."""
+
+    def __init__(self, seed: int, tasks: list[str]) -> None:
+        self._random = random.Random(seed)
+        self._tasks = tasks
+
+    def __call__(self, value: Any) -> Any:
+        with tf.device(self._random.choice(self._tasks)):
+            return tf.identity(value) * 1.0
+
+    def on(self, make: Callable[[], Any]) -> Any:
+        with tf.device(self._random.choice(self._tasks)):
+            return make()
+
+
+def _cond(at: _Somewhere, x: Any, y: Any) -> Any:
+    return tf.cond(at(x) > y, lambda: at(x) * 2.0 + at(y), lambda: at(at(x) - y))
+
+
+def _nested_cond(at: _Somewhere, x: Any, y: Any) -> Any:
+    return tf.cond(
+        at.on(lambda: x > 0.0),
+        lambda: tf.cond(at.on(lambda: y > x), lambda: at(x) * y, lambda: at(at(y) + 1.0)),
+        lambda: at(y) - 3.0,
+    )
+
+
+def _loop(at: _Somewhere, x: Any, y: Any) -> Any:
+    _, total = tf.while_loop(lambda i, _: at.on(lambda: i < 4), lambda i, a: (i + 1, at(at(a) * 0.5 + x)), [0, y])
+    return at(total)
+
+
+def _nested_loop(at: _Somewhere, x: Any, y: Any) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        _, b = tf.while_loop(lambda j, _: j < 2, lambda j, b: (j + 1, at(b * 0.5) + at(x)), [0, at(a)])
+        return i + 1, at(b) - y
+
+    return tf.while_loop(lambda i, _: i < 3, body, [0, y])[1]
+
+
+def _cond_in_loop(at: _Somewhere, x: Any, y: Any) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.cond(at.on(lambda: a > x), lambda: at(a) - 2.0 * x, lambda: at(at(a) + y * y + 1.0))
+
+    return tf.while_loop(lambda i, _: i < 5, body, [0, x])[1]
+
+
+_PROGRAMS = [_cond, _nested_cond, _loop, _nested_loop, _cond_in_loop]
+
+
+def _values(target: str, program: Any, seed: int, tasks: list[str], feeds: list[tuple[float, float]]) -> list[Any]:
+    with tf.Graph().as_default():
+        with tf.device("/job:worker/task:0"):
+            x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+            result = program(_Somewhere(seed, tasks), x, y)
+            grads = tf.gradients(result, [x, y])
+        with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=20000)) as session:
+            return [session.run([result, *grads], {x: a, y: b}) for a, b in feeds]
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**31), program=st.sampled_from(_PROGRAMS))
+def test_random_placements_change_nothing(target: str, seed: int, program: Any) -> None:
+    feeds = [(1.5, -0.5), (-1.0, 2.0)]
+    expected = _values(target, program, seed, _TASKS[:1], feeds)
+    np.testing.assert_allclose(_values(target, program, seed, _TASKS, feeds), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("program", "seed"), itertools.product(_PROGRAMS, [1, 2]))
+def test_each_program_on_three_tasks(target: str, program: Any, seed: int) -> None:
+    feeds = [(0.5, 1.0), (2.0, 0.25)]
+    expected = _values(target, program, seed, _TASKS[:1], feeds)
+    np.testing.assert_allclose(_values(target, program, seed, _TASKS, feeds), expected, rtol=1e-5)
+
+
+def test_a_branch_that_is_not_taken_leaves_remote_variables_alone(target: str) -> None:
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(1.0, name="flow_v")
+    p = tf.placeholder(tf.bool, [])
+    changed = tf.cond(p, lambda: tf.assign_add(v, 1.0), lambda: tf.identity(v) * 10.0)
+    with tf.Session(target) as session:
+        session.run(v.initializer)
+        assert session.run(changed, {p: False}) == 10.0
+        assert session.run(v) == 1.0
+        assert session.run(changed, {p: True}) == 2.0
+
+
+def test_fetching_what_is_dead_names_it(target: str) -> None:
+    with tf.device("/job:worker/task:1"):
+        p = tf.placeholder(tf.bool, [])
+        _, taken = tf.raw_ops.Switch(data=tf.constant(1.0), pred=p)
+        value = taken + 1.0
+    with tf.Session(target) as session:
+        assert session.run(value, {p: True}) == 2.0
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Retval\[0\] does not have value"):
+            session.run(value, {p: False})
+
+
+def test_a_loop_whose_body_waits_for_a_remote_queue(target: str) -> None:
+    with tf.device("/job:ps/task:0"):
+        queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="flow_queue")
+    with tf.device("/job:worker/task:0"):
+        x = tf.placeholder(tf.float32, [None])
+        fill = queue.enqueue_many(x)
+        _, total = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a + queue.dequeue()), [0, 0.0])
+    with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=20000)) as session:
+        session.run(fill, {x: [1.0, 2.0, 4.0, 8.0]})
+        assert session.run(total) == 7.0
+        assert session.run(queue.size()) == 1
