@@ -278,7 +278,7 @@ class _LoopWriter:
         return writer.function(", ".join(["step", *(f"p{i}" for i in range(len(enters)))]))
 
     def _variable(self, endpoint: Endpoint, initial: str) -> None:
-        name = f"v{len(self.variables)}"
+        name = f"w{len(self.variables)}"  # v0, v1, … are the states of variables
         self.variables.append(name)
         self.writer.emit(f"{name} = {initial}")
         self.writer.pin(endpoint, name)
