@@ -142,8 +142,8 @@ class _LoopLowering(Lowering):
         source = self.entering[node.name]
         stays = self._stays(node)
         is_fixed = source in self.constants or source in self.compilation.state_names
-        reads = source in self.references and node.op != "RefEnter"
-        if stays and is_fixed and not reads and node.name not in self.merged_enters:
+        if stays and is_fixed and node.name not in self.merged_enters:
+            # Also for a variable that is read: who uses it reads it then, as outside of loops.
             self.alias[endpoint] = source
             return
         if node.op == "RefEnter":
