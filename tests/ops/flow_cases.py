@@ -309,10 +309,12 @@ FLOW_OPS = (
 
 
 def flow_nodes(graph_def: Any) -> list[list[Any]]:
-    """[name, op, inputs, frame] of the nodes that make up the control flow, in order."""
+    """[name, op, inputs, frame] of the nodes that make up the control flow; inputs from other nodes are ``*``."""
+    flow = {node.name for node in graph_def.node if node.op in FLOW_OPS}
     found = []
     for node in graph_def.node:
         if node.op in FLOW_OPS:
             frame = node.attr["frame_name"].s.decode() if "frame_name" in node.attr else ""
-            found.append([node.name, node.op, list(node.input), frame])
+            inputs = [text if text.lstrip("^").split(":")[0] in flow else "*" for text in node.input]
+            found.append([node.name, node.op, inputs, frame])
     return sorted(found)
