@@ -31,22 +31,51 @@ def types(graph: Any = None) -> collections.Counter[str]:
 def refusals() -> dict[str, tuple[type, str, Callable[[Any, Any, Any], Any]]]:
     shape = tf.TensorShape
     return {
-        "pred is a bool": (TypeError, "pred must not be a Python bool", lambda p, x, i: tf.cond(True, tf.no_op, tf.no_op)),
+        "pred is a bool": (
+            TypeError,
+            "pred must not be a Python bool",
+            lambda p, x, i: tf.cond(True, tf.no_op, tf.no_op),
+        ),
         "no true_fn": (TypeError, "true_fn argument required", lambda p, x, i: tf.cond(p)),
         "no false_fn": (TypeError, "false_fn argument required", lambda p, x, i: tf.cond(p, tf.no_op)),
-        "both": (TypeError, "may not be set simultaneously", lambda p, x, i: tf.cond(p, tf.no_op, tf.no_op, fn1=tf.no_op)),
+        "both": (
+            TypeError,
+            "may not be set simultaneously",
+            lambda p, x, i: tf.cond(p, tf.no_op, tf.no_op, fn1=tf.no_op),
+        ),
         "not callable": (TypeError, "false_fn must be callable", lambda p, x, i: tf.cond(p, tf.no_op, 3)),
-        "nothing returned": (ValueError, "true_fn must have a return value", lambda p, x, i: tf.cond(p, lambda: None, tf.no_op)),
+        "nothing returned": (
+            ValueError,
+            "true_fn must have a return value",
+            lambda p, x, i: tf.cond(p, lambda: None, tf.no_op),
+        ),
         "no result": (ValueError, "at least one result", lambda p, x, i: tf.cond(p, lambda: [], lambda: [])),
-        "branch types": (ValueError, "Outputs of true_fn and false_fn must have the same type: float32, int32",
-                         lambda p, x, i: tf.cond(p, lambda: x, lambda: i)),
-        "branch structures": (ValueError, "Incompatible return values of true_fn and false_fn: The two structures don't have"
-                              " the same nested structure", lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: x)),
-        "branch sequences": (TypeError, "Incompatible return types of true_fn and false_fn",
-                             lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: (x, x))),
-        "strict": (ValueError, "Incompatible return values", lambda p, x, i: tf.cond(p, lambda: [x], lambda: x, strict=True)),
-        "pred type": (TypeError, "type float32 that does not match expected type of bool",
-                      lambda p, x, i: tf.cond(x, lambda: x, lambda: x)),
+        "branch types": (
+            ValueError,
+            "Outputs of true_fn and false_fn must have the same type: float32, int32",
+            lambda p, x, i: tf.cond(p, lambda: x, lambda: i),
+        ),
+        "branch structures": (
+            ValueError,
+            "Incompatible return values of true_fn and false_fn: The two structures don't have"
+            " the same nested structure",
+            lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: x),
+        ),
+        "branch sequences": (
+            TypeError,
+            "Incompatible return types of true_fn and false_fn",
+            lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: (x, x)),
+        ),
+        "strict": (
+            ValueError,
+            "Incompatible return values",
+            lambda p, x, i: tf.cond(p, lambda: [x], lambda: x, strict=True),
+        ),
+        "pred type": (
+            TypeError,
+            "type float32 that does not match expected type of bool",
+            lambda p, x, i: tf.cond(x, lambda: x, lambda: x),
+        ),
         "no pairs": (ValueError, "at least one pair", lambda p, x, i: tf.case([])),
         "case no list": (TypeError, "fns must be a list, tuple, or dict", lambda p, x, i: tf.case(3)),
         "case no pair": (TypeError, "must be a 2-tuple", lambda p, x, i: tf.case([3])),
@@ -56,33 +85,83 @@ def refusals() -> dict[str, tuple[type, str, Callable[[Any, Any, Any], Any]]]:
         "switch keys": (ValueError, "contiguous range", lambda p, x, i: tf.switch_case(i, {1: tf.no_op, 2: tf.no_op})),
         "cond not callable": (TypeError, "cond must be callable", lambda p, x, i: tf.while_loop(3, lambda i: i, [i])),
         "body not callable": (TypeError, "body must be callable", lambda p, x, i: tf.while_loop(lambda i: p, 3, [i])),
-        "no loop variables": (ValueError, "No loop variables provided", lambda p, x, i: tf.while_loop(lambda: p, lambda: 1, [])),
-        "parallel": (TypeError, "must be a positive integer", lambda p, x, i: tf.while_loop(
-            lambda i: p, lambda i: i, [i], parallel_iterations=0)),
-        "maximum": (ValueError, "must be a scalar", lambda p, x, i: tf.while_loop(
-            lambda i: p, lambda i: i, [i], maximum_iterations=[1])),
-        "body structure": (ValueError, "don't have the same number of elements", lambda p, x, i: tf.while_loop(
-            lambda i: p, lambda i: (i, i), [i])),
-        "variable type": (TypeError, "must keep its type", lambda p, x, i: tf.while_loop(lambda i: p, lambda i: x, [i])),
-        "variable shape": (ValueError, "use the `shape_invariants` argument", lambda p, x, i: tf.while_loop(
-            lambda m: p, lambda m: tf.concat([m, m], 0), [tf.constant([1, 2])])),
-        "invariant": (ValueError, "specified shape invariant is (3,)", lambda p, x, i: tf.while_loop(
-            lambda m: p, lambda m: m, [tf.constant([1, 2])], [shape([3])])),
-        "invariant kind": (ValueError, "list of shapes", lambda p, x, i: tf.while_loop(
-            lambda m: p, lambda m: m, [tf.constant([1, 2])], [3])),
-        "condition shape": (ValueError, "must be rank 0 but is rank 1", lambda p, x, i: tf.while_loop(
-            lambda m: m > 0, lambda m: m, [tf.constant([1, 2])])),
+        "no loop variables": (
+            ValueError,
+            "No loop variables provided",
+            lambda p, x, i: tf.while_loop(lambda: p, lambda: 1, []),
+        ),
+        "parallel": (
+            TypeError,
+            "must be a positive integer",
+            lambda p, x, i: tf.while_loop(lambda i: p, lambda i: i, [i], parallel_iterations=0),
+        ),
+        "maximum": (
+            ValueError,
+            "must be a scalar",
+            lambda p, x, i: tf.while_loop(lambda i: p, lambda i: i, [i], maximum_iterations=[1]),
+        ),
+        "body structure": (
+            ValueError,
+            "don't have the same number of elements",
+            lambda p, x, i: tf.while_loop(lambda i: p, lambda i: (i, i), [i]),
+        ),
+        "variable type": (
+            TypeError,
+            "must keep its type",
+            lambda p, x, i: tf.while_loop(lambda i: p, lambda i: x, [i]),
+        ),
+        "variable shape": (
+            ValueError,
+            "use the `shape_invariants` argument",
+            lambda p, x, i: tf.while_loop(lambda m: p, lambda m: tf.concat([m, m], 0), [tf.constant([1, 2])]),
+        ),
+        "invariant": (
+            ValueError,
+            "specified shape invariant is (3,)",
+            lambda p, x, i: tf.while_loop(lambda m: p, lambda m: m, [tf.constant([1, 2])], [shape([3])]),
+        ),
+        "invariant kind": (
+            ValueError,
+            "list of shapes",
+            lambda p, x, i: tf.while_loop(lambda m: p, lambda m: m, [tf.constant([1, 2])], [3]),
+        ),
+        "condition shape": (
+            ValueError,
+            "must be rank 0 but is rank 1",
+            lambda p, x, i: tf.while_loop(lambda m: m > 0, lambda m: m, [tf.constant([1, 2])]),
+        ),
         "map fn": (TypeError, "fn must be callable", lambda p, x, i: tf.map_fn(3, [1])),
-        "map scalar": (ValueError, "must be a 1+ dimensional Tensor, not a scalar", lambda p, x, i: tf.map_fn(lambda a: a, x)),
-        "map sparse": (TypeError, "values of a sparse tensor", lambda p, x, i: tf.map_fn(
-            lambda a: a, tf.SparseTensor([[0]], [1], [1]))),
-        "map structure": (ValueError, "same nested structure", lambda p, x, i: tf.map_fn(lambda a: (a, a), tf.constant([1]))),
-        "scan structure": (ValueError, "same nested structure", lambda p, x, i: tf.scan(
-            lambda a, b: (a, b), tf.constant([1]))),
-        "merge None": (ValueError, "merge inputs is None", lambda p, x, i: __import__(
-            "tfmini.ops.control_flow_ops", fromlist=["merge"]).merge([None, x])),
-        "smart_cond": (TypeError, "`true_fn` must be callable", lambda p, x, i: tf.contrib.framework.smart_cond(p, 1, 2)),
-    }  # fmt: skip
+        "map scalar": (
+            ValueError,
+            "must be a 1+ dimensional Tensor, not a scalar",
+            lambda p, x, i: tf.map_fn(lambda a: a, x),
+        ),
+        "map sparse": (
+            TypeError,
+            "values of a sparse tensor",
+            lambda p, x, i: tf.map_fn(lambda a: a, tf.SparseTensor([[0]], [1], [1])),
+        ),
+        "map structure": (
+            ValueError,
+            "same nested structure",
+            lambda p, x, i: tf.map_fn(lambda a: (a, a), tf.constant([1])),
+        ),
+        "scan structure": (
+            ValueError,
+            "same nested structure",
+            lambda p, x, i: tf.scan(lambda a, b: (a, b), tf.constant([1])),
+        ),
+        "merge None": (
+            ValueError,
+            "merge inputs is None",
+            lambda p, x, i: __import__("tfmini.ops.control_flow_ops", fromlist=["merge"]).merge([None, x]),
+        ),
+        "smart_cond": (
+            TypeError,
+            "`true_fn` must be callable",
+            lambda p, x, i: tf.contrib.framework.smart_cond(p, 1, 2),
+        ),
+    }
 
 
 @pytest.mark.parametrize("what", refusals())
@@ -101,7 +180,9 @@ def test_values_stay_in_their_loop() -> None:
         return i + 1
 
     loop = tf.while_loop(lambda i: i < 3, body, [tf.constant(0)])
-    with pytest.raises(ValueError, match="Cannot use 'while/mul' as input to 'add' because 'while/mul' is in a while loop."):
+    with pytest.raises(
+        ValueError, match="Cannot use 'while/mul' as input to 'add' because 'while/mul' is in a while loop."
+    ):
         tf.add(inside[0], 1, name="add")
     with pytest.raises(ValueError, match="because they are in different while loops"):
         tf.while_loop(lambda i: i < 3, lambda i: i + inside[0], [tf.constant(0)])
@@ -247,7 +328,7 @@ def test_imports_into_conds_and_loops() -> None:
     _, y = tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, imported(y) / 8.0), [0, tf.constant(2.0)])
     p = tf.placeholder(tf.bool, [])
     z = tf.cond(p, lambda: imported(tf.constant(3.0)), lambda: tf.constant(0.0))
-    assert run(y) == 4.0  # 2 -> 32 / 8 -> 64 / 8
+    assert run(y) == 8.0  # 2 -> 32 / 8 = 4 -> 64 / 8
     assert run(z, {p: True}) == 27.0 and run(z, {p: False}) == 0.0
 
 
@@ -257,12 +338,12 @@ def test_imports_into_conds_and_loops() -> None:
 GRADIENT_CASES = {
     "cond": lambda x: tf.cond(x[0] > 1.0, lambda: x * x, lambda: tf.sin(x)),
     "cond other branch": lambda x: tf.cond(x[0] > 9.0, lambda: x * x, lambda: tf.sin(x)),
-    "nested cond": lambda x: tf.cond(
-        x[0] > 1.0, lambda: tf.cond(x[1] > 9.0, lambda: x, lambda: x * x[0]), lambda: -x
-    ),
+    "nested cond": lambda x: tf.cond(x[0] > 1.0, lambda: tf.cond(x[1] > 9.0, lambda: x, lambda: x * x[0]), lambda: -x),
     "while": lambda x: tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * x + tf.sin(y)), [0, x])[1],
     "while shape": lambda x: tf.while_loop(
-        lambda i, y: i < 3, lambda i, y: (i + 1, tf.concat([y, x * y[:1]], 0)), [0, x],
+        lambda i, y: i < 3,
+        lambda i, y: (i + 1, tf.concat([y, x * y[:1]], 0)),
+        [0, x],
         shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
     )[1],
     "nested while": lambda x: tf.while_loop(
@@ -271,7 +352,9 @@ GRADIENT_CASES = {
         [0, x],
     )[1],
     "cond in while": lambda x: tf.while_loop(
-        lambda i, y: i < 4, lambda i, y: (i + 1, tf.cond(tf.equal(i % 2, 0), lambda: y * x, lambda: y + tf.exp(x))), [0, x]
+        lambda i, y: i < 4,
+        lambda i, y: (i + 1, tf.cond(tf.equal(i % 2, 0), lambda: y * x, lambda: y + tf.exp(x))),
+        [0, x],
     )[1],
     "while in cond": lambda x: tf.cond(
         x[0] > 1.0, lambda: tf.while_loop(lambda y: y[0] < 20.0, lambda y: y * x, [x]), lambda: x
@@ -285,7 +368,9 @@ GRADIENT_CASES = {
         lambda i, y: i < 3,
         lambda i, y: (
             i + 1,
-            tf.cond(i > 0, lambda: tf.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, z * x), [0, y])[1], lambda: y + x),
+            tf.cond(
+                i > 0, lambda: tf.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, z * x), [0, y])[1], lambda: y + x
+            ),
         ),
         [0, x],
     )[1],
@@ -299,10 +384,10 @@ GRADIENT_CASES = {
     "foldl": lambda x: tf.foldl(lambda a, b: a * b + b, x),
     "foldr": lambda x: tf.foldr(lambda a, b: a * b + b, x, initializer=x[0]),
     "tensor array": lambda x: tf.TensorArray(tf.float64, 3).write(0, x).write(2, x * x).write(1, tf.sin(x)).concat(),
-    "tensor array read twice": lambda x: (
-        lambda array: array.read(0) * array.read(1) + array.read(0)
-    )(tf.TensorArray(tf.float64, 2, clear_after_read=False).unstack(x)),
-}  # fmt: skip
+    "tensor array read twice": lambda x: (lambda array: array.read(0) * array.read(1) + array.read(0))(
+        tf.TensorArray(tf.float64, 2, clear_after_read=False).unstack(x)
+    ),
+}
 
 
 @pytest.mark.parametrize("name", GRADIENT_CASES)
