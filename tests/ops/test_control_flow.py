@@ -539,3 +539,36 @@ def test_ref_select_and_ref_identity() -> None:
         np.testing.assert_allclose(session.run([a, b]), [[1.0, 2.0], [4.0, 5.0]])
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"Index must be in the range \[0, 2\) but got 2"):
             session.run(chosen, {index: 2})
+
+
+def test_a_loop_without_end_is_ended() -> None:
+    forever = tf.while_loop(lambda x: True, lambda x: x + 1, [0])
+    with tf.Session() as session, pytest.raises(tf.errors.DeadlineExceededError, match="a while loop is under way"):
+        session.run(forever, options=tf.RunOptions(timeout_in_ms=20))
+
+
+def test_a_loop_that_waits() -> None:
+    queue = tf.FIFOQueue(-1, tf.int32, shapes=[[]])
+
+    def body(i: Any) -> Any:
+        with tf.control_dependencies([queue.enqueue(i)]):
+            return i + 1
+
+    loop = tf.while_loop(lambda i: i < 4, body, [0], parallel_iterations=1)
+    taken = queue.dequeue_many(4)
+    with tf.Session() as session:
+        assert session.run(loop) == 4
+        assert session.run(taken).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("taken, expected", [(True, 8.0), (False, 0.0)])
+def test_gradients_on_another_device_than_their_loop(taken: bool, expected: float) -> None:
+    pred, x = tf.placeholder(tf.bool, []), tf.constant(1.0)
+    with tf.device("/cpu:0"):
+        _, z = tf.while_loop(
+            lambda i, _: i < 3, lambda i, x: (i + 1, tf.cond(pred, lambda: x * 2.0, lambda: 10.0)), [0, x]
+        )
+    with tf.device("/cpu:1"):
+        (grad,) = tf.gradients(z, x)
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        assert session.run(grad, {pred: taken}) == expected
