@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -572,3 +574,18 @@ def test_gradients_on_another_device_than_their_loop(taken: bool, expected: floa
         (grad,) = tf.gradients(z, x)
     with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
         assert session.run(grad, {pred: taken}) == expected
+
+
+def test_a_loop_variable_may_go_on_as_a_reference() -> None:
+    v = tf.Variable([3.0, 4.0, 5.0])
+    _, last = tf.while_loop(
+        lambda i, _: i < 3, lambda i, _: (i + 1, tf.scatter_update(v, i, 10.0)), [0, tf.identity(v)]
+    )
+    assert run(last).tolist() == [10.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("quietly", [True, False])
+def test_abort_ends_the_process(quietly: bool) -> None:
+    text = f"import tfmini as tf; tf.Session().run(tf.raw_ops.Abort(error_msg='why', exit_without_error={quietly}))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, timeout=60, check=False)
+    assert (done.returncode == 0) is quietly and b"why" in done.stderr

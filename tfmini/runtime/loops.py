@@ -89,6 +89,8 @@ class _LoopLowering(Lowering):
                 self.merges[node.name] = self._loop_variable(node, next_names)
         self.merged_enters = {enter[0] for enter, _ in self.merges.values()}
         merged_nexts = {name for _, name in self.merges.values()}
+        # A loop variable may start as a value and go on as a reference: then it is read each time.
+        self.value_nexts = {later for name, (_, later) in self.merges.items() if loop.nodes[name].op == "Merge"}
         # Values that go round without a merge: alive from the second iteration on.
         self.bare_nexts = [
             n for n in self.nexts
@@ -134,7 +136,8 @@ class _LoopLowering(Lowering):
 
     def _source(self, node: Node) -> tuple[Endpoint, bool, Guard]:
         source = self.canonical(node.inputs[0])
-        return source, source in self.references and not node.op.startswith("Ref"), self.liveness.needs(node)
+        reads = not node.op.startswith("Ref") or node.name in self.value_nexts
+        return source, source in self.references and reads, self.liveness.needs(node)
 
     def _admit_enter(self, node: Node) -> None:
         endpoint = (node.name, 0)
