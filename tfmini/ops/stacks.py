@@ -7,7 +7,7 @@ take ``step`` because they have effects that the declarations do not tell of.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NoReturn
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
@@ -63,10 +63,9 @@ class Stack:
         self.values: list[Any] = []
         self.closed = False
 
-    def check(self, problem: bool, what: str) -> None:
-        """Refuses to go on when there is a problem."""
-        if problem:
-            raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
+    def refuse(self, what: str) -> NoReturn:
+        """Raises an error that names the stack."""
+        raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
 
 
 @stack_op.kernel("CPU")
@@ -78,16 +77,21 @@ def _stack(max_size: Any, *, stack_name: bytes, node: Any) -> Stack:
 
 @push_op.kernel("CPU")
 def _push(step: Any, handle: Stack, elem: Any) -> Any:
-    handle.check(handle.closed, "has already been closed.")
-    handle.check(-1 < handle.max_size < len(handle.values), f"overflowed its max_size ({handle.max_size})")
-    handle.values.append(elem)
+    values = handle.values
+    if handle.closed:
+        handle.refuse("has already been closed.")
+    if -1 < handle.max_size < len(values):
+        handle.refuse(f"overflowed its max_size ({handle.max_size})")
+    values.append(elem)
     return elem
 
 
 @pop_op.kernel("CPU")
 def _pop(step: Any, handle: Stack) -> Any:
-    handle.check(handle.closed, "has already been closed.")
-    handle.check(not handle.values, "is empty when calling Pop().")
+    if handle.closed:
+        handle.refuse("has already been closed.")
+    if not handle.values:
+        handle.refuse("is empty when calling Pop().")
     return handle.values.pop()
 
 
