@@ -129,8 +129,8 @@ class DType:
 
     def is_compatible_with(self, other: Any) -> builtins.bool:
         """Whether a tensor of type ``other`` can be used where this type is expected."""
-        enum = as_dtype(other).as_datatype_enum
-        return enum in (self.as_datatype_enum, self.base_dtype.as_datatype_enum)
+        other = as_dtype(other)
+        return self.as_datatype_enum in (other.as_datatype_enum, other.base_dtype.as_datatype_enum)
 
     def __eq__(self, other: object) -> builtins.bool:
         if self is other:

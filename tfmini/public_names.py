@@ -203,6 +203,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.framework": {
+        "ops.cond": "smart_cond smart_constant_value",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
@@ -230,6 +231,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
+    },
+    "contrib.framework.nest": {
+        "graph.nest": (
+            "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as"
+        ),
     },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",

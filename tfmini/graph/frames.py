@@ -138,6 +138,8 @@ def _loop(name: str, inside: Nodes, paths: Mapping[str, FramePath], path: FrameP
     own = nodes.values()
     enters = [n for n in own if n.op in ENTER_OPS]
     exits = [n for n in own if n.op in EXIT_OPS]
+    # What an Enter waits for is outside: the loop's node waits for it.
+    nodes.update({n.name: n.replace(controls=()) for n in enters if n.controls})
     return Loop(name, enters, exits, nodes, loops)
 
 

@@ -234,6 +234,7 @@ class Graph(CollectionStore):
         attrs: dict[str, Any],
         output_dtypes: list[dtypes.DType],
         output_shapes: list[RawShape] | None = None,
+        joins_context: bool = True,
     ) -> Operation:
         """Adds one op under the scopes in force: the hot path of graph construction.
 
@@ -244,6 +245,7 @@ class Graph(CollectionStore):
           attrs: all attrs, defaults included; the graph takes the dict over.
           output_dtypes: one per output.
           output_shapes: instead of the shape function's result.
+          joins_context: whether the cond or loop in force is told; if not, the caller tells it later.
 
         Raises:
           RuntimeError: when the graph is finalized.
@@ -287,7 +289,7 @@ class Graph(CollectionStore):
             op._device = state.device_text
         if state.colocation:
             state.apply_colocation(op)
-        if state.control_flow_context is not None:
+        if state.control_flow_context is not None and joins_context:
             state.control_flow_context.AddOp(op)
         return op
 

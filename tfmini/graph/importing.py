@@ -208,6 +208,11 @@ class _Importer:
             op._update_input(index, tensor)
         self._settle_colocated_devices()
         self._refuse_unknown_keys()
+        context = self.graph.scopes.control_flow_context
+        if context is not None:
+            # Only now: it looks at all edges of an op.
+            for op in self.made.values():
+                context.AddOp(op)
 
     def _check_sources(self, node: Node) -> None:
         for endpoint in node.inputs:
@@ -284,7 +289,7 @@ class _Importer:
         # What comes back from the loop's end is not known yet, so neither is the shape of the merge.
         shapes: list[RawShape] | None = [None] * len(output_types) if pending else None
         with _device_of_import(self.graph, node.device, colocated=any(g != node.name for g in groups)):
-            op = self.graph.add_op(handle, full_name, inputs, attrs, output_types, shapes)
+            op = self.graph.add_op(handle, full_name, inputs, attrs, output_types, shapes, joins_context=False)
         self.made[node.name] = op
         if node.controls:
             op._add_control_inputs([self._control(name) for name in node.controls])

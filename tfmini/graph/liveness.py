@@ -56,7 +56,9 @@ class Liveness:
 
     def admit(self, node: Node) -> Guard:
         """Works out the guard of the next node."""
-        if node.op in MERGE_OPS:
+        if node.op == "ControlTrigger":
+            guard = ALWAYS  # it waits for its control inputs, but dead ones do for it
+        elif node.op in MERGE_OPS:
             guard = self._merge(node)
         else:
             guard = self.needs(node)

@@ -38,6 +38,8 @@ def _binary(
     with name_scope(name, default_name, [x, y]):
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y")
+        if x is y and symbol == "==":
+            return handle_of("NoOp")(name="NoOp")  # type: ignore[no-any-return]
         if data is None:
             data = [
                 f"Condition x {symbol} y did not hold element-wise:", f"x ({x.name}) = ", x, f"y ({y.name}) = ", y,

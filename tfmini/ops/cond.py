@@ -116,7 +116,7 @@ def _merge(originals: tuple[Any, ...], results: tuple[Any, ...]) -> Any:
 
 def _check_structures(originals: tuple[Any, ...]) -> None:
     try:
-        nest.assert_same_structure(*originals, expand_composites=True)
+        nest.assert_same_structure(originals[0], originals[1], expand_composites=True)
     except (TypeError, ValueError) as error:
         kind = "types" if isinstance(error, TypeError) else "values"
         raise type(error)(f"Incompatible return {kind} of true_fn and false_fn: {error}") from None

@@ -224,15 +224,16 @@ def _run(tensor: Tensor, budget: list[int]) -> Any:
     kernel = kernel_for(op.type, "CPU")
     if kernel is None or kernel.wants_step or kernel.makes_state or not _is_small(op):
         return None
-    if kernel.is_factory or not op._inputs or "resources" in kernel.bound:
+    if not op._inputs or "resources" in kernel.bound:
         return None
     arguments = _arguments(op, budget)
     if arguments is None:
         return None
     bound = {name: node_of(op) if name == "node" else op.attrs[name] for name in kernel.bound}
     try:
+        function = kernel.function(node_of(op)) if kernel.is_factory else kernel.function
         with np.errstate(all="ignore"):
-            results = kernel.function(*arguments, **bound)
+            results = function(*arguments, **bound)
     except (OpError, ValueError, TypeError, IndexError, ZeroDivisionError):
         # The arguments are wrong for the kernel; that error belongs to the step that runs it.
         return None

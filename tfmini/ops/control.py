@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import logging
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,12 +14,16 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
 
+_log = logging.getLogger("tfmini")
+
 noop = op("NoOp()")
 control_trigger_op = op("ControlTrigger()")
+abort_op = op("Abort(); error_msg: string = ''; exit_without_error: bool = false")
 
 
 @noop.shape
 @control_trigger_op.shape
+@abort_op.shape
 def _no_outputs(node: Operation) -> list[Any]:
     return []
 
@@ -28,8 +34,19 @@ def _nothing() -> builtins.tuple[()]:
     return ()
 
 
-noop.not_differentiable()
-control_trigger_op.not_differentiable()
+@abort_op.kernel("CPU")
+def _abort(step: Any, *, error_msg: bytes, exit_without_error: bool) -> builtins.tuple[()]:
+    """Ends the task's process, as programs that test their own recovery ask for."""
+    text = error_msg.decode(errors="replace")
+    if exit_without_error:
+        _log.warning("Exiting the process: %s", text)
+        os._exit(0)
+    _log.critical("Abort_op intentional failure; %s", text)
+    os.abort()
+
+
+for _handle in (noop, control_trigger_op, abort_op):
+    _handle.not_differentiable()
 
 
 def no_op(name: str | None = None) -> Operation:

@@ -88,7 +88,9 @@ class ControlFlowContext:
     def AddOp(self, op: Operation) -> None:
         """Takes a new op into this context. New Switch and Enter ops are named after it."""
         scopes = self._graph.scopes
-        outer, scopes.name = scopes.name, op._name
+        outer = scopes.name
+        if op.type != "Const":  # has no inputs: it belongs to the op that it is made for
+            scopes.name = op._name
         try:
             self._add_op(op)
         finally:

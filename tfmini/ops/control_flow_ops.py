@@ -21,7 +21,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array_filling import range as range_
 from tfmini.ops.array_identity import identity_op
-from tfmini.ops.array_shape import shape
+from tfmini.ops.array_shape import shape_internal
 from tfmini.ops.casting import cast
 from tfmini.ops.scoping import colocate_with, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
@@ -291,8 +291,9 @@ def as_indexed_slices(value: Any) -> IndexedSlices:
         return value
     if not isinstance(value, Tensor):
         raise TypeError(f"Not a Tensor or IndexedSlices: {type(value)}")
-    sizes = shape(value)
-    return IndexedSlices(value, range_(0, sizes[0]), sizes)
+    # Not a constant: in a branch that is not taken, the indices must be dead as well.
+    sizes = shape_internal(value, optimize=False)
+    return IndexedSlices(value, range_(0, sizes[0]), sizes)  # type: ignore[index]
 
 
 def as_indexed_slices_list(values: list[Any]) -> list[IndexedSlices]:

@@ -198,7 +198,7 @@ class _Rows:
         """Puts the rows into arrays."""
         first = self.tensors[0]
         known = None if first._shape is None else first._shape[0]
-        self.count: Any = shape(first)[0] if known is None else known
+        self.count: Any = shape(first)[0] if known is None else known  # type: ignore[index]
         arrays = [
             TensorArray(t.dtype, size=self.count, element_shape=t.shape[1:] if with_shape else None)
             for t in self.tensors

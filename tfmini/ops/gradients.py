@@ -81,7 +81,8 @@ def gradients(
         for y, seed in zip(targets, seeds):
             sweep.add(y, seed)
         sweep.run()
-        return [sweep.result(x, unconnected) for x in sources]
+    sweep.control_flow.finish()
+    return [sweep.result(x, unconnected) for x in sources]
 
 
 def hessians(
@@ -244,7 +245,6 @@ class _Sweep:
                 if source in pending:
                     pending[source] -= 1
                     queue.extend(control_flow.released(source, pending))
-        control_flow.finish()
 
     def _visit(self, op: Operation) -> None:
         if op in self.contributions:

@@ -1,12 +1,13 @@
 """Stacks: the history that a loop's forward pass leaves for its backward pass.
 
-A handle is the `Stack` itself; it lives as long as a value of the step refers to it.
+A handle is the `Stack` itself; it lives as long as a value of the step refers to it. The kernels
+take ``step`` because they have effects that the declarations do not tell of.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NoReturn
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
@@ -62,10 +63,9 @@ class Stack:
         self.values: list[Any] = []
         self.closed = False
 
-    def check(self, problem: bool, what: str) -> None:
-        """Refuses to go on when there is a problem."""
-        if problem:
-            raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
+    def refuse(self, what: str) -> NoReturn:
+        """Raises an error that names the stack."""
+        raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
 
 
 @stack_op.kernel("CPU")
@@ -76,22 +76,27 @@ def _stack(max_size: Any, *, stack_name: bytes, node: Any) -> Stack:
 
 
 @push_op.kernel("CPU")
-def _push(handle: Stack, elem: Any) -> Any:
-    handle.check(handle.closed, "has already been closed.")
-    handle.check(-1 < handle.max_size < len(handle.values), f"overflowed its max_size ({handle.max_size})")
-    handle.values.append(elem)
+def _push(step: Any, handle: Stack, elem: Any) -> Any:
+    values = handle.values
+    if handle.closed:
+        handle.refuse("has already been closed.")
+    if -1 < handle.max_size < len(values):
+        handle.refuse(f"overflowed its max_size ({handle.max_size})")
+    values.append(elem)
     return elem
 
 
 @pop_op.kernel("CPU")
-def _pop(handle: Stack) -> Any:
-    handle.check(handle.closed, "has already been closed.")
-    handle.check(not handle.values, "is empty when calling Pop().")
+def _pop(step: Any, handle: Stack) -> Any:
+    if handle.closed:
+        handle.refuse("has already been closed.")
+    if not handle.values:
+        handle.refuse("is empty when calling Pop().")
     return handle.values.pop()
 
 
 @close_op.kernel("CPU")
-def _close(handle: Stack) -> tuple[()]:
+def _close(step: Any, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()
     return ()

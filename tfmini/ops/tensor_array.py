@@ -218,10 +218,10 @@ class TensorArray:
         return array_ops.close_op(self._handle, name=name)  # type: ignore[no-any-return]
 
     def _element(self, value: Any) -> Tensor:
-        value = convert_to_tensor(value, preferred_dtype=self._dtype, name="value")
-        if value.dtype.base_dtype is not self._dtype:
-            _log.error("Input value %s has dtype %s, but expected dtype %s.", value, value.dtype, self._dtype)
-        return value
+        tensor = convert_to_tensor(value, preferred_dtype=self._dtype, name="value")
+        if tensor.dtype.base_dtype is not self._dtype:
+            _log.error("Input value %s has dtype %s, but expected dtype %s.", tensor, tensor.dtype, self._dtype)
+        return tensor
 
     def _learn_shape(self, raw: RawShape) -> None:
         known = self._known_shape[0]

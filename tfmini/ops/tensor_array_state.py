@@ -6,7 +6,7 @@ execution of a TensorArrayV3 node, in each iteration of a loop, has its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -127,9 +127,9 @@ class TensorArrayState:
                 f"Could not read index {index} twice because it was cleared after a previous read (perhaps try"
                 " setting clear_after_read = false?)."
             )
-        shape = self.shapes[index]
+        shape: Any = self.shapes[index]
         if shape is None:
-            known = self.element_shape
+            shape = known = self.element_shape
             if known is None or None in known:
                 self._refuse(
                     f"Could not read from TensorArray index {index}.  Furthermore, the element shape is not fully"
@@ -138,12 +138,11 @@ class TensorArrayState:
                     " property on the forward TensorArray, the proper all-zeros tensor will be returned instead of"
                     " incurring this error."
                 )
-            shape = known  # type: ignore[assignment]
         if self.dtype.name == "string":
             raise InvalidArgumentError(
                 None, None, f"tensor_array::TensorSetZero type not supported: {self.dtype.name}"
             )
-        return np.zeros(shape, self.dtype.numpy)[()]  # type: ignore[arg-type]
+        return np.zeros(shape, self.dtype.numpy)[()]
 
     def gradient(self, source: bytes, prepended: tuple[int, ...] = ()) -> TensorArrayState:
         """The array of the gradients of this one's elements that one call of ``tf.gradients`` writes to.
@@ -175,7 +174,7 @@ class TensorArrayState:
         if self.closed:
             self._refuse(f"{self.name} has already been closed.", prefix="TensorArray ")
 
-    def _refuse(self, text: str, prefix: str | None = None) -> None:
+    def _refuse(self, text: str, prefix: str | None = None) -> NoReturn:
         start = f"TensorArray {self.name}: " if prefix is None else prefix
         raise InvalidArgumentError(None, None, start + text)
 

@@ -273,13 +273,13 @@ class WhileContext(ControlFlowContext):
         self._grad_state = None
         self._values_from_proto(message.values_def, import_scope)
         if import_scope:
-            self._rename_frame()
+            self._rename_frame(message.context_name.encode())
         return self
 
-    def _rename_frame(self) -> None:
+    def _rename_frame(self, old_name: bytes) -> None:
         for name in self._values:
             op = self._graph.as_graph_element(name).op
-            if op.type in ENTERS:
+            if op.type in ENTERS and op.attrs["frame_name"] == old_name:
                 op.attrs["frame_name"] = self._name.encode()
 
 

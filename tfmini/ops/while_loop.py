@@ -14,7 +14,6 @@ from tfmini.ops.array_identity import identity
 from tfmini.ops.constant import constant
 from tfmini.ops.control_flow_context import inside
 from tfmini.ops.math_comparison import less, logical_and
-from tfmini.ops.math_elementwise import add
 from tfmini.ops.scoping import add_to_collection, control_dependencies, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.ops.tensor_array import TensorArray
@@ -89,7 +88,7 @@ def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single:
         return logical_and(less(i, limit), cond(inner) if single else cond(*inner))
 
     def counted_body(i: Tensor, inner: Any) -> tuple[Any, Any]:
-        return add(i, 1), body(inner) if single else body(*inner)
+        return i + 1, body(inner) if single else body(*inner)  # type: ignore[operator]
 
     return limit, counted_cond, counted_body, (counter, loop_vars[0] if single else loop_vars)
 

@@ -88,7 +88,7 @@ def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> bool:
     """Updates ``needs`` in place; True when a value that goes round a loop has changed."""
     came_round = False
     for name, node in part.items():
-        mask = bits.get(name, 0)
+        mask = bits.get(name, 0) | needs[name]  # what a loop added stays
         for source, _ in node.inputs:
             if mask != needs[source]:  # equal sets stay one object
                 mask = mask | needs[source] if mask else needs[source]

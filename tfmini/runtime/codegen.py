@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph.frames import MERGE_OPS
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
@@ -162,7 +163,8 @@ class BlockWriter:
     def _select(self, unit: Unit) -> str:
         """The value, and after it which one it is (at once, so that both are from one look)."""
         texts = []
-        wanted = self._wanted(unit)
+        # Other nodes that select have one output, wherever it lies.
+        wanted = self._wanted(unit) if unit.node.op in MERGE_OPS else (0,)
         for index, (argument, way) in enumerate(zip(self._arguments(unit), unit.ways)):
             both = argument if wanted != (0, 1) else f"({argument}, {self._index(index)})"
             if wanted == (1,):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.graph.frames import NEXT_OPS
 from tfmini.runtime.codegen import BlockContext, generate_block
 from tfmini.runtime.levels import Level, Segment
 from tfmini.runtime.lowering import Lowering
@@ -122,10 +123,12 @@ class _Layout:
         stack, seen = [name], {name}
         while stack:
             current = stack.pop()
+            node = lowering.nodes.get(current)
+            if node is not None and node.op in NEXT_OPS:
+                continue  # what it hands on is of the iteration before
             if current in computed or current in lowering.arrival_nodes:
                 found.add(index[lowering.waves[current]])
                 continue
-            node = lowering.nodes.get(current)
             if node is None:
                 continue
             behind = [*node.controls, *(lowering.canonical(e)[0] for e in node.inputs)]

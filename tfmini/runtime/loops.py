@@ -89,6 +89,8 @@ class _LoopLowering(Lowering):
                 self.merges[node.name] = self._loop_variable(node, next_names)
         self.merged_enters = {enter[0] for enter, _ in self.merges.values()}
         merged_nexts = {name for _, name in self.merges.values()}
+        # A loop variable may start as a value and go on as a reference: then it is read each time.
+        self.value_nexts = {later for name, (_, later) in self.merges.items() if loop.nodes[name].op == "Merge"}
         # Values that go round without a merge: alive from the second iteration on.
         self.bare_nexts = [
             n for n in self.nexts
@@ -134,7 +136,8 @@ class _LoopLowering(Lowering):
 
     def _source(self, node: Node) -> tuple[Endpoint, bool, Guard]:
         source = self.canonical(node.inputs[0])
-        return source, source in self.references and not node.op.startswith("Ref"), self.liveness.needs(node)
+        reads = not node.op.startswith("Ref") or node.name in self.value_nexts
+        return source, source in self.references and reads, self.liveness.needs(node)
 
     def _admit_enter(self, node: Node) -> None:
         endpoint = (node.name, 0)
@@ -142,8 +145,8 @@ class _LoopLowering(Lowering):
         source = self.entering[node.name]
         stays = self._stays(node)
         is_fixed = source in self.constants or source in self.compilation.state_names
-        reads = source in self.references and node.op != "RefEnter"
-        if stays and is_fixed and not reads and node.name not in self.merged_enters:
+        if stays and is_fixed and node.name not in self.merged_enters:
+            # Also for a variable that is read: who uses it reads it then, as outside of loops.
             self.alias[endpoint] = source
             return
         if node.op == "RefEnter":
@@ -278,7 +281,7 @@ class _LoopWriter:
         return writer.function(", ".join(["step", *(f"p{i}" for i in range(len(enters)))]))
 
     def _variable(self, endpoint: Endpoint, initial: str) -> None:
-        name = f"v{len(self.variables)}"
+        name = f"w{len(self.variables)}"  # v0, v1, … are the states of variables
         self.variables.append(name)
         self.writer.emit(f"{name} = {initial}")
         self.writer.pin(endpoint, name)

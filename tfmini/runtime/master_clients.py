@@ -109,9 +109,9 @@ class DirectMaster:
         assert session is not None
         if session.closed:
             self._check()
-        if plan.local is not None:
-            return session.run_local(plan, values)
         timeout_s = timeout_s or session.options.operation_timeout_s
+        if plan.local is not None:
+            return session.run_local(plan, values, timeout_s)
         wait = Blocking(self._master.reactor)
         cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)
         try:

@@ -22,7 +22,7 @@ from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
-from tfmini.runtime.step_run import LocalStep, private, run_simple
+from tfmini.runtime.step_run import LocalStep, TimedStep, private, run_simple
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
@@ -157,8 +157,12 @@ class MasterSession:
 
     # ---- steps ------------------------------------------------------------------------------
 
-    def run_local(self, plan: Plan, values: Sequence[Any]) -> list[Any]:
+    def run_local(self, plan: Plan, values: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
         """Runs a plan that stays on this task as a plain function call.
+
+        Args:
+          values: one per feed of the plan.
+          timeout_s: seconds after which a loop ends with DeadlineExceededError.
 
         Raises:
           OpError: what the step failed with.
@@ -167,7 +171,8 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step = LocalStep(self.new_step_id(), self.master.worker)
+        step_id, worker = self.new_step_id(), self.master.worker
+        step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
         return run_simple(graph.program, values, step, self.master.worker.task)
 
     def run(

@@ -437,18 +437,42 @@ def private(program: Program, values: Sequence[Any]) -> list[Any]:
 class LocalStep:
     """The step context of kernels in a step that is one function call."""
 
-    __slots__ = ("step_id", "state", "owner", "run", "stopped")
+    __slots__ = ("step_id", "state", "owner", "run")
+    stopped: Any = False  # loops look at it in every iteration
 
     def __init__(self, step_id: int, owner: Any) -> None:
         self.step_id = step_id
         self.owner = owner
         self.state: dict[str, Any] = {}
         self.run = self
-        self.stopped = False
 
     def raise_stopped(self) -> None:
         """As in `StepRun`."""
         raise errors.CancelledError(None, None, f"Step {self.step_id} has ended.")
+
+
+class TimedStep(LocalStep):
+    """A `LocalStep` whose loops end when its time is up.
+
+    Args:
+      timeout_s: seconds from now.
+    """
+
+    __slots__ = ("timeout_s", "deadline")
+
+    def __init__(self, step_id: int, owner: Any, timeout_s: float) -> None:
+        super().__init__(step_id, owner)
+        self.timeout_s = timeout_s
+        self.deadline = time.monotonic() + timeout_s
+
+    @property
+    def stopped(self) -> bool:  # type: ignore[override]
+        return time.monotonic() > self.deadline
+
+    def raise_stopped(self) -> None:
+        """Ends a loop that takes too long."""
+        text = f"Timed out waiting for notification: no result in {self.timeout_s:g} s; a while loop is under way."
+        raise errors.DeadlineExceededError(None, None, text)
 
 
 def run_simple(program: Program, feeds: Sequence[Any], step: Any, task: str) -> list[Any]:

@@ -7,6 +7,7 @@ Each function returns a scalar tensor of the type of ``learning_rate``. The step
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
@@ -16,6 +17,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops import math_comparison as compare
 from tfmini.ops import math_elementwise as elementwise
 from tfmini.ops import math_unary as unary
+from tfmini.ops.case import case
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
 from tfmini.ops.math_powers import pow as power_of
@@ -116,10 +118,19 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
     if len(boundaries) != len(values) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")
     with name_scope(name or "PiecewiseConstant"):
-        result: Tensor = values[-1]
-        for boundary, value in zip(reversed(boundaries), reversed(values[:-1])):
-            result = compare.where(compare.less_equal(position, boundary), value, result)
-        return result
+        pairs = [
+            (compare.less_equal(position, boundaries[0]), partial(_value_of, values[0])),
+            (compare.greater(position, boundaries[-1]), partial(_value_of, values[-1])),
+        ]
+        for low, high, value in zip(boundaries[:-1], boundaries[1:], values[1:-1]):
+            between = compare.logical_and(compare.greater(position, low), compare.less_equal(position, high))
+            pairs.append((between, partial(_value_of, value)))
+        # One of them holds always, which `case` cannot know.
+        return case(pairs, default=partial(_value_of, values[0]), exclusive=True)  # type: ignore[no-any-return]
+
+
+def _value_of(value: Tensor) -> Tensor:
+    return value
 
 
 piecewise_constant_decay = piecewise_constant
