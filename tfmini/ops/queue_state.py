@@ -176,6 +176,8 @@ class QueueState(WaitingState):
         if shape:
             for i, value in enumerate(values):
                 out[i] = value
+        elif dtype is string:
+            out[:] = [value.item() if isinstance(value, np.ndarray) else value for value in values]
         else:
             out[:] = values
         return out

@@ -13,7 +13,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.shared_state import find_or_create
 from tfmini.ops.state_ref import cpp_name
 from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, TableState, read_vocabulary
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
 _TABLE = """container: string = ''
     shared_name: string = ''
@@ -91,8 +91,27 @@ for _handle in (*_TABLES, size, size_v1):
     _handle.shape(_scalar)
 for _handle in _OLD_TABLES:
     _handle.shape(_pair_of_strings)
-for _handle in _EFFECTS:
+def _same_rows(node: Operation) -> list[RawShape]:
+    keys, values = node._inputs[1]._shape, node._inputs[2]._shape
+    for shape in (keys, values):
+        if shape is not None and not shape:
+            raise ValueError("Shape must be at least rank 1 but is rank 0")
+    if keys is not None and values is not None:
+        merge_dims(keys[0], values[0])
+    return []
+
+
+def _same_vectors(node: Operation) -> list[RawShape]:
+    merge_raw(with_rank(node._inputs[1]._shape, 1), node._inputs[2]._shape)
+    return []
+
+
+for _handle in (insert, insert_v1, remove, initialize_from_file, initialize_from_file_v1):
     _handle.shape(_nothing)
+for _handle in (import_, import_v1):
+    _handle.shape(_same_rows)
+for _handle in (initialize, initialize_v1):
+    _handle.shape(_same_vectors)
 for _handle in (export, export_v1):
     _handle.shape(_unknown)
 
