@@ -75,6 +75,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
+        "ops.file_ops": "matching_files read_file write_file",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -120,6 +121,10 @@ NAMES: dict[str, dict[str, str]] = {
             "random_uniform truncated_normal"
         ),
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+        "ops.readers": (
+            "FixedLengthRecordReader IdentityReader ReaderBase TFRecordReader TextLineReader "
+            "WholeFileReader"
+        ),
         "ops.reduce_functions": (
             "arg_max arg_min argmax argmin bincount count_nonzero reduce_all reduce_any reduce_logsumexp "
             "reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
@@ -250,6 +255,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "io": {
+        "ops.file_ops": "matching_files read_file write_file",
         "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
