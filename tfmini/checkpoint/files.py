@@ -48,6 +48,14 @@ def op_error(error: OSError, path: str) -> errors.OpError:
 class Disk:
     """The file system's changes, one method each, so that a test can stop the world before any of them."""
 
+    def make_directory(self, path: str) -> None:
+        """Makes a directory if it is not there; its parent must be."""
+        if path and not os.path.isdir(path):
+            try:
+                os.mkdir(path)
+            except FileExistsError:  # another task was quicker
+                pass
+
     def create(self, path: str) -> IO[bytes]:
         """A new file for writing."""
         return open(path, "wb", buffering=1 << 20)
@@ -104,6 +112,7 @@ class NewFile:
         self._disk = disk
         self._temporary = f"{path}{_TEMPORARY}{os.urandom(8).hex()}"
         try:
+            disk.make_directory(os.path.dirname(path))
             self._file: IO[bytes] | None = disk.create(self._temporary)
         except OSError as error:
             raise op_error(error, os.path.dirname(path) or path) from None
