@@ -1,6 +1,7 @@
 """Stacks: the history that a loop's forward pass leaves for its backward pass.
 
-A handle is the `Stack` itself; it lives as long as a value of the step refers to it.
+A handle is the `Stack` itself; it lives as long as a value of the step refers to it. The kernels
+take ``step`` because they have effects that the declarations do not tell of.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _stack(max_size: Any, *, stack_name: bytes, node: Any) -> Stack:
 
 
 @push_op.kernel("CPU")
-def _push(handle: Stack, elem: Any) -> Any:
+def _push(step: Any, handle: Stack, elem: Any) -> Any:
     handle.check(handle.closed, "has already been closed.")
     handle.check(-1 < handle.max_size < len(handle.values), f"overflowed its max_size ({handle.max_size})")
     handle.values.append(elem)
@@ -84,14 +85,14 @@ def _push(handle: Stack, elem: Any) -> Any:
 
 
 @pop_op.kernel("CPU")
-def _pop(handle: Stack) -> Any:
+def _pop(step: Any, handle: Stack) -> Any:
     handle.check(handle.closed, "has already been closed.")
     handle.check(not handle.values, "is empty when calling Pop().")
     return handle.values.pop()
 
 
 @close_op.kernel("CPU")
-def _close(handle: Stack) -> tuple[()]:
+def _close(step: Any, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()
     return ()

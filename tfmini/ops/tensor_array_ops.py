@@ -1,4 +1,7 @@
-"""The ops of tensor arrays: declarations, shapes and kernels over `TensorArrayState`."""
+"""The ops of tensor arrays: declarations, shapes and kernels over `TensorArrayState`.
+
+The kernels take ``step`` because they have effects that the declarations do not tell of.
+"""
 
 from __future__ import annotations
 
@@ -189,21 +192,21 @@ def _new(
 
 
 @write_op.kernel("CPU")
-def _write(handle: TensorArrayState, index: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+def _write(step: Any, handle: TensorArrayState, index: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
     _check_written(handle, T)
     handle.write(int(index), value)
     return flow_in
 
 
 @read_op.kernel("CPU")
-def _read(handle: TensorArrayState, index: Any, flow_in: Any, *, dtype: DType) -> Any:
+def _read(step: Any, handle: TensorArrayState, index: Any, flow_in: Any, *, dtype: DType) -> Any:
     _check_requested(handle, dtype)
     return handle.read(int(index))
 
 
 @gather_op.kernel("CPU")
 def _gather(
-    handle: TensorArrayState, indices: Any, flow_in: Any, *, dtype: DType, element_shape: RawShape
+    step: Any, handle: TensorArrayState, indices: Any, flow_in: Any, *, dtype: DType, element_shape: RawShape
 ) -> Any:
     _check_requested(handle, dtype)
     if not indices.size:
@@ -231,7 +234,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 @scatter_op.kernel("CPU")
-def _scatter(handle: TensorArrayState, indices: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+def _scatter(step: Any, handle: TensorArrayState, indices: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
@@ -247,7 +250,7 @@ def _scatter(handle: TensorArrayState, indices: Any, value: Any, flow_in: Any, *
 
 @concat_op.kernel("CPU")
 def _concat(
-    handle: TensorArrayState, flow_in: Any, *, dtype: DType, element_shape_except0: RawShape
+    step: Any, handle: TensorArrayState, flow_in: Any, *, dtype: DType, element_shape_except0: RawShape
 ) -> tuple[Any, Any]:
     _check_requested(handle, dtype)
     if not handle.values:
@@ -276,7 +279,7 @@ def _concat(
 
 
 @split_op.kernel("CPU")
-def _split(handle: TensorArrayState, value: Any, lengths: Any, flow_in: Any, *, T: DType) -> Any:
+def _split(step: Any, handle: TensorArrayState, value: Any, lengths: Any, flow_in: Any, *, T: DType) -> Any:
     _check_written(handle, T)
     shape = _shape_of(value)
     if not shape:
@@ -300,23 +303,23 @@ def _split(handle: TensorArrayState, value: Any, lengths: Any, flow_in: Any, *, 
 
 
 @size_op.kernel("CPU")
-def _size(handle: TensorArrayState, flow_in: Any) -> Any:
+def _size(step: Any, handle: TensorArrayState, flow_in: Any) -> Any:
     return np.int32(len(handle.values))
 
 
 @close_op.kernel("CPU")
-def _close(handle: TensorArrayState) -> tuple[()]:
+def _close(step: Any, handle: TensorArrayState) -> tuple[()]:
     handle.close()
     return ()
 
 
 @grad_op.kernel("CPU")
-def _grad(handle: TensorArrayState, flow_in: Any, *, source: bytes) -> tuple[TensorArrayState, Any]:
+def _grad(step: Any, handle: TensorArrayState, flow_in: Any, *, source: bytes) -> tuple[TensorArrayState, Any]:
     return handle.gradient(source), flow_in
 
 
 @grad_with_shape_op.kernel("CPU")
 def _grad_with_shape(
-    handle: TensorArrayState, flow_in: Any, shape_to_prepend: Any, *, source: bytes
+    step: Any, handle: TensorArrayState, flow_in: Any, shape_to_prepend: Any, *, source: bytes
 ) -> tuple[TensorArrayState, Any]:
     return handle.gradient(source, tuple(shape_to_prepend.tolist())), flow_in
