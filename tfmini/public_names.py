@@ -324,6 +324,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+        "train.input_producers": "match_filenames_once",
     },
     "io.gfile": {
         "compat.file_io": (
@@ -546,6 +547,10 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.batching": (
+            "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
+            "shuffle_batch shuffle_batch_join"
+        ),
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
             "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
@@ -556,6 +561,10 @@ NAMES: dict[str, dict[str, str]] = {
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.init_from_checkpoint": "init_from_checkpoint",
+        "train.input_producers": (
+            "input_producer limit_epochs match_filenames_once range_input_producer slice_input_producer "
+            "string_input_producer"
+        ),
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
