@@ -52,6 +52,7 @@ class SparseColumns:
     def _stored(self, i: int, tensor: SparseTensor, keep: Tensor) -> Tensor:
         if keep.shape.ndims == 1:
             kept = gather(keep, tensor.indices[:, 0])
+            kept.set_shape([None])  # boolean_mask must know that it is a vector
             indices, values = boolean_mask(tensor.indices, kept), boolean_mask(tensor.values, kept)
             return self._add(i, SparseTensor(indices, values, tensor.dense_shape))
         if not self._enqueue_many:
