@@ -165,6 +165,13 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.linalg_functions": "norm trace",
+        "ops.sparse_functions": (
+            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
+            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse "
+            "sparse_reduce_sum sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape "
+            "sparse_retain sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul "
+            "sparse_tensor_to_dense sparse_to_dense sparse_to_indicator sparse_transpose"
+        ),
     },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
@@ -330,6 +337,22 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "sparse": {
         "ops.sparse_tensor": "SparseTensor",
+        "ops.sparse_functions": (
+            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
+            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
+            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
+            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
+            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder "
+            "reset_shape=sparse_reset_shape reshape=sparse_reshape retain=sparse_retain "
+            "slice=sparse_slice softmax=sparse_softmax sparse_dense_matmul=sparse_tensor_dense_matmul "
+            "split=sparse_split to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator "
+            "transpose=sparse_transpose"
+        ),
+        "ops.math_sparse_segments": (
+            "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
+            "segment_sum=sparse_segment_sum"
+        ),
     },
     "strings": {
         "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
