@@ -172,6 +172,11 @@ NAMES: dict[str, dict[str, str]] = {
             "sparse_retain sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul "
             "sparse_tensor_to_dense sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
+        "ops.string_pieces": (
+            "fingerprint string_split string_to_hash_bucket string_to_hash_bucket_fast "
+            "string_to_hash_bucket_strong"
+        ),
+        "ops.ragged_tensor": "RaggedTensor",
     },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
@@ -360,6 +365,15 @@ NAMES: dict[str, dict[str, str]] = {
             "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
             "strip=string_strip substr upper=string_upper"
         ),
+        "ops.string_pieces": (
+            "format=string_format split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
+            "to_hash_bucket_fast=string_to_hash_bucket_fast "
+            "to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join"
+        ),
+        "ops.string_unicode": (
+            "bytes_split=string_bytes_split unicode_decode unicode_decode_with_offsets unicode_encode "
+            "unicode_split unicode_split_with_offsets unicode_transcode"
+        ),
     },
     "train": {
         "cluster": "ClusterSpec",
@@ -389,5 +403,9 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+    "ragged": {
+        "ops.ragged_tensor": "RaggedTensorValue placeholder=ragged_placeholder",
+        "ops.ragged_factory": "constant=ragged_constant constant_value=ragged_constant_value",
     },
 }

@@ -11,7 +11,6 @@ from tfmini.ops import array_filling, array_gather, array_joining, array_shape, 
 from tfmini.ops import sparse_layout as layout
 from tfmini.ops import sparse_math as arithmetic
 from tfmini.ops.array_identity import identity, placeholder
-from tfmini.ops.array_layout import tile
 from tfmini.ops.array_masking import where
 from tfmini.ops.array_sets import setdiff1d
 from tfmini.ops.array_slicing import getitem

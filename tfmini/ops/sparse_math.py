@@ -21,7 +21,6 @@ from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.math_broadcast import sum_op
 from tfmini.ops.math_comparison import greater_equal_op, less_equal_op
 from tfmini.ops.math_elementwise import conjugate, divide, floordiv
-from tfmini.ops.math_matmul import matmul
 from tfmini.ops.math_segments import reduce_runs
 from tfmini.ops.sparse_values import check_parts, distinct, flat_positions, merged_shapes, row_major, sparse_shape
 from tfmini.shapes import RawShape, with_rank
