@@ -124,6 +124,7 @@ NAMES: dict[str, dict[str, str]] = {
             "variable_axis_size_partitioner"
         ),
         "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
+        "ops.ragged_tensor": "RaggedTensor",
         "ops.random_values": (
             "multinomial random_crop random_gamma random_normal random_poisson random_shuffle random_uniform "
             "truncated_normal"
@@ -141,6 +142,13 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.sparse_functions": (
+            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
+            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
+            "sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape sparse_retain "
+            "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
+            "sparse_to_dense sparse_to_indicator sparse_transpose"
+        ),
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
             "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
@@ -148,6 +156,10 @@ NAMES: dict[str, dict[str, str]] = {
             "scatter_update"
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
+        "ops.string_pieces": (
+            "fingerprint string_split string_to_hash_bucket string_to_hash_bucket_fast "
+            "string_to_hash_bucket_strong"
+        ),
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
         "ops.tables": "initialize_all_tables tables_initializer",
         "ops.tensor_array": "TensorArray",
@@ -439,6 +451,10 @@ NAMES: dict[str, dict[str, str]] = {
     "queue": {
         "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
+    "ragged": {
+        "ops.ragged_factory": "constant=ragged_constant constant_value=ragged_constant_value",
+        "ops.ragged_tensor": "RaggedTensorValue placeholder=ragged_placeholder",
+    },
     "random": {
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
@@ -506,10 +522,34 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
+        "ops.math_sparse_segments": (
+            "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
+            "segment_sum=sparse_segment_sum"
+        ),
+        "ops.sparse_functions": (
+            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
+            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
+            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
+            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
+            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder reset_shape=sparse_reset_shape "
+            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice softmax=sparse_softmax "
+            "sparse_dense_matmul=sparse_tensor_dense_matmul split=sparse_split "
+            "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
+        ),
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
         "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
+        "ops.string_pieces": (
+            "format=string_format split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
+            "to_hash_bucket_fast=string_to_hash_bucket_fast "
+            "to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join"
+        ),
+        "ops.string_unicode": (
+            "bytes_split=string_bytes_split unicode_decode unicode_decode_with_offsets unicode_encode "
+            "unicode_split unicode_split_with_offsets unicode_transcode"
+        ),
         "ops.strings": (
             "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
             "strip=string_strip substr upper=string_upper"
