@@ -77,6 +77,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
+        "ops.critical_section": "CriticalSection",
+        "ops.csv_ops": "decode_compressed decode_csv",
         "ops.file_ops": "matching_files read_file write_file",
         "ops.functional": "foldl foldr map_fn scan",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
@@ -118,6 +120,11 @@ NAMES: dict[str, dict[str, str]] = {
             "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
             "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
             "sqrt square tan tanh zeta"
+        ),
+        "ops.parsing": (
+            "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
+            "parse_example parse_single_example parse_single_sequence_example parse_tensor "
+            "serialize_tensor"
         ),
         "ops.partitioners": (
             "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
@@ -331,7 +338,13 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "io": {
+        "ops.csv_ops": "decode_compressed decode_csv",
         "ops.file_ops": "matching_files read_file write_file",
+        "ops.parsing": (
+            "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
+            "parse_example parse_sequence_example parse_single_example parse_single_sequence_example parse_tensor "
+            "serialize_tensor"
+        ),
         "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",

@@ -21,7 +21,7 @@ from tfmini.ops.reader_state import (
     WholeFileReaderState,
 )
 from tfmini.ops.shared_state import find_or_create
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, with_rank
 
 _SHARED = "container: string = ''; shared_name: string = ''"
 _FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0"
@@ -71,7 +71,17 @@ _give((*_HANDLES, *_SCALARS), [()])
 _give(_OLD_HANDLES, [(2,)])
 _give((read, read_v1), [(), ()])
 _give((read_up_to, read_up_to_v1), [(None,), (None,)])
-_give((restore, restore_v1, reset, reset_v1), [])
+_give((reset, reset_v1), [])
+
+
+def _restore_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[1]._shape, 0)
+    return []
+
+
+for _handle in (restore, restore_v1):
+    _handle.not_differentiable()
+    _handle.shape(_restore_shape)
 
 
 # ---- the readers ----------------------------------------------------------------------------
