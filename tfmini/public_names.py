@@ -242,14 +242,14 @@ NAMES: dict[str, dict[str, str]] = {
             "TextFileInitializer TextFileStringTableInitializer"
         ),
         "ops.tables": (
-            "HashTable InitializableLookupTableBase LookupInterface MutableDenseHashTable=DenseHashTable "
-            "MutableHashTable"
+            "HashTable InitializableLookupTableBase LookupInterface"
         ),
         "ops.vocabulary_tables": (
             "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
             "index_table_from_tensor index_to_string index_to_string_table_from_file "
             "index_to_string_table_from_tensor string_to_index"
         ),
+        "train.saved_tables": "MutableDenseHashTable=DenseHashTable MutableHashTable",
     },
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
@@ -387,7 +387,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "ops.tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",

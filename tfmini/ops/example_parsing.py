@@ -262,4 +262,4 @@ def _step_values(feature: Any, spec: Dense | Sparse, label: str, step: int) -> S
             f"Name: {label}, Feature list: {spec.key}, Index: {step}.  Data types don't match. Expected type:"
             f" {cpp_name(spec.dtype)}  Feature is: {text}"
         )
-    return [] if kind is None else getattr(feature, kind).value  # type: ignore[no-any-return]
+    return [] if kind is None else getattr(feature, kind).value

@@ -1,4 +1,4 @@
-"""Parsing ops: ``ParseExample``, ``ParseSingleExample``, ``ParseSequenceExample``, ``ParseTensor``, ``DecodeJSONExample``."""
+"""Parsing ops: ``ParseExample`` and its kin, ``ParseTensor``, ``SerializeTensor``, ``DecodeJSONExample``."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _texts(value: Any) -> list[bytes]:
 
 
 def _text(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else np.asarray(value, object).item()  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else np.asarray(value, object).item()
 
 
 def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[Dense]:
@@ -182,8 +182,8 @@ def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], 
                 f" contain a single element (the padding element).  But its shape is: {format_raw(np.shape(default))}",
             )
         if not spec.is_variable and np.size(default) and not compatible_raw(shape, np.shape(default)):
-            text = f"def_value[{i}].shape() == {format_raw(np.shape(default))} is not compatible with dense_shapes_[{i}]"
-            raise errors.InvalidArgumentError(None, None, f"{text} == {format_raw(shape)}")
+            text = f"def_value[{i}].shape() == {format_raw(np.shape(default))} is not compatible with"
+            raise errors.InvalidArgumentError(None, None, f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
         specs.append(spec)
     return specs
 

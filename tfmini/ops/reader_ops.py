@@ -135,7 +135,11 @@ def _fixed_length(
             raise errors.InvalidArgumentError(None, None, f"{name} must be >= 0 not {value}")
     encoding = node.attrs.get("encoding", b"").decode()
     return _state(
-        resources, node, lambda name: FixedLengthRecordReaderState(node.name, *sizes.values(), encoding)
+        resources,
+        node,
+        lambda name: FixedLengthRecordReaderState(
+            node.name, header_bytes, record_bytes, footer_bytes, hop_bytes, encoding
+        ),
     )
 
 
@@ -170,7 +174,7 @@ class _Vectors(_Scalars):
 @read.async_kernel("CPU")
 @read_v1.async_kernel("CPU")
 def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
-    reader.read(_Scalars(wait), queue, 1, at_once=True)
+    reader.read_records(_Scalars(wait), queue, 1, at_once=True)
 
 
 @read_up_to.async_kernel("CPU")
@@ -179,7 +183,7 @@ def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records:
     count = int(num_records)
     if count <= 0:
         raise errors.InvalidArgumentError(None, None, f"num_records must be positive, got {count}")
-    reader.read(_Vectors(wait), queue, count, at_once=True)
+    reader.read_records(_Vectors(wait), queue, count, at_once=True)
 
 
 @num_records.kernel("CPU")

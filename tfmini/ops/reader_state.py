@@ -57,7 +57,7 @@ class ReaderState(WaitingState):
 
     # ---- what the ops do --------------------------------------------------------------------
 
-    def read(self, wait: Wait, queue: QueueState, limit: int, at_once: bool) -> None:
+    def read_records(self, wait: Wait, queue: QueueState, limit: int, at_once: bool) -> None:
         """Answers with records.
 
         Args:

@@ -139,8 +139,8 @@ def _take_many(
     rank = len(parts[0][2])
     for _, _, shape in parts:
         if len(shape) != rank:
-            text = f"Inconsistent rank across SparseTensors: rank prior to SparseTensor[1] was: {rank} but is {len(shape)}"
-            raise errors.InvalidArgumentError(None, None, text)
+            text = f"Inconsistent rank across SparseTensors: rank prior to SparseTensor[1] was: {rank}"
+            raise errors.InvalidArgumentError(None, None, f"{text} but is {len(shape)}")
     indices = [np.insert(part, 0, row, axis=1) for row, (part, _, _) in enumerate(parts)]
     largest = np.max([shape for _, _, shape in parts], axis=0) if rank else np.empty(0, np.int64)
     values = np.concatenate([values for _, values, _ in parts]).astype(dtype.numpy, copy=False)

@@ -12,7 +12,7 @@ from tfmini.ops.array_partition import dynamic_partition
 from tfmini.ops.casting import cast
 from tfmini.ops.cond import smart_cond
 from tfmini.ops.control import no_op
-from tfmini.ops.math_elementwise import maximum
+from tfmini.ops.math_elementwise import maximum, subtract
 from tfmini.ops.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
@@ -124,7 +124,7 @@ def _fraction_over(capacity: int, least: int) -> Callable[[QueueBase], tuple[str
     room = capacity - least
     return lambda queue: (
         f"fraction_over_{least}_of_{room}_full",
-        cast(maximum(0, queue.size() - least), dtypes.float32) * (1.0 / room),
+        cast(maximum(0, subtract(queue.size(), least)), dtypes.float32) * (1.0 / room),
     )
 
 

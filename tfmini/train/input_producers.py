@@ -171,7 +171,8 @@ def slice_input_producer(
         tensors = convert_n_to_tensor_or_indexed_slices(tensor_list)
         if not tensors:
             raise ValueError("Expected at least one tensor in slice_input_producer().")
-        rows = shape_of(tensors[0])[0]
+        sizes: Any = shape_of(tensors[0])
+        rows = sizes[0]
         queue = range_input_producer(
             rows, num_epochs=num_epochs, shuffle=shuffle, seed=seed, capacity=capacity, shared_name=shared_name
         )

@@ -6,10 +6,11 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_filling import ones
+from tfmini.ops.array_filling import fill
 from tfmini.ops.array_gather import gather
 from tfmini.ops.array_masking import boolean_mask
 from tfmini.ops.array_shape import expand_dims, squeeze
+from tfmini.ops.array_slicing import strided_slice
 from tfmini.ops.cond import smart_cond
 from tfmini.ops.constant import constant
 from tfmini.ops.control import with_dependencies
@@ -51,15 +52,15 @@ class SparseColumns:
 
     def _stored(self, i: int, tensor: SparseTensor, keep: Tensor) -> Tensor:
         if keep.shape.ndims == 1:
-            kept = gather(keep, tensor.indices[:, 0])
+            kept = gather(keep, strided_slice(tensor.indices, [0, 0], [0, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2))
             kept.set_shape([None])  # boolean_mask must know that it is a vector
             indices, values = boolean_mask(tensor.indices, kept), boolean_mask(tensor.values, kept)
             return self._add(i, SparseTensor(indices, values, tensor.dense_shape))
         if not self._enqueue_many:
             return smart_cond(keep, lambda: self._add(i, tensor), lambda: constant(-1, dtypes.int64))  # type: ignore[no-any-return]
-        rows = tensor.dense_shape[0:1]
+        rows = strided_slice(tensor.dense_shape, [0], [1])
         numbers: Tensor = smart_cond(
-            keep, lambda: self._add(i, tensor), lambda: -1 * ones(rows, dtypes.int64)
+            keep, lambda: self._add(i, tensor), lambda: fill(rows, constant(-1, dtypes.int64))
         )
         numbers.set_shape([None])
         return numbers
@@ -95,8 +96,9 @@ class SparseColumns:
             indices, values, shape = take_many_sparse(
                 squeeze(numbers, [1]), dtype=first.get_attr("T"), shared_name=shared
             )
-        if self._ranks[i] is not None:
-            rank = self._ranks[i] + (0 if self._enqueue_many else 1)
+        known = self._ranks[i]
+        if known is not None:
+            rank = known + (0 if self._enqueue_many else 1)
             indices.set_shape([None, rank])
             shape.set_shape([rank])
         return SparseTensor(indices, values, shape)
