@@ -215,7 +215,8 @@ class PaddingQueueState(QueueState):
         largest = tuple(map(max, *shapes))
         out = np.full((len(values), *largest), b"" if dtype is string else 0, dtype.numpy)
         for i, value in enumerate(values):
-            out[(i, *(slice(n) for n in np.shape(value)))] = value
+            places: Any = (i, *(slice(n) for n in np.shape(value)))
+            out[places] = value
         return out
 
 

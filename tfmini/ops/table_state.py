@@ -153,6 +153,8 @@ class TableState:
                 self._fill_once(items, len(wanted))
             elif replace_all:
                 self._entries = items
+                if self.buckets is not None:
+                    self.buckets.count = max(4, 1 << (len(wanted) - 1).bit_length())
             else:
                 if self.buckets is not None:
                     self.buckets.make_room(len(self._entries) + len(wanted))
