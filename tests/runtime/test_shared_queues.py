@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -39,6 +40,9 @@ def test_items_go_to_other_processes_and_none_is_lost_with_a_killed_client() -> 
             assert one.communicate(timeout=20)[0].strip() == "[1, 2]"
             killed = _client(cluster, 3)
             session.run(queue.enqueue_many([[3, 4]]))  # part of the batch that the client waits for
+            deadline = time.monotonic() + 20
+            while session.run(queue.size()) and time.monotonic() < deadline:
+                pass  # until the client's batch has taken them
             killed.kill()
             killed.communicate(timeout=20)
             # Once the server has noticed, the elements are back; until then this waits for them.
