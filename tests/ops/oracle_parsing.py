@@ -16,7 +16,7 @@ E, S = cases.messages(tf)
 
 
 def plain(value):
-    array = np.asarray(value)
+    array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
     if array.dtype == object or isinstance(value, bytes):
         return {"dtype": "string", "value": [v.hex() for v in array.ravel().tolist()], "shape": list(array.shape)}
     return {"dtype": array.dtype.name, "value": array.ravel().tolist(), "shape": list(array.shape)}
@@ -28,5 +28,5 @@ for name, expression in {**cases.CASES, **cases.ERRORS}.items():
         try:
             found[name] = plain(session.run(eval(expression)))  # noqa: S307 - our own cases
         except tf.errors.OpError as error:
-            found[name] = {"error": type(error).__name__, "text": error.message.split("\n")[0]}
+            found[name] = {"error": type(error).__name__, "text": error.message}
 json.dump(found, sys.stdout)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.contrib import lookup
+
+lookup = tf.contrib.lookup
 
 
 def test_static_table() -> None:
@@ -41,9 +42,9 @@ def test_other_data_for_an_initialised_table() -> None:
 
 def test_duplicate_keys() -> None:
     table = lookup.HashTable(lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), -1)
-    with tf.Session() as session:
-        with pytest.raises(tf.errors.FailedPreconditionError, match="different value for same key. Key a"):
-            session.run(table.initializer)
+    text = "different value for same key. Key a"
+    with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match=text):
+        session.run(table.initializer)
 
 
 def test_vocabulary_files(tmp_path: Path) -> None:

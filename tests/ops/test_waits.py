@@ -16,7 +16,7 @@ from tfmini.ops.accumulator_state import DenseAccumulatorState, SparseAccumulato
 from tfmini.ops.barrier import BarrierState
 from tfmini.ops.mutex import MutexState
 from tfmini.ops.queue_state import PaddingQueueState, PriorityQueueState, QueueState, ShuffleQueueState
-from tfmini.ops.reader_state import IdentityReaderState
+from tfmini.ops.reader_kinds import IdentityReaderState
 from tfmini.ops.staging_state import MapStageState, StageState
 
 KINDS = [QueueState, PaddingQueueState, ShuffleQueueState, PriorityQueueState]

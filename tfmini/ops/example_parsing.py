@@ -71,8 +71,12 @@ def parse_message(kind: str, serialized: bytes) -> Any:
         raise _invalid(f"Could not parse example input, value: '{text}'") from None
 
 
-def values_of(feature: Any, dtype: DType, where: str) -> list[Any] | None:
+def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] | None:
     """The values of a Feature message; None when it has none of any type.
+
+    Args:
+      where: how messages begin.
+      dense: whether they are for a dense feature of known size, which has a message of its own.
 
     Raises:
       InvalidArgumentError: when they are of another type.
@@ -81,10 +85,11 @@ def values_of(feature: Any, dtype: DType, where: str) -> list[Any] | None:
     if kind is None:
         return None
     if kind != _FIELDS[dtype]:
-        raise _invalid(
-            f"{where}.  Data types don't match. Data type: {cpp_name(_TYPES[kind])} but expected type:"
-            f" {cpp_name(dtype)}"
-        )
+        got, wanted = cpp_name(_TYPES[kind]), cpp_name(dtype)
+        text = f"Data type: {got} but expected type: {wanted}" if dense else (
+            f"Expected type: {wanted}, Actual type: {got}"
+        )  # fmt: skip
+        raise _invalid(f"{where}.  Data types don't match. {text}")
     return getattr(feature, kind).value  # type: ignore[no-any-return]
 
 
@@ -102,13 +107,12 @@ def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
     stride = prod(d for d in shape[1 if spec.is_variable else 0 :] if d is not None)
     if spec.is_variable:
         fits = len(values) % max(stride, 1) == 0
-        problem = "is not a multiple of stride length."
+        problem = f"is not a multiple of stride length. Saw {len(values)} values but output shape is:"
     else:
         fits = len(values) == stride
-        problem = "!= expected."
+        problem = f"!= expected.  Values size: {len(values)} but output shape:"
     if not fits:
-        text = f"{where}.  Number of {_WORDS[spec.dtype]} values {problem}  Values size: {len(values)}"
-        raise _invalid(f"{text} but output shape: {format_raw(shape)}")
+        raise _invalid(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
 
 
 def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
@@ -125,7 +129,9 @@ def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], requir
     rows = []
     tail = tuple(d or 0 for d in (spec.shape or ())[1 if spec.is_variable else 0 :])
     for features, where, missing in zip(maps, wheres, required):
-        values = values_of(features[spec.key], spec.dtype, where(spec.key)) if spec.key in features else None
+        values = None
+        if spec.key in features:
+            values = values_of(features[spec.key], spec.dtype, where(spec.key), not spec.is_variable)
         if values is None and not spec.is_variable:
             if not np.size(spec.default):
                 raise _invalid(missing)
@@ -158,13 +164,13 @@ def stack_rows(rows: list[Any], spec: Dense) -> Any:
 
 def sparse_rows(maps: Sequence[Any], spec: Sparse, wheres: Sequence[Where]) -> list[Any]:
     """The values of a sparse feature in each of several maps of features, as vectors."""
-    return [
-        as_array(
-            (values_of(features[spec.key], spec.dtype, where(spec.key)) if spec.key in features else None) or [],
-            spec.dtype,
-        )
-        for features, where in zip(maps, wheres)
-    ]
+    rows = []
+    for features, where in zip(maps, wheres):
+        found = None
+        if spec.key in features:
+            found = values_of(features[spec.key], spec.dtype, where(spec.key), False)
+        rows.append(as_array(found or [], spec.dtype))
+    return rows
 
 
 def sparse_batch(rows: list[Any], dtype: DType) -> tuple[Any, Any, Any]:

@@ -352,9 +352,15 @@ def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
 
 @serialize_tensor_op.kernel("CPU")
 def _serialize_tensor(tensor: Any, *, T: DType) -> bytes:
-    from tfmini.graph.attr_values import tensor_proto
+    from tfmini.graph.attr_values import shape_proto, tensor_proto
+    from tfmini.protos import TensorProto
 
-    return tensor_proto(np.asarray(tensor, T.numpy)).SerializeToString()  # type: ignore[no-any-return]
+    array = np.asarray(tensor, T.numpy)
+    if T is string:
+        return tensor_proto(array).SerializeToString()  # type: ignore[no-any-return]
+    proto: Any = TensorProto(tensor_shape=shape_proto(array.shape), tensor_content=array.tobytes())
+    proto.dtype = T.as_datatype_enum
+    return proto.SerializeToString()  # type: ignore[no-any-return]
 
 
 @decode_json_op.kernel("CPU")

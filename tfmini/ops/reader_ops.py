@@ -12,14 +12,14 @@ from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.queue_state import QueueState
-from tfmini.ops.reader_state import (
+from tfmini.ops.reader_kinds import (
     FixedLengthRecordReaderState,
     IdentityReaderState,
-    ReaderState,
     TextLineReaderState,
     TFRecordReaderState,
     WholeFileReaderState,
 )
+from tfmini.ops.reader_state import ReaderState
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, with_rank
 
