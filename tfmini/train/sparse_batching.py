@@ -52,7 +52,8 @@ class SparseColumns:
 
     def _stored(self, i: int, tensor: SparseTensor, keep: Tensor) -> Tensor:
         if keep.shape.ndims == 1:
-            kept = gather(keep, strided_slice(tensor.indices, [0, 0], [0, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2))
+            rows = strided_slice(tensor.indices, [0, 0], [0, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
+            kept = gather(keep, rows)
             kept.set_shape([None])  # boolean_mask must know that it is a vector
             indices, values = boolean_mask(tensor.indices, kept), boolean_mask(tensor.values, kept)
             return self._add(i, SparseTensor(indices, values, tensor.dense_shape))
