@@ -77,6 +77,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
+        "ops.critical_section": "CriticalSection",
+        "ops.csv_ops": "decode_compressed decode_csv",
+        "ops.file_ops": "matching_files read_file write_file",
         "ops.functional": "foldl foldr map_fn scan",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
@@ -118,16 +121,24 @@ NAMES: dict[str, dict[str, str]] = {
             "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
             "sqrt square tan tanh zeta"
         ),
+        "ops.parsing": (
+            "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
+            "parse_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor"
+        ),
         "ops.partitioners": (
             "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
             "variable_axis_size_partitioner"
         ),
         "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
+        "ops.ragged_tensor": "RaggedTensor",
         "ops.random_values": (
             "multinomial random_crop random_gamma random_normal random_poisson random_shuffle random_uniform "
             "truncated_normal"
         ),
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+        "ops.readers": (
+            "FixedLengthRecordReader IdentityReader ReaderBase TFRecordReader TextLineReader WholeFileReader"
+        ),
         "ops.reduce_functions": (
             "arg_max arg_min argmax argmin bincount count_nonzero reduce_all reduce_any reduce_logsumexp "
             "reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
@@ -137,6 +148,13 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.sparse_functions": (
+            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
+            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
+            "sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape sparse_retain "
+            "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
+            "sparse_to_dense sparse_to_indicator sparse_transpose"
+        ),
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
             "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
@@ -144,6 +162,10 @@ NAMES: dict[str, dict[str, str]] = {
             "scatter_update"
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
+        "ops.string_pieces": (
+            "fingerprint string_split string_to_hash_bucket string_to_hash_bucket_fast "
+            "string_to_hash_bucket_strong"
+        ),
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
         "ops.tables": "initialize_all_tables tables_initializer",
         "ops.tensor_array": "TensorArray",
@@ -208,6 +230,9 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
     },
+    "contrib.framework.nest": {
+        "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
+    },
     "contrib.learn.datasets.mnist": {
         "compat.mnist_data": (
             "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download "
@@ -219,23 +244,16 @@ NAMES: dict[str, dict[str, str]] = {
             "KeyValueTensorInitializer TableInitializerBase TextFileIdTableInitializer TextFileIndex "
             "TextFileInitializer TextFileStringTableInitializer"
         ),
-        "ops.tables": (
-            "HashTable InitializableLookupTableBase LookupInterface MutableDenseHashTable=DenseHashTable "
-            "MutableHashTable"
-        ),
+        "ops.tables": "HashTable InitializableLookupTableBase LookupInterface",
         "ops.vocabulary_tables": (
             "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
             "index_table_from_tensor index_to_string index_to_string_table_from_file "
             "index_to_string_table_from_tensor string_to_index"
         ),
+        "train.saved_tables": "MutableDenseHashTable=DenseHashTable MutableHashTable",
     },
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
-    },
-    "contrib.framework.nest": {
-        "graph.nest": (
-            "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as"
-        ),
     },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
@@ -321,10 +339,18 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "io": {
+        "ops.csv_ops": "decode_compressed decode_csv",
+        "ops.file_ops": "matching_files read_file write_file",
+        "ops.parsing": (
+            "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
+            "parse_example parse_sequence_example parse_single_example parse_single_sequence_example "
+            "parse_tensor serialize_tensor"
+        ),
         "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+        "train.input_producers": "match_filenames_once",
     },
     "io.gfile": {
         "compat.file_io": (
@@ -362,7 +388,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "ops.tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
@@ -439,6 +465,10 @@ NAMES: dict[str, dict[str, str]] = {
     "queue": {
         "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
+    "ragged": {
+        "ops.ragged_factory": "constant=ragged_constant constant_value=ragged_constant_value",
+        "ops.ragged_tensor": "RaggedTensorValue placeholder=ragged_placeholder",
+    },
     "random": {
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
@@ -506,10 +536,34 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
+        "ops.math_sparse_segments": (
+            "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
+            "segment_sum=sparse_segment_sum"
+        ),
+        "ops.sparse_functions": (
+            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
+            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
+            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
+            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
+            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder reset_shape=sparse_reset_shape "
+            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice softmax=sparse_softmax "
+            "sparse_dense_matmul=sparse_tensor_dense_matmul split=sparse_split "
+            "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
+        ),
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
         "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
+        "ops.string_pieces": (
+            "format=string_format split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
+            "to_hash_bucket_fast=string_to_hash_bucket_fast "
+            "to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join"
+        ),
+        "ops.string_unicode": (
+            "bytes_split=string_bytes_split unicode_decode unicode_decode_with_offsets unicode_encode "
+            "unicode_split unicode_split_with_offsets unicode_transcode"
+        ),
         "ops.strings": (
             "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
             "strip=string_strip substr upper=string_upper"
@@ -547,6 +601,10 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.batching": (
+            "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
+            "shuffle_batch shuffle_batch_join"
+        ),
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
             "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
@@ -557,6 +615,10 @@ NAMES: dict[str, dict[str, str]] = {
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.init_from_checkpoint": "init_from_checkpoint",
+        "train.input_producers": (
+            "input_producer limit_epochs match_filenames_once range_input_producer slice_input_producer "
+            "string_input_producer"
+        ),
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"

@@ -8,6 +8,7 @@ from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.ops import string_conversions as sc
+from tfmini.ops import string_pieces as pieces
 from tfmini.ops import strings as s
 from tfmini.ops.constant import constant
 
@@ -107,13 +108,13 @@ def test_static_errors():
 @pytest.mark.parametrize(
     ("handle", "args", "attrs", "values", "shape"),
     [
-        (sc.split_op, (["a b  c", ""], " "), {}, [b"a", b"b", b"c"], [2, 3]),
-        (sc.split_op, (["a,b;c"], ",;"), {}, [b"a", b"b", b"c"], [1, 3]),
-        (sc.split_op, (["abc"], ""), {}, [b"a", b"b", b"c"], [1, 3]),
-        (sc.split_op, (["a  b"], " "), {"skip_empty": False}, [b"a", b"", b"b"], [1, 3]),
-        (sc.split_v2_op, (["a  b c ", ""], ""), {}, [b"a", b"b", b"c"], [2, 3]),
-        (sc.split_v2_op, (["a,b,,c"], ","), {"maxsplit": 1}, [b"a", b"b,,c"], [1, 2]),
-        (sc.split_v2_op, (["a<>b<>"], "<>"), {}, [b"a", b"b", b""], [1, 3]),
+        (pieces.split_op, (["a b  c", ""], " "), {}, [b"a", b"b", b"c"], [2, 3]),
+        (pieces.split_op, (["a,b;c"], ",;"), {}, [b"a", b"b", b"c"], [1, 3]),
+        (pieces.split_op, (["abc"], ""), {}, [b"a", b"b", b"c"], [1, 3]),
+        (pieces.split_op, (["a  b"], " "), {"skip_empty": False}, [b"a", b"", b"b"], [1, 3]),
+        (pieces.split_v2_op, (["a  b c ", ""], ""), {}, [b"a", b"b", b"c"], [2, 3]),
+        (pieces.split_v2_op, (["a,b,,c"], ","), {"maxsplit": 1}, [b"a", b"b,,c"], [1, 2]),
+        (pieces.split_v2_op, (["a<>b<>"], "<>"), {}, [b"a", b"b", b""], [1, 3]),
     ],
 )
 def test_splitting(handle, args, attrs, values, shape):

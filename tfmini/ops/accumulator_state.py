@@ -214,7 +214,7 @@ class SparseAccumulatorState(AccumulatorState):
             )
 
     def _check_values(self, values: Any) -> None:
-        expected: RawShape = self.shape or ()
+        expected = self.shape or ()
         if self.count:
             expected = self._values.shape
             if len(expected) != values.ndim:

@@ -15,7 +15,7 @@ from tfmini.graph.waiting import Wait
 from tfmini.ops.component_arguments import as_shape_list, as_type_list
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.queue_state import PriorityQueueState
-from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.shared_state import find_or_create, handle_value
 from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
 
@@ -158,6 +158,10 @@ class BarrierState:
         if drained:
             self._enqueue([], True)
 
+    def read(self) -> Any:
+        """What the reference reads as."""
+        return handle_value(self.name)
+
     def clear(self) -> None:
         """The barrier is dropped from its task."""
         self.ready.clear()
@@ -200,7 +204,7 @@ def _state(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> BarrierState:  # fmt: skip
-    if len(shapes) != len(component_types) or any(s is None or None in s for s in shapes):
+    if len(shapes) != len(component_types):
         raise errors.InvalidArgumentError(None, None, "All of the component shapes must be specified")
     if capacity != -1:
         text = "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."  # noqa: E501
@@ -210,12 +214,13 @@ def _state(
         return BarrierState(name, component_types, shapes)
 
     state = find_or_create(resources, container, shared_name, node, "barrier", create)
-    for what, has, wanted, text_of in (
-        ("types", state.dtypes, component_types, cpp_name),
-        ("shapes", state.shapes, shapes, format_raw),
-    ):
+    sides_of = {
+        "types": (list(map(cpp_name, state.dtypes)), list(map(cpp_name, component_types))),
+        "shapes": (list(map(format_raw, state.shapes)), list(map(format_raw, shapes))),
+    }
+    for what, (has, wanted) in sides_of.items():
         if has != wanted:
-            sides = [", ".join(text_of(item) for item in side) for side in (has, wanted)]  # type: ignore[operator]
+            sides = [", ".join(has), ", ".join(wanted)]
             raise errors.InvalidArgumentError(
                 None,
                 None,

@@ -93,10 +93,14 @@ def _give_shape(handles: Sequence[OpHandle], function: Callable[[Operation], lis
         handle.shape(function)
 
 
+def _unknown(node: Operation) -> list[RawShape]:
+    return [None] * len(node.attrs["component_types"])
+
+
 _give_shape(_SCALAR, lambda node: [()])
 _give_shape(_OLD, lambda node: [(2,)])
 _give_shape(_WITHOUT_OUTPUT, lambda node: [])
-_give_shape((dequeue, dequeue_v1, *_BATCHES), lambda node: [None] * len(node.attrs["component_types"]))
+_give_shape((dequeue, dequeue_v1, *_BATCHES), _unknown)
 
 
 # ---- the queues -----------------------------------------------------------------------------

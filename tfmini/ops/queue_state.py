@@ -167,7 +167,7 @@ class QueueState(WaitingState):
         """The elements as one array per component, with the number of elements in front."""
         columns: Iterable[Any] = zip(*elements) if elements else [()] * len(self.dtypes)
         return tuple(
-            self._column(values, dtype, tuple(d or 0 for d in shape or ()))
+            self._column(values, dtype, np.shape(values[0]) if values else tuple(d or 0 for d in shape or ()))
             for values, dtype, shape in zip(columns, self.dtypes, self.shapes)
         )
 
@@ -176,6 +176,8 @@ class QueueState(WaitingState):
         if shape:
             for i, value in enumerate(values):
                 out[i] = value
+        elif dtype is string:
+            out[:] = [value.item() if isinstance(value, np.ndarray) else value for value in values]
         else:
             out[:] = values
         return out
@@ -213,7 +215,8 @@ class PaddingQueueState(QueueState):
         largest = tuple(map(max, *shapes))
         out = np.full((len(values), *largest), b"" if dtype is string else 0, dtype.numpy)
         for i, value in enumerate(values):
-            out[(i, *map(slice, np.shape(value)))] = value
+            places: Any = (i, *(slice(n) for n in np.shape(value)))
+            out[places] = value
         return out
 
 

@@ -31,7 +31,7 @@ _MAX_RECORD = 1 << 40  # no sane length; a larger one is corruption whose checks
 
 def masked_crc32c(data: bytes) -> int:
     """The checksum as it stands in files: rotated and offset, so that a CRC of CRCs stays useful."""
-    crc = google_crc32c.value(data)
+    crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -11,9 +11,18 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 S = TypeVar("S")
 
 _numbers = itertools.count()
+
+
+def handle_value(name: str) -> Any:
+    """What a reference to a state object reads as: container and name, two strings."""
+    out = np.empty(2, object)
+    out[:] = (b"", name.encode())
+    return out
 
 
 def find_or_create(

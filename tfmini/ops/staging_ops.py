@@ -70,8 +70,10 @@ for _handle in (unstage, stage_peek, map_ops.peek, map_ops.pop, ordered_map_ops.
     _handle.shape(lambda node: [None] * len(node.attrs["dtypes"]))
 for _handle in (map_ops.pop_any, ordered_map_ops.pop_any):
     _handle.shape(lambda node: [None] * (1 + len(node.attrs["dtypes"])))
-for _handle in (stage_size, map_ops.size, map_ops.incomplete_size, ordered_map_ops.size, ordered_map_ops.incomplete_size):
-    _handle.shape(_scalar)
+for _ops in (map_ops, ordered_map_ops):
+    _ops.size.shape(_scalar)
+    _ops.incomplete_size.shape(_scalar)
+stage_size.shape(_scalar)
 for _handle in (stage, stage_clear, map_ops.put, map_ops.clear, ordered_map_ops.put, ordered_map_ops.clear):
     _handle.shape(_nothing)
 

@@ -42,7 +42,10 @@ assign_sub_op = op("AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: n
 is_initialized_op = op(
     "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True
 )
-count_up_to_op = op("CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}")
+count_up_to_op = op(
+    "CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}",
+    stateful=True,  # it counts also when nobody takes the number
+)
 
 for _handle in (variable_v2, variable_v1, temporary_variable, destroy_temporary_variable, assign_op, assign_add_op,
                 assign_sub_op, is_initialized_op, count_up_to_op):  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from tfmini.ops.constant import constant
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.strings import each, refuse
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape
 
 as_string_op = op(
     """AsString(input: T) -> output: string
@@ -41,14 +40,7 @@ reduce_join_op = op(
     keep_dims: bool = false
     separator: string = ''"""
 )
-split_op = op(
-    """StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64
-    skip_empty: bool = true"""
-)
-split_v2_op = op(
-    "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
-)
-for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op, split_op, split_v2_op):
+for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op):
     _handle.not_differentiable()
 
 
@@ -184,46 +176,6 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
     out[:] = [separator.join(row) for row in table.tolist()]
     shape = tuple(1 if i in order else d for i, d in enumerate(array.shape)) if keep_dims else lead
     return out.reshape(shape) if shape else out[0]
-
-
-# ---- splitting ------------------------------------------------------------------------------
-
-
-@split_op.shape
-@split_v2_op.shape
-def _split_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    return [(None, 2), (None,), (2,)]
-
-
-@split_op.kernel("CPU")
-def _split(value: Any, delimiter: Any, *, skip_empty: bool) -> Any:
-    delimiters = set(delimiter if isinstance(delimiter, bytes) else delimiter[()])
-
-    def parts(text: bytes) -> list[bytes]:
-        if not delimiters:
-            found = [text[i : i + 1] for i in range(len(text))]
-        else:
-            marks = [-1, *(i for i, b in enumerate(text) if b in delimiters), len(text)]
-            found = [text[a + 1 : b] for a, b in itertools.pairwise(marks)]
-        return [p for p in found if p] if skip_empty else found
-
-    return _sparse([parts(text) for text in value.tolist()])
-
-
-@split_v2_op.kernel("CPU")
-def _split_v2(value: Any, sep: Any, *, maxsplit: int) -> Any:
-    separator = (sep if isinstance(sep, bytes) else sep[()]) or None
-    return _sparse([text.split(separator, maxsplit) for text in value.tolist()])
-
-
-def _sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
-    """Rows of strings as indices [n, 2], values [n] and dense shape [2]."""
-    pairs = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
-    values = np.empty(len(pairs), object)
-    values[:] = [text for row in rows for text in row]
-    widest = max(map(len, rows), default=0)
-    return np.array(pairs, np.int64).reshape(-1, 2), values, np.array([len(rows), widest], np.int64)
 
 
 # ---- public functions -----------------------------------------------------------------------

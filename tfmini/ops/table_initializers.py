@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import table_ops
-from tfmini.ops.scoping import add_to_collection, name_scope
+from tfmini.ops.scoping import add_to_collection, init_scope, name_scope
 from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE
+
+
+def outside_control_flow() -> AbstractContextManager[Any]:
+    """Tables made in a branch or loop are filled by ops outside of it."""
+    inside = get_default_graph()._get_control_flow_context() is not None
+    return init_scope() if inside else nullcontext()
 
 
 class TableInitializerBase:
@@ -58,8 +66,9 @@ class KeyValueTensorInitializer(TableInitializerBase):
     def __init__(
         self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None
     ) -> None:
-        self._keys = convert_to_tensor(keys, dtype=key_dtype, name="keys")
-        self._values = convert_to_tensor(values, dtype=value_dtype, name="values")
+        with outside_control_flow():
+            self._keys = convert_to_tensor(keys, dtype=key_dtype, name="keys")
+            self._values = convert_to_tensor(values, dtype=value_dtype, name="values")
         self._name = name or "key_value_init"
         super().__init__(self._keys.dtype, self._values.dtype)
 

@@ -12,8 +12,8 @@ from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.shared_state import find_or_create
 from tfmini.ops.state_ref import cpp_name
-from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, TableState, read_vocabulary
-from tfmini.shapes import RawShape
+from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
+from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
 _TABLE = """container: string = ''
     shared_name: string = ''
@@ -43,7 +43,9 @@ dense_table = op(
     f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
     stateful=True,
 )
-dense_table_v1 = op(f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True)
+dense_table_v1 = op(
+    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True
+)
 find, find_v1 = _pair(
     "LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", "Tin: type; Tout: type"
 )
@@ -91,14 +93,36 @@ for _handle in (*_TABLES, size, size_v1):
     _handle.shape(_scalar)
 for _handle in _OLD_TABLES:
     _handle.shape(_pair_of_strings)
-for _handle in _EFFECTS:
+def _same_rows(node: Operation) -> list[RawShape]:
+    keys, values = node._inputs[1]._shape, node._inputs[2]._shape
+    for shape in (keys, values):
+        if shape is not None and not shape:
+            raise ValueError("Shape must be at least rank 1 but is rank 0")
+    if keys is not None and values is not None:
+        merge_dims(keys[0], values[0])
+    return []
+
+
+def _same_vectors(node: Operation) -> list[RawShape]:
+    merge_raw(with_rank(node._inputs[1]._shape, 1), node._inputs[2]._shape)
+    return []
+
+
+def _scalar_filename(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[1]._shape, 0)
+    return []
+
+
+for _handle in (insert, insert_v1, remove):
     _handle.shape(_nothing)
+for _handle in (initialize_from_file, initialize_from_file_v1):
+    _handle.shape(_scalar_filename)
+for _handle in (import_, import_v1):
+    _handle.shape(_same_rows)
+for _handle in (initialize, initialize_v1):
+    _handle.shape(_same_vectors)
 for _handle in (export, export_v1):
     _handle.shape(_unknown)
-
-
-def _maker(node: Operation) -> Operation:
-    return node._inputs[0].op
 
 
 @find.shape
@@ -107,9 +131,12 @@ def _find_shape(node: Operation) -> list[RawShape]:
     default = node._inputs[2]._shape
     if default is not None and len(default) > 1:
         raise ValueError(f"Shape must be at most rank 1 but is rank {len(default)}")
-    keys, kind = node._inputs[1]._shape, _maker(node).type
-    if keys is None or default is None or kind.startswith("MutableDense"):
+    keys, maker = node._inputs[1]._shape, node._inputs[0].op
+    if keys is None or default is None:
         return [None]
+    if maker.type.startswith("MutableDense"):
+        key = maker._inputs[0]._shape
+        return [None] if key is None else [keys[: len(keys) - len(key)] + default]
     return [keys + default]
 
 
@@ -121,7 +148,7 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
     shared = attrs["shared_name"]
     if not shared and attrs.get("use_node_name_sharing"):
         shared = node.name.encode()
-    table = find_or_create(resources, attrs["container"], shared, node, "table", create)
+    table: TableState = find_or_create(resources, attrs["container"], shared, node, "table", create)
     wanted = attrs["key_dtype"], attrs["value_dtype"]
     if (table.key_dtype, table.value_dtype) != wanted:
         raise errors.InvalidArgumentError(
@@ -194,6 +221,9 @@ def _dense(
     shapes = {"key_shape": np.shape(empty_key), "value_shape": tuple(value_shape or ())}
     table = _find_table(resources, node, lambda name: TableState(name, *types, **shapes))
     table.forbid(empty_key, "empty_key")
+    if table.buckets is None:
+        key = table.keys_of(np.asarray(empty_key)[None])[0]
+        table.buckets = Buckets(initial_num_buckets, max_load_factor, key)
     return table
 
 
@@ -268,7 +298,8 @@ def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval:
             f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}",
         )
     if np.ndim(keys) != 1:
-        raise errors.InvalidArgumentError(None, None, f"Keys must be a vector, but received shape {list(np.shape(keys))}")
+        text = f"Keys must be a vector, but received shape {list(np.shape(keys))}"
+        raise errors.InvalidArgumentError(None, None, text)
     if np.size(keys) != np.size(values):
         text = f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}"
         raise errors.InvalidArgumentError(None, None, text)
@@ -277,6 +308,8 @@ def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval:
 
 
 def _fill(table: TableState, keys: Any, values: Any) -> None:
+    if not np.size(keys):
+        raise errors.InvalidArgumentError(None, None, "keys and values cannot be empty tensors.")
     table.check_distinct(keys, values)
     table.insert(keys, values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType
 from tfmini.ops.record_files import InflatedFile
+from tfmini.ops.shared_state import handle_value
 from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import format_raw
 
@@ -19,6 +21,26 @@ WHOLE_LINE, LINE_NUMBER = -2, -1
 
 def _invalid(text: str) -> errors.OpError:
     return errors.InvalidArgumentError(None, None, text)
+
+
+@dataclass
+class Buckets:
+    """How many entries a dense table has room for.
+
+    Attributes:
+      count: a power of 2.
+      load: how much of it may be used.
+      empty_key: what stands in those that are not.
+    """
+
+    count: int
+    load: float
+    empty_key: Any
+
+    def make_room(self, entries: int) -> None:
+        """Doubles the number until ``entries`` fit."""
+        while entries > self.count * self.load:
+            self.count *= 2
 
 
 class TableState:
@@ -47,6 +69,7 @@ class TableState:
         self.value_shape = value_shape
         self.once = once
         self.forbidden: dict[Any, str] = {}
+        self.buckets: Buckets | None = None
         self.is_initialized = not once
         self._entries: dict[Any, Any] = {}
         self._lock = threading.Lock()
@@ -60,7 +83,7 @@ class TableState:
         """The keys of an array as what the dictionary holds."""
         array = np.asarray(keys, self.key_dtype.numpy)
         if not self.key_shape:
-            return array.reshape(-1).tolist()  # type: ignore[no-any-return]
+            return array.reshape(-1).tolist()
         if array.shape[array.ndim - len(self.key_shape) :] != self.key_shape:
             text = f"Input key shape {format_raw(array.shape)} must end with the table's key shape "
             raise _invalid(text + format_raw(self.key_shape))
@@ -75,7 +98,7 @@ class TableState:
             raise _invalid(f"Using the {self.forbidden[key]} as a table key is not allowed")
 
     def _leading(self, keys: Any) -> Shape:
-        shape = np.shape(keys)
+        shape: Shape = np.shape(keys)
         return shape[: len(shape) - len(self.key_shape)]
 
     # ---- what the ops do --------------------------------------------------------------------
@@ -130,7 +153,11 @@ class TableState:
                 self._fill_once(items, len(wanted))
             elif replace_all:
                 self._entries = items
+                if self.buckets is not None:
+                    self.buckets.count = max(4, 1 << (len(wanted) - 1).bit_length())
             else:
+                if self.buckets is not None:
+                    self.buckets.make_room(len(self._entries) + len(wanted))
                 self._entries.update(items)
 
     def _check_shapes(self, keys: Any, values: Any) -> None:
@@ -172,6 +199,11 @@ class TableState:
         """All keys and their values, as arrays."""
         with self._lock:
             keys, values = list(self._entries), list(self._entries.values())
+        if self.buckets is not None:
+            # A dense table exports its buckets, the empty ones too.
+            spare = self.buckets.count - len(keys)
+            keys += [self.buckets.empty_key] * spare
+            values += [np.zeros(self.value_shape, self.value_dtype.numpy)[()]] * spare
         out = np.empty((len(keys), *self.key_shape), self.key_dtype.numpy)
         if self.key_shape:
             for i, key in enumerate(keys):
@@ -179,6 +211,10 @@ class TableState:
         else:
             out[:] = keys
         return out, self._array(values)
+
+    def read(self) -> Any:
+        """What a reference to the table reads as."""
+        return handle_value(self.name)
 
     def clear(self) -> None:
         """The table is dropped from its task."""
@@ -229,7 +265,8 @@ def read_vocabulary(
         if len(lines) < vocab_size:
             raise _invalid(f"Invalid vocab_size in {name}: expected {vocab_size} but got {len(lines)}")
         del lines[vocab_size:]
-    keys, values = [], []
+    keys: list[Any] = []
+    values: list[Any] = []
     for number, raw in enumerate(lines):
         line = raw.rstrip(b"\r")
         if not line:

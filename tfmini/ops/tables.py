@@ -13,7 +13,7 @@ from tfmini.ops import table_ops
 from tfmini.ops.control import group, no_op
 from tfmini.ops.scoping import colocate_with, get_collection, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.table_initializers import TableInitializerBase
+from tfmini.ops.table_initializers import TableInitializerBase, outside_control_flow
 from tfmini.shapes import TensorShape
 
 
@@ -76,8 +76,9 @@ class InitializableLookupTableBase(LookupInterface):
         self._initializer = initializer
         self._default_value = convert_to_tensor(default_value, dtype=self._value_dtype)
         self._default_value.shape.merge_with(TensorShape([]))
-        self._resource_handle = self._create_resource()
-        self._init_op = initializer.initialize(self)
+        with outside_control_flow():
+            self._resource_handle = self._create_resource()
+            self._init_op = initializer.initialize(self)
 
     def _create_resource(self) -> Tensor:
         raise NotImplementedError

@@ -152,7 +152,7 @@ class IdTableWithHashBuckets(LookupInterface):
                 return buckets
             ids = self._table.lookup(values)
             others = add(buckets, self._table.size())
-            return where(not_equal(ids, self._table.default_value), ids, others)  # type: ignore[no-any-return]
+            return where(not_equal(ids, self._table.default_value), ids, others)
 
 
 def _check_table(table_key: dtypes.DType, table_value: dtypes.DType, key: dtypes.DType) -> None:

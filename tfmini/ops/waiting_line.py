@@ -22,6 +22,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.graph.waiting import Wait
+from tfmini.ops.shared_state import handle_value
 
 # What trying an attempt did: nothing, something but not all, or all of it (an answer or an error).
 STUCK, MOVED, OVER = 0, 1, 2
@@ -78,8 +79,11 @@ class WaitingState:
       unordered: the positions of those that are unordered.
 
     Attributes:
+      name: of the object.
       lines: in the order in which they are tried.
     """
+
+    name = ""
 
     def __init__(self, lines: int, unordered: tuple[int, ...] = ()) -> None:
         self.lock = threading.Lock()
@@ -179,6 +183,10 @@ class WaitingState:
             ended += self._advance_all()
         for one in ended:
             one.answer()
+
+    def read(self) -> Any:
+        """What a reference to this object reads as."""
+        return handle_value(self.name)
 
     def waiting(self) -> Iterator[str]:
         """What each waiting attempt waits for, in order."""

@@ -41,6 +41,10 @@ class Fetches:
             return self._slices(fetch)
         if type(fetch).__name__ == "SparseTensor":
             return self._sparse(fetch)
+        if hasattr(type(fetch), "_fetch_parts"):  # an object of several tensors (`RaggedTensor`)
+            tensors, build = fetch._fetch_parts()
+            leaves = [self._leaf(t) for t in tensors]
+            return lambda values: build([leaf(values) for leaf in leaves])
         if hasattr(type(fetch), "__attrs_attrs__"):
             names = [a.name for a in type(fetch).__attrs_attrs__]
             parts = [self._node(getattr(fetch, n)) for n in names]

@@ -115,7 +115,7 @@ class QueueRunner:
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
         """The errors that mean that the input has ended."""
-        return self._queue_closed_exception_types  # type: ignore[no-any-return]
+        return self._queue_closed_exception_types
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
@@ -210,14 +210,13 @@ class QueueRunner:
             return None
         from tfmini.protos import QueueRunnerDef  # protobuf is not imported before the first message is
 
+        codes: Any = [errors.error_code_from_exception_type(t) for t in self._queue_closed_exception_types]
         return QueueRunnerDef(
             queue_name=strip_name_scope(self.queue.name, export_scope),
             enqueue_op_name=[strip_name_scope(op.name, export_scope) for op in self.enqueue_ops],
             close_op_name=strip_name_scope(self.close_op.name, export_scope),
             cancel_op_name=strip_name_scope(self.cancel_op.name, export_scope),
-            queue_closed_exception_types=[
-                errors.error_code_from_exception_type(t) for t in self._queue_closed_exception_types
-            ],
+            queue_closed_exception_types=codes,
         )
 
     @staticmethod

@@ -1,0 +1,126 @@
+"""Lookup tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+lookup = tf.contrib.lookup
+
+
+def test_static_table() -> None:
+    initializer = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0])
+    table = tf.lookup.StaticHashTable(initializer, -1.0)
+    found = table.lookup(tf.constant([["a", "x"], ["b", "a"]]))
+    with tf.Session() as session:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="Table not initialized."):
+            session.run(found)
+        session.run(tf.tables_initializer())
+        session.run(table.initializer)  # once more with the same data is no error
+        assert session.run(found).tolist() == [[1.0, -1.0], [2.0, 1.0]]
+        assert session.run(table.size()) == 2
+    assert found.shape == [2, 2]
+    with pytest.raises(TypeError, match="Signature mismatch. Keys must be dtype"):
+        table.lookup(tf.constant([1]))
+
+
+def test_other_data_for_an_initialised_table() -> None:
+    tables = [
+        lookup.HashTable(lookup.KeyValueTensorInitializer(keys, np.arange(len(keys))), -1, shared_name="t")
+        for keys in (["a"], ["a", "b"])
+    ]
+    with tf.Session() as session:
+        session.run(tables[0].initializer)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="already initialized with different data"):
+            session.run(tables[1].initializer)
+        assert session.run(tables[1].lookup(tf.constant("a"))) == 0
+
+
+def test_duplicate_keys() -> None:
+    table = lookup.HashTable(lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), -1)
+    text = "different value for same key. Key a"
+    with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match=text):
+        session.run(table.initializer)
+
+
+def test_vocabulary_files(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("x\ny\nz\n")
+    to_id = lookup.index_table_from_file(str(path))
+    to_word = lookup.index_to_string_table_from_file(str(path), default_value="?")
+    short = lookup.index_table_from_file(str(path), vocab_size=2)
+    long = lookup.index_table_from_file(str(path), vocab_size=4)
+    with tf.Session() as session:
+        session.run([to_id.initializer, to_word.initializer, short.initializer])
+        assert session.run(to_id.lookup(tf.constant(["z", "q"]))).tolist() == [2, -1]
+        assert session.run(to_word.lookup(tf.constant([0, 9], tf.int64))).tolist() == [b"x", b"?"]
+        assert session.run(short.size()) == 2
+        with pytest.raises(tf.errors.InvalidArgumentError, match="expected 4 but got 3"):
+            session.run(long.initializer)
+    assert tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS)
+
+
+def test_columns_and_their_errors(tmp_path: Path) -> None:
+    path = tmp_path / "columns.txt"
+    path.write_text("a\t1\nb\tx\n")
+    good = lookup.TextFileInitializer(str(path), tf.string, 0, tf.string, 1)
+    bad = lookup.TextFileInitializer(str(path), tf.string, 0, tf.int64, 1)
+    wide = lookup.TextFileInitializer(str(path), tf.string, 0, tf.string, 2)
+    table = lookup.HashTable(good, "")
+    with tf.Session() as session:
+        session.run(table.initializer)
+        assert session.run(table.lookup(tf.constant("b"))) == b"x"
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Field x in line 1 is not a valid int64"):
+            session.run(lookup.HashTable(bad, 0).initializer)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid number of columns"):
+            session.run(lookup.HashTable(wide, "").initializer)
+    with pytest.raises(ValueError, match="Keys must be dtype"):
+        lookup.TextFileInitializer("x", tf.string, lookup.TextFileIndex.LINE_NUMBER, tf.int64, 0)
+
+
+@pytest.mark.parametrize("default", [-1, [0, 0]])
+def test_mutable_table(default: object) -> None:
+    table = lookup.MutableHashTable(tf.string, tf.int64, default)
+    row = np.array(default) + 7
+    with tf.Session() as session:
+        session.run(table.insert(["a", "b"], [row, row]))
+        session.run(table.remove(tf.constant(["b", "c"])))
+        assert session.run(table.lookup(["a", "b"])).tolist() == [row.tolist(), np.array(default).tolist()]
+        keys, values = session.run(table.export())
+        assert keys.tolist() == [b"a"] and values.tolist() == [row.tolist()]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Expected shape"):
+            session.run(table.insert(["a"], [[1, 2, 3]]))
+
+
+def test_dense_table() -> None:
+    table = lookup.MutableDenseHashTable(tf.int64, tf.float32, -1.0, empty_key=0, deleted_key=-1)
+    with tf.Session() as session:
+        session.run(table.insert([5, 6], [1.0, 2.0]))
+        assert session.run(table.lookup([5, 7])).tolist() == [1.0, -1.0]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Using the empty_key as a table key"):
+            session.run(table.insert([0], [1.0]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Using the deleted_key as a table key"):
+            session.run(table.lookup([-1]))
+
+
+def test_dense_table_of_vectors() -> None:
+    table = lookup.MutableDenseHashTable(tf.int64, tf.int64, [-1, -1], empty_key=[0, 0], deleted_key=[-1, -1])
+    with tf.Session() as session:
+        session.run(table.insert([[1, 2], [3, 4]], [[5, 6], [7, 8]]))
+        assert session.run(table.lookup([[3, 4], [9, 9]])).tolist() == [[7, 8], [-1, -1]]
+        assert session.run(table.size()) == 2
+
+
+def test_mutable_tables_are_saved(tmp_path: Path) -> None:
+    table = lookup.MutableHashTable(tf.string, tf.int64, -1, name="words")
+    saver = tf.train.Saver()
+    with tf.Session() as session:
+        session.run(table.insert(["a"], [3]))
+        path = saver.save(session, str(tmp_path / "model"))
+    with tf.Session() as session:
+        saver.restore(session, path)
+        assert session.run(table.lookup("a")) == 3

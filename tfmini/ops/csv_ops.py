@@ -1,0 +1,200 @@
+"""``DecodeCSV`` and ``DecodeCompressed``: ``tf.decode_csv``, ``tf.decode_compressed``."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import RawShape
+
+decode_csv_op = op(
+    """DecodeCSV(records: string, record_defaults: OUT_TYPE) -> output: OUT_TYPE
+        OUT_TYPE: list({float, double, int32, int64, string})
+        field_delim: string = ','
+        use_quote_delim: bool = true
+        na_value: string = ''
+        select_cols: list(int) = []"""
+)
+decode_compressed_op = op("DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''")
+decode_csv_op.not_differentiable()
+decode_compressed_op.not_differentiable()
+
+
+def _invalid(text: str) -> errors.OpError:
+    return errors.InvalidArgumentError(None, None, text)
+
+
+@decode_csv_op.shape
+def _csv_shape(node: Operation) -> list[RawShape]:
+    for i, default in enumerate(node._inputs[1:], 1):
+        shape = default._shape
+        if shape is not None and len(shape) > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {len(shape)}")
+        if shape and shape[0] is not None and shape[0] > 1:
+            raise ValueError(f"Shape of a default must be a length-0 or length-1 vector, or a scalar (input {i})")
+    return [node._inputs[0]._shape] * len(node.attrs["OUT_TYPE"])
+
+
+@decode_compressed_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+def split_fields(record: bytes, delim: bytes, quotes: bool) -> list[bytes]:
+    """The fields of a CSV record.
+
+    Raises:
+      InvalidArgumentError: for quotes in wrong places.
+    """
+    fields: list[bytes] = []
+    at, end = 0, len(record)
+    while at < end:
+        if record[at : at + 1] in (b"\n", b"\r"):
+            at += 1
+        elif quotes and record[at : at + 1] == b'"':
+            field, at = _quoted(record, at + 1, delim)
+            fields.append(field)
+        else:
+            stop = record.find(delim, at)
+            stop = end if stop < 0 else stop
+            field = record[at:stop]
+            if b"\n" in field or b"\r" in field or (quotes and b'"' in field):
+                raise _invalid("Unquoted fields cannot have quotes/CRLFs inside")
+            fields.append(field)
+            at = stop + 1
+    if record.endswith(delim):
+        fields.append(b"")
+    return fields
+
+
+def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
+    """The quoted field that starts at ``at``, and where the next one starts."""
+    out = bytearray()
+    end = len(record)
+    while at < end - 1 and not (record[at : at + 1] == b'"' and record[at + 1 : at + 2] == delim):
+        if record[at : at + 1] != b'"':
+            out += record[at : at + 1]
+            at += 1
+            continue
+        if record[at + 1 : at + 2] != b'"':
+            raise _invalid("Quote inside a string has to be escaped by another quote")
+        out += b'"'
+        at += 2
+    if record[at : at + 1] != b'"' or (at != end - 1 and record[at + 1 : at + 2] != delim):
+        raise _invalid("Quoted field has to end with quote followed by delim or end")
+    return bytes(out), at + 2
+
+
+def _number(field: bytes, dtype: DType, f: int, i: int) -> Any:
+    try:
+        value = (int if dtype.is_integer else float)(field)
+        if dtype.is_integer and not dtype.min <= value <= dtype.max:
+            raise ValueError(value)
+    except ValueError:
+        text = f"Field {f} in record {i} is not a valid {cpp_name(dtype)}: {field.decode(errors='replace')}"
+        raise _invalid(text) from None
+    return value
+
+
+@decode_csv_op.kernel("CPU")
+def _decode_csv(
+    records: Any, record_defaults: list[Any], *, OUT_TYPE: list[DType], field_delim: bytes, use_quote_delim: bool,
+    na_value: bytes, select_cols: list[int],
+) -> tuple[Any, ...]:  # fmt: skip
+    if len(field_delim) != 1:
+        raise _invalid("field_delim should be only 1 char")
+    defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, OUT_TYPE)]
+    for f, default in enumerate(defaults):
+        if len(default) > 1:
+            raise _invalid(f"There should only be 1 default per field but field {f} has {len(default)}")
+    texts = [records] if isinstance(records, bytes) else np.asarray(records, object).ravel().tolist()
+    columns: list[list[Any]] = [[] for _ in OUT_TYPE]
+    for i, record in enumerate(texts):
+        fields = split_fields(record, field_delim, use_quote_delim)
+        if select_cols:
+            fields = [fields[c] for c in select_cols if c < len(fields)]
+        if len(fields) != len(OUT_TYPE):
+            raise _invalid(f"Expect {len(OUT_TYPE)} fields but have {len(fields)} in record {i}")
+        for f, (field, dtype) in enumerate(zip(fields, OUT_TYPE)):
+            if not field or field == na_value:
+                if not defaults[f]:
+                    raise _invalid(f"Field {f} is required but missing in record {i}!")
+                columns[f].append(defaults[f][0])
+            else:
+                columns[f].append(field if dtype is dtypes.string else _number(field, dtype, f, i))
+    shape = () if isinstance(records, bytes) else np.shape(records)
+    return tuple(_column(values, dtype, shape) for values, dtype in zip(columns, OUT_TYPE))
+
+
+def _column(values: list[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
+    out = np.empty(len(values), dtype.numpy)
+    out[:] = values
+    return out.reshape(shape) if shape else out[0]
+
+
+@decode_compressed_op.kernel("CPU")
+def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
+    bits = {b"": None, b"ZLIB": 15, b"GZIP": 31}
+    if compression_type not in bits:
+        raise _invalid("Only ZLIB, GZIP or NONE are supported compressions")
+    wbits = bits[compression_type]
+    if wbits is None:
+        return data
+    texts = [data] if isinstance(data, bytes) else np.asarray(data, object).ravel().tolist()
+    try:
+        found = [zlib.decompress(text, wbits) for text in texts]
+    except zlib.error as error:
+        raise errors.DataLossError(None, None, f"inflate() failed: {error}") from error
+    if isinstance(data, bytes):
+        return found[0]
+    out = np.empty(len(found), object)
+    out[:] = found
+    return out.reshape(np.shape(data))
+
+
+def decode_csv(
+    records: Any, record_defaults: Any, field_delim: str = ",", use_quote_delim: bool = True, name: str | None = None,
+    na_value: str = "", select_cols: Any = None,
+) -> list[Tensor]:  # fmt: skip
+    """The columns of CSV records (``tf.decode_csv``).
+
+    Args:
+      records: strings of any shape, one record each.
+      record_defaults: per column its default, a scalar or a vector of one, or an empty vector of
+        its type where the field is required.
+      field_delim: between fields, one character.
+      use_quote_delim: whether double quotes enclose fields.
+      name: of the op.
+      na_value: another spelling of a missing field.
+      select_cols: which columns to take, increasing; None for all.
+
+    Returns:
+      One tensor per column, shaped like ``records``.
+
+    Raises:
+      ValueError: when ``select_cols`` is not increasing or does not fit ``record_defaults``.
+    """
+    if select_cols is not None:
+        if any(a >= b for a, b in zip(select_cols, select_cols[1:])):
+            raise ValueError("select_cols is not strictly increasing.")
+        if select_cols[0] < 0:
+            raise ValueError("select_cols contains negative values.")
+        if len(select_cols) != len(record_defaults):
+            raise ValueError("Length of select_cols and record_defaults do not match.")
+    found = decode_csv_op(
+        records, record_defaults, field_delim=field_delim, use_quote_delim=use_quote_delim, na_value=na_value,
+        select_cols=select_cols, name=name,
+    )  # fmt: skip
+    return list(found)
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
+    """Decompresses strings (``tf.decode_compressed``); ``compression_type`` is ``""``, ``"ZLIB"`` or ``"GZIP"``."""
+    return decode_compressed_op(bytes, compression_type=compression_type, name=name)  # type: ignore[no-any-return]

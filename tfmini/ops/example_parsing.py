@@ -1,0 +1,271 @@
+"""Parsing Example and SequenceExample messages into arrays; no graph here.
+
+A *dense* feature has a known number of values, or a variable number of rows that are padded. A
+*sparse* feature has any number of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.dtypes import DType
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import RawShape, format_raw
+
+# Per type: the field of a Feature message, and the name in messages about numbers of values.
+_FIELDS = {dtypes.float32: "float_list", dtypes.int64: "int64_list", dtypes.string: "bytes_list"}
+_WORDS = {dtypes.float32: "float", dtypes.int64: "int64", dtypes.string: "bytes"}
+_TYPES = {field: dtype for dtype, field in _FIELDS.items()}
+_UNKNOWN = "<unknown>"
+
+Where = Callable[[str], str]  # a key -> the beginning of a message about it
+
+
+def _invalid(text: str) -> errors.OpError:
+    return errors.InvalidArgumentError(None, None, text)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A dense feature: its key, type, shape (first size None: variable) and default (empty: required)."""
+
+    key: str
+    dtype: DType
+    shape: RawShape
+    default: Any
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether the number of rows may vary."""
+        return bool(self.shape) and self.shape[0] is None  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A sparse feature: its key and type."""
+
+    key: str
+    dtype: DType
+
+
+def parse_message(kind: str, serialized: bytes) -> Any:
+    """The message in ``serialized``.
+
+    Raises:
+      InvalidArgumentError: when it is no message of that kind.
+    """
+    from google.protobuf.message import DecodeError
+
+    from tfmini import protos  # protobuf is not imported before the first message is
+
+    try:
+        return getattr(protos, kind).FromString(serialized)
+    except DecodeError:
+        text = serialized.decode("latin-1").encode("unicode_escape").decode()
+        raise _invalid(f"Could not parse example input, value: '{text}'") from None
+
+
+def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] | None:
+    """The values of a Feature message; None when it has none of any type.
+
+    Args:
+      where: how messages begin.
+      dense: whether they are for a dense feature of known size, which has a message of its own.
+
+    Raises:
+      InvalidArgumentError: when they are of another type.
+    """
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        return None
+    if kind != _FIELDS[dtype]:
+        got, wanted = cpp_name(_TYPES[kind]), cpp_name(dtype)
+        text = f"Data type: {got} but expected type: {wanted}" if dense else (
+            f"Expected type: {wanted}, Actual type: {got}"
+        )  # fmt: skip
+        raise _invalid(f"{where}.  Data types don't match. {text}")
+    return getattr(feature, kind).value  # type: ignore[no-any-return]
+
+
+def as_array(values: Sequence[Any], dtype: DType) -> Any:
+    """Values as a vector."""
+    if dtype is dtypes.string:
+        out = np.empty(len(values), object)
+        out[:] = list(values)
+        return out
+    return np.array(values, dtype.numpy)
+
+
+def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
+    shape = spec.shape or ()
+    stride = prod(d for d in shape[1 if spec.is_variable else 0 :] if d is not None)
+    if spec.is_variable:
+        fits = len(values) % max(stride, 1) == 0
+        problem = f"is not a multiple of stride length. Saw {len(values)} values but output shape is:"
+    else:
+        fits = len(values) == stride
+        problem = f"!= expected.  Values size: {len(values)} but output shape:"
+    if not fits:
+        raise _invalid(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
+
+
+def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
+    """The array of a dense feature in each of several maps of features.
+
+    Args:
+      maps: per example, key -> Feature.
+      wheres: per example, how messages begin.
+      required: per example, the message when the feature is missing and has no default.
+
+    Raises:
+      InvalidArgumentError: for missing features and wrong types or numbers of values.
+    """
+    rows = []
+    tail = tuple(d or 0 for d in (spec.shape or ())[1 if spec.is_variable else 0 :])
+    for features, where, missing in zip(maps, wheres, required):
+        values = None
+        if spec.key in features:
+            values = values_of(features[spec.key], spec.dtype, where(spec.key), not spec.is_variable)
+        if values is None and not spec.is_variable:
+            if not np.size(spec.default):
+                raise _invalid(missing)
+            rows.append(np.asarray(spec.default, spec.dtype.numpy).reshape(tail))
+            continue
+        values = values or []
+        _check_count(values, spec, where(spec.key))
+        array = as_array(values, spec.dtype)
+        rows.append(array.reshape(-1, *tail) if spec.is_variable else array.reshape(tail))
+    return rows
+
+
+def stack_rows(rows: list[Any], spec: Dense) -> Any:
+    """Rows of a dense feature as one array; variable ones padded with the default."""
+    if not spec.is_variable:
+        shape = tuple(d or 0 for d in spec.shape or ())
+        out = np.empty((len(rows), *shape), spec.dtype.numpy)
+        for i, row in enumerate(rows):
+            out[i] = row
+        return out
+    longest = max(map(len, rows), default=0)
+    tail = tuple(d or 0 for d in (spec.shape or ())[1:])
+    fill = np.asarray(spec.default, spec.dtype.numpy).reshape(-1)
+    padding = fill[0] if fill.size else (b"" if spec.dtype is dtypes.string else 0)
+    out = np.full((len(rows), longest, *tail), padding, spec.dtype.numpy)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
+
+
+def sparse_rows(maps: Sequence[Any], spec: Sparse, wheres: Sequence[Where]) -> list[Any]:
+    """The values of a sparse feature in each of several maps of features, as vectors."""
+    rows = []
+    for features, where in zip(maps, wheres):
+        found = None
+        if spec.key in features:
+            found = values_of(features[spec.key], spec.dtype, where(spec.key), False)
+        rows.append(as_array(found or [], spec.dtype))
+    return rows
+
+
+def sparse_batch(rows: list[Any], dtype: DType) -> tuple[Any, Any, Any]:
+    """Vectors of different lengths as one sparse matrix: indices, values, shape."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    indices = np.empty((int(lengths.sum()), 2), np.int64)
+    indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
+    indices[:, 1] = np.concatenate([np.arange(n) for n in lengths]) if len(rows) else ()
+    values = np.concatenate(rows) if rows else np.empty(0, dtype.numpy)
+    return indices, values, np.array([len(rows), lengths.max(initial=0)], np.int64)
+
+
+def parse_examples(
+    serialized: Sequence[bytes], names: Sequence[bytes], sparse: Sequence[Sparse], dense: Sequence[Dense]
+) -> tuple[list[tuple[Any, Any, Any]], list[Any]]:
+    """Parses a batch of Example messages.
+
+    Returns:
+      Per sparse feature (indices, values, shape); per dense feature an array.
+    """
+    maps = [parse_message("Example", text).features.feature for text in serialized]
+    labels = [name.decode(errors="replace") for name in names] or [_UNKNOWN] * len(maps)
+    wheres = [_where_in_batch(label, i) for i, label in enumerate(labels)]
+    sparse_found = [sparse_batch(sparse_rows(maps, spec, wheres), spec.dtype) for spec in sparse]
+    dense_found = []
+    for spec in dense:
+        needed = [f"Name: {label}, {_required(spec)}" for label in labels]
+        dense_found.append(stack_rows(dense_rows(maps, spec, wheres, needed), spec))
+    return sparse_found, dense_found
+
+
+def _required(spec: Dense) -> str:
+    return f"Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
+
+
+def _where_in_batch(label: str, index: int) -> Where:
+    return lambda key: f"Name: {label}, Key: {key}, Index: {index}"
+
+
+def parse_one_example(
+    serialized: bytes, sparse: Sequence[Sparse], dense: Sequence[Dense]
+) -> tuple[list[tuple[Any, Any, Any]], list[Any]]:
+    """Parses one Example message; like `parse_examples` without the batch dimension."""
+    maps = [parse_message("Example", serialized).features.feature]
+    wheres: list[Where] = [lambda key: f"Key: {key}"]
+    sparse_found = []
+    for spec in sparse:
+        (values,) = sparse_rows(maps, spec, wheres)
+        count = len(values)
+        sparse_found.append((np.arange(count, dtype=np.int64)[:, None], values, np.array([count], np.int64)))
+    return sparse_found, [dense_rows(maps, spec, wheres, [_required(spec)])[0] for spec in dense]
+
+
+# ---- sequences ------------------------------------------------------------------------------
+
+
+def feature_list_rows(lists: Any, spec: Dense, label: str, may_be_missing: bool) -> Any:
+    """The array [steps, …] of a dense feature list.
+
+    Raises:
+      InvalidArgumentError: for missing lists and wrong types or numbers of values.
+    """
+    shape = tuple(d or 0 for d in spec.shape or ())
+    if spec.key not in lists:
+        if not may_be_missing:
+            raise _invalid(
+                f"Name: {label}, Feature list '{spec.key}' is required but could not be found.  Did you mean to include"
+                " it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
+            )
+        return np.empty((0, *shape), spec.dtype.numpy)
+    features = lists[spec.key].feature
+    out = np.empty((len(features), *shape), spec.dtype.numpy)
+    for t, feature in enumerate(features):
+        values = _step_values(feature, spec, label, t)
+        if len(values) != prod(shape):
+            raise _invalid(
+                f"Name: {label}, Key: {spec.key}, Index: {t}.  Number of {_WORDS[spec.dtype]} values != expected."
+                f"  values size: {len(values)} but output shape: {format_raw(shape)}"
+            )
+        out[t] = as_array(values, spec.dtype).reshape(shape)
+    return out
+
+
+def feature_list_values(lists: Any, spec: Sparse, label: str) -> list[Any]:
+    """The vectors of a sparse feature list, one per step."""
+    features = lists[spec.key].feature if spec.key in lists else ()
+    return [as_array(_step_values(f, spec, label, t), spec.dtype) for t, f in enumerate(features)]
+
+
+def _step_values(feature: Any, spec: Dense | Sparse, label: str, step: int) -> Sequence[Any]:
+    kind = feature.WhichOneof("kind")
+    if kind is not None and kind != _FIELDS[spec.dtype]:
+        text = " ".join(str(feature).split())
+        raise _invalid(
+            f"Name: {label}, Feature list: {spec.key}, Index: {step}.  Data types don't match. Expected type:"
+            f" {cpp_name(spec.dtype)}  Feature is: {text}"
+        )
+    return [] if kind is None else getattr(feature, kind).value

@@ -1,0 +1,111 @@
+"""Mutexes of a task: ``MutexV2``, ``MutexLock``, ``ConsumeMutexLock``.
+
+The output of ``MutexLock`` is a token that holds the mutex. It is released when it is consumed, and
+at the latest when its step has ended and nothing refers to the token any more, so a step that fails
+in between does not keep it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.graph.waiting import Wait
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
+from tfmini.shapes import RawShape
+
+mutex_op = op("MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", stateful=True)
+mutex_lock_op = op("MutexLock(mutex: resource) -> mutex_lock: variant", stateful=True)
+consume_lock_op = op("ConsumeMutexLock(mutex_lock: variant)", stateful=True)
+
+for _handle in (mutex_op, mutex_lock_op, consume_lock_op):
+    _handle.not_differentiable()
+
+
+class LockToken:
+    """Holds a mutex until it is released or forgotten."""
+
+    __slots__ = ("_mutex",)
+
+    def __init__(self, mutex: MutexState) -> None:
+        self._mutex: MutexState | None = mutex
+
+    def release(self) -> None:
+        """Gives the mutex to the next one; a second call does nothing."""
+        mutex, self._mutex = self._mutex, None
+        if mutex is not None:
+            mutex.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class _Lock(Attempt):
+    """Waits for the mutex."""
+
+    __slots__ = ("mutex",)
+
+    def __init__(self, wait: Wait, mutex: MutexState) -> None:
+        super().__init__(wait)
+        self.mutex = mutex
+
+    def cause(self) -> str:
+        return f'mutex "{self.mutex.name}"'
+
+    def advance(self) -> int:
+        if self.mutex.is_locked:
+            return STUCK
+        self.mutex.is_locked = True
+        self.result = LockToken(self.mutex)
+        return OVER
+
+
+class MutexState(WaitingState):
+    """A mutex and who waits for it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(1)
+        # A token may be forgotten by the garbage collector inside any call, this class's included.
+        self.lock = threading.RLock()  # type: ignore[assignment]
+        self.name = name
+        self.is_locked = False
+
+    def acquire(self, wait: Wait) -> None:
+        """Answers with a token once the mutex is free."""
+        self.submit(self.lines[0], _Lock(wait, self))
+
+    def release(self) -> None:
+        """Frees it; for tokens."""
+        with self.lock:
+            self.is_locked = False
+        self.changed()
+
+
+@mutex_op.shape
+@mutex_lock_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@consume_lock_op.shape
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+@mutex_op.state_kernel("CPU")
+def _mutex(resources: Any, *, container: bytes, shared_name: bytes, node: Any) -> MutexState:
+    name = shared_name.decode() or node.name
+    return resources.lookup_or_create(container, "mutex", name, lambda: MutexState(name))  # type: ignore[no-any-return]
+
+
+@mutex_lock_op.async_kernel("CPU")
+def _lock(wait: Wait, mutex: MutexState) -> None:
+    mutex.acquire(wait)
+
+
+@consume_lock_op.kernel("CPU")
+def _consume(token: LockToken) -> tuple[()]:
+    token.release()
+    return ()

@@ -1,0 +1,380 @@
+"""Parsing ops: ``ParseExample`` and its kin, ``ParseTensor``, ``SerializeTensor``, ``DecodeJSONExample``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType, string
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.ops.example_parsing import (
+    Dense,
+    Sparse,
+    Where,
+    dense_rows,
+    feature_list_rows,
+    feature_list_values,
+    parse_examples,
+    parse_message,
+    parse_one_example,
+    sparse_batch,
+    sparse_rows,
+    stack_rows,
+)
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
+
+_TYPES = "{float, int64, string}"
+_SEQUENCE_TYPES = f"""context_sparse_types: list({_TYPES}) >= 0 = []
+    Tcontext_dense: list({_TYPES}) >= 0 = []
+    feature_list_dense_types: list({_TYPES}) >= 0 = []
+    context_dense_shapes: list(shape) >= 0 = []
+    feature_list_sparse_types: list({_TYPES}) >= 0 = []
+    feature_list_dense_shapes: list(shape) >= 0 = []"""
+_COUNTS = """Ncontext_sparse: int >= 0 = 0
+    Ncontext_dense: int >= 0 = 0
+    Nfeature_list_sparse: int >= 0 = 0
+    Nfeature_list_dense: int >= 0 = 0"""
+_SEQUENCE_OUTPUTS = (
+    "context_sparse_indices: Ncontext_sparse * int64, context_sparse_values: context_sparse_types,"
+    " context_sparse_shapes: Ncontext_sparse * int64, context_dense_values: Tcontext_dense,"
+    " feature_list_sparse_indices: Nfeature_list_sparse * int64,"
+    " feature_list_sparse_values: feature_list_sparse_types,"
+    " feature_list_sparse_shapes: Nfeature_list_sparse * int64,"
+    " feature_list_dense_values: feature_list_dense_types"
+)
+
+parse_example_op = op(
+    "ParseExample(serialized: string, names: string, sparse_keys: Nsparse * string, dense_keys: Ndense * string,"
+    " dense_defaults: Tdense) -> sparse_indices: Nsparse * int64, sparse_values: sparse_types,"
+    " sparse_shapes: Nsparse * int64, dense_values: Tdense\n"
+    f"""Nsparse: int >= 0
+        Ndense: int >= 0
+        sparse_types: list({_TYPES}) >= 0
+        Tdense: list({_TYPES}) >= 0
+        dense_shapes: list(shape) >= 0"""
+)
+parse_single_example_op = op(
+    "ParseSingleExample(serialized: string, dense_defaults: Tdense) -> sparse_indices: num_sparse * int64,"
+    " sparse_values: sparse_types, sparse_shapes: num_sparse * int64, dense_values: Tdense\n"
+    f"""num_sparse: int >= 0
+        sparse_keys: list(string) >= 0
+        dense_keys: list(string) >= 0
+        sparse_types: list({_TYPES}) >= 0
+        Tdense: list({_TYPES}) >= 0
+        dense_shapes: list(shape) >= 0"""
+)
+parse_sequence_op = op(
+    "ParseSequenceExample(serialized: string, debug_name: string, context_dense_defaults: Tcontext_dense) -> "
+    f"{_SEQUENCE_OUTPUTS}, feature_list_dense_lengths: Nfeature_list_dense * int64\n"
+    f"""feature_list_dense_missing_assumed_empty: list(string) >= 0
+    context_sparse_keys: list(string) >= 0
+    context_dense_keys: list(string) >= 0
+    feature_list_sparse_keys: list(string) >= 0
+    feature_list_dense_keys: list(string) >= 0
+    {_COUNTS}
+    {_SEQUENCE_TYPES}"""
+)
+parse_single_sequence_op = op(
+    "ParseSingleSequenceExample(serialized: string, feature_list_dense_missing_assumed_empty: string,"
+    " context_sparse_keys: Ncontext_sparse * string, context_dense_keys: Ncontext_dense * string,"
+    " feature_list_sparse_keys: Nfeature_list_sparse * string,"
+    " feature_list_dense_keys: Nfeature_list_dense * string, context_dense_defaults: Tcontext_dense,"
+    f" debug_name: string) -> {_SEQUENCE_OUTPUTS}\n{_COUNTS}\n{_SEQUENCE_TYPES}"
+)
+parse_tensor_op = op("ParseTensor(serialized: string) -> output: out_type; out_type: type")
+serialize_tensor_op = op("SerializeTensor(tensor: T) -> serialized: string; T: type")
+decode_json_op = op("DecodeJSONExample(json_examples: string) -> binary_examples: string")
+
+for _handle in (parse_example_op, parse_single_example_op, parse_sequence_op, parse_single_sequence_op,
+                parse_tensor_op, serialize_tensor_op, decode_json_op):  # fmt: skip
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _sparse_shapes(count: int, rank: int) -> list[RawShape]:
+    return [(None, rank)] * count + [(None,)] * count + [(rank,)] * count
+
+
+def _after(prefix: tuple[int | None, ...], shape: RawShape) -> RawShape:
+    return None if shape is None else prefix + shape
+
+
+@parse_example_op.shape
+def _example_shape(node: Operation) -> list[RawShape]:
+    batch = with_rank(node._inputs[0]._shape, 1)
+    with_rank(node._inputs[1]._shape, 1)
+    dense = [_after(batch, shape) for shape in node.attrs["dense_shapes"]]
+    return _sparse_shapes(node.attrs["Nsparse"], 2) + dense
+
+
+@parse_single_example_op.shape
+def _single_example_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    return _sparse_shapes(node.attrs["num_sparse"], 1) + list(node.attrs["dense_shapes"])
+
+
+@parse_sequence_op.shape
+def _sequence_shape(node: Operation) -> list[RawShape]:
+    (batch,) = with_rank(node._inputs[0]._shape, 1)
+    attrs = node.attrs
+    return [
+        *_sparse_shapes(attrs["Ncontext_sparse"], 2),
+        *(_after((batch,), shape) for shape in attrs["context_dense_shapes"]),
+        *_sparse_shapes(attrs["Nfeature_list_sparse"], 3),
+        *(_after((batch, None), shape) for shape in attrs["feature_list_dense_shapes"]),
+        *[(batch,)] * attrs["Nfeature_list_dense"],
+    ]
+
+
+@parse_single_sequence_op.shape
+def _single_sequence_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    attrs = node.attrs
+    return [
+        *_sparse_shapes(attrs["Ncontext_sparse"], 1),
+        *attrs["context_dense_shapes"],
+        *_sparse_shapes(attrs["Nfeature_list_sparse"], 2),
+        *(_after((None,), shape) for shape in attrs["feature_list_dense_shapes"]),
+    ]
+
+
+@parse_tensor_op.shape
+def _unknown(node: Operation) -> list[RawShape]:
+    return [None]
+
+
+@serialize_tensor_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@decode_json_op.shape
+def _same(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def _texts(value: Any) -> list[bytes]:
+    return [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
+
+
+def _text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else np.asarray(value, object).item()
+
+
+def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], defaults: list[Any]) -> list[Dense]:
+    specs = []
+    for i, (key, dtype, shape, default) in enumerate(zip(keys, types, shapes, defaults)):
+        spec = Dense(key.decode(), dtype, shape, default)
+        if spec.is_variable and np.size(default) != 1:
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                f"dense_shape[{i}] is a variable length shape: {format_raw(shape)}, therefore def_value[{i}] must"
+                f" contain a single element (the padding element).  But its shape is: {format_raw(np.shape(default))}",
+            )
+        if not spec.is_variable and np.size(default) and not compatible_raw(shape, np.shape(default)):
+            text = f"def_value[{i}].shape() == {format_raw(np.shape(default))} is not compatible with"
+            raise errors.InvalidArgumentError(None, None, f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
+        specs.append(spec)
+    return specs
+
+
+def _sparse_specs(keys: list[bytes], types: list[DType]) -> list[Sparse]:
+    return [Sparse(key.decode(), dtype) for key, dtype in zip(keys, types)]
+
+
+def _flat(sparse: list[tuple[Any, Any, Any]]) -> list[Any]:
+    """Parts of sparse tensors in the order of the outputs: all indices, all values, all shapes."""
+    return [part for kind in zip(*sparse) for part in kind]
+
+
+@parse_example_op.kernel("CPU")
+def _parse_example(
+    serialized: Any, names: Any, sparse_keys: list[Any], dense_keys: list[Any], dense_defaults: list[Any], *,
+    sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
+) -> tuple[Any, ...]:  # fmt: skip
+    texts, labels = _texts(serialized), _texts(names)
+    if labels and len(labels) != len(texts):
+        text = f"Expected len(names) == len(serialized), but got: {len(labels)} vs. {len(texts)}"
+        raise errors.InvalidArgumentError(None, None, text)
+    dense = _dense_specs([_text(k) for k in dense_keys], Tdense, dense_shapes, dense_defaults)
+    sparse = _sparse_specs([_text(k) for k in sparse_keys], sparse_types)
+    sparse_found, dense_found = parse_examples(texts, labels, sparse, dense)
+    return (*_flat(sparse_found), *dense_found)
+
+
+@parse_single_example_op.kernel("CPU")
+def _parse_single_example(
+    serialized: Any, dense_defaults: list[Any], *, sparse_keys: list[bytes], dense_keys: list[bytes],
+    sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
+) -> tuple[Any, ...]:  # fmt: skip
+    dense = _dense_specs(dense_keys, Tdense, dense_shapes, dense_defaults)
+    sparse_found, dense_found = parse_one_example(_text(serialized), _sparse_specs(sparse_keys, sparse_types), dense)
+    return (*_flat(sparse_found), *dense_found)
+
+
+class _Sequences:
+    """One or several SequenceExample messages, parsed feature by feature."""
+
+    def __init__(self, texts: list[bytes], names: list[bytes], assumed_empty: list[bytes]) -> None:
+        messages = [parse_message("SequenceExample", text) for text in texts]
+        self.context = [message.context.feature for message in messages]
+        self.lists = [message.feature_lists.feature_list for message in messages]
+        self.labels = [name.decode(errors="replace") for name in names] or ["<unknown>"] * len(texts)
+        self.assumed_empty = {key.decode() for key in assumed_empty}
+        self.wheres: list[Where] = [_context_where(label) for label in self.labels]
+
+    def context_dense(self, spec: Dense) -> list[Any]:
+        """The arrays of a dense context feature."""
+        needed = [
+            f"Name: {label}, Context feature '{spec.key}' is required but could not be found." for label in self.labels
+        ]
+        return dense_rows(self.context, spec, self.wheres, needed)
+
+    def context_sparse(self, spec: Sparse) -> list[Any]:
+        """The vectors of a sparse context feature."""
+        return sparse_rows(self.context, spec, self.wheres)
+
+    def dense(self, spec: Dense) -> list[Any]:
+        """The arrays of a dense feature list."""
+        missing = spec.key in self.assumed_empty
+        return [feature_list_rows(lists, spec, label, missing) for lists, label in zip(self.lists, self.labels)]
+
+    def sparse(self, spec: Sparse) -> list[list[Any]]:
+        """The vectors, per step, of a sparse feature list."""
+        return [feature_list_values(lists, spec, label) for lists, label in zip(self.lists, self.labels)]
+
+
+def _context_where(label: str) -> Where:
+    return lambda key: f"Name: {label}, Context feature: {key}"
+
+
+@parse_single_sequence_op.kernel("CPU")
+def _parse_single_sequence(
+    serialized: Any, assumed_empty: Any, context_sparse_keys: list[Any], context_dense_keys: list[Any],
+    feature_list_sparse_keys: list[Any], feature_list_dense_keys: list[Any], context_dense_defaults: list[Any],
+    debug_name: Any, *, node: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    attrs = node.attrs
+    parsed = _Sequences([_text(serialized)], _texts(debug_name), _texts(assumed_empty))
+    context_dense = _dense_specs(
+        [_text(k) for k in context_dense_keys], attrs["Tcontext_dense"], attrs["context_dense_shapes"],
+        context_dense_defaults,
+    )  # fmt: skip
+    context_sparse = []
+    for spec in _sparse_specs([_text(k) for k in context_sparse_keys], attrs["context_sparse_types"]):
+        (values,) = parsed.context_sparse(spec)
+        indices = np.arange(len(values), dtype=np.int64)[:, None]
+        context_sparse.append((indices, values, np.array([len(values)], np.int64)))
+    sparse = [
+        sparse_batch(parsed.sparse(spec)[0], spec.dtype)
+        for spec in _sparse_specs([_text(k) for k in feature_list_sparse_keys], attrs["feature_list_sparse_types"])
+    ]
+    types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
+    dense = [
+        parsed.dense(Dense(_text(key).decode(), dtype, shape, ()))[0]
+        for key, dtype, shape in zip(feature_list_dense_keys, types, shapes)
+    ]
+    first = [parsed.context_dense(spec)[0] for spec in context_dense]
+    return (*_flat(context_sparse), *first, *_flat(sparse), *dense)
+
+
+@parse_sequence_op.kernel("CPU")
+def _parse_sequences(
+    serialized: Any, debug_name: Any, context_dense_defaults: list[Any], *, node: Any
+) -> tuple[Any, ...]:
+    attrs = node.attrs
+    parsed = _Sequences(_texts(serialized), _texts(debug_name), attrs["feature_list_dense_missing_assumed_empty"])
+    context_dense = _dense_specs(
+        attrs["context_dense_keys"], attrs["Tcontext_dense"], attrs["context_dense_shapes"], context_dense_defaults
+    )
+    context_sparse = [
+        sparse_batch(parsed.context_sparse(spec), spec.dtype)
+        for spec in _sparse_specs(attrs["context_sparse_keys"], attrs["context_sparse_types"])
+    ]
+    sparse = [
+        _sparse_cube(parsed.sparse(spec), spec.dtype)
+        for spec in _sparse_specs(attrs["feature_list_sparse_keys"], attrs["feature_list_sparse_types"])
+    ]
+    types, shapes = attrs["feature_list_dense_types"], attrs["feature_list_dense_shapes"]
+    dense, lengths = [], []
+    for key, dtype, shape in zip(attrs["feature_list_dense_keys"], types, shapes):
+        rows = parsed.dense(Dense(key.decode(), dtype, shape, ()))
+        padded = Dense(key.decode(), dtype, (None, *(shape or ())), ())
+        dense.append(stack_rows(rows, padded))
+        lengths.append(np.array([len(row) for row in rows], np.int64))
+    first = [stack_rows(parsed.context_dense(spec), spec) for spec in context_dense]
+    return (*_flat(context_sparse), *first, *_flat(sparse), *dense, *lengths)
+
+
+def _sparse_cube(rows: list[list[Any]], dtype: DType) -> tuple[Any, Any, Any]:
+    """Per example the vectors of its steps, as one sparse tensor of rank 3."""
+    parts = [sparse_batch(steps, dtype) for steps in rows]
+    indices = [np.insert(part, 0, i, axis=1) for i, (part, _, _) in enumerate(parts)]
+    largest = np.max([shape for _, _, shape in parts], axis=0) if parts else np.zeros(2, np.int64)
+    values = np.concatenate([values for _, values, _ in parts]) if parts else np.empty(0, dtype.numpy)
+    joined = np.concatenate(indices) if parts else np.empty((0, 3), np.int64)
+    return joined, values, np.array([len(rows), *largest], np.int64)
+
+
+@parse_tensor_op.kernel("CPU")
+def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
+    from google.protobuf.message import DecodeError
+
+    from tfmini.graph.attr_values import tensor_from_proto
+    from tfmini.protos import TensorProto
+
+    if np.ndim(serialized):
+        problem = f"Expected `serialized` to be a scalar, got shape: {format_raw(np.shape(serialized))}"
+        raise errors.InvalidArgumentError(None, None, problem)
+    text = _text(serialized)
+    try:
+        proto = TensorProto.FromString(text)
+    except DecodeError:
+        problem = f"Could not parse `serialized` as TensorProto: '{text.decode('latin-1')}'"
+        raise errors.InvalidArgumentError(None, None, problem) from None
+    if proto.dtype != out_type.as_datatype_enum:
+        got = cpp_name(DType(proto.dtype)) if proto.dtype else "invalid"
+        problem = f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})"
+        raise errors.InvalidArgumentError(None, None, problem)
+    value = np.array(tensor_from_proto(proto))
+    return value.item() if out_type is string and not value.ndim else value
+
+
+@serialize_tensor_op.kernel("CPU")
+def _serialize_tensor(tensor: Any, *, T: DType) -> bytes:
+    from tfmini.graph.attr_values import shape_proto, tensor_proto
+    from tfmini.protos import TensorProto
+
+    array = np.asarray(tensor, T.numpy)
+    if T is string:
+        return tensor_proto(array).SerializeToString()  # type: ignore[no-any-return]
+    proto: Any = TensorProto(tensor_shape=shape_proto(array.shape), tensor_content=array.tobytes())
+    proto.dtype = T.as_datatype_enum
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
+@decode_json_op.kernel("CPU")
+def _decode_json(json_examples: Any) -> Any:
+    from google.protobuf import json_format
+
+    from tfmini.protos import Example
+
+    out = np.empty(np.shape(json_examples) if not isinstance(json_examples, bytes) else (), object)
+    found = []
+    for text in _texts(json_examples):
+        try:
+            found.append(json_format.Parse(text, Example()).SerializeToString())
+        except json_format.ParseError as error:
+            raise errors.InvalidArgumentError(None, None, f"Error while parsing JSON: {error}") from error
+    out.reshape(-1)[:] = found
+    return out if out.ndim else found[0]

@@ -1,0 +1,218 @@
+"""Reader ops: ``TextLineReaderV2`` and its kin, ``ReaderReadV2``, ``ReaderReadUpToV2``, …"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.waiting import Wait
+from tfmini.ops.queue_state import QueueState
+from tfmini.ops.reader_kinds import (
+    FixedLengthRecordReaderState,
+    IdentityReaderState,
+    TextLineReaderState,
+    TFRecordReaderState,
+    WholeFileReaderState,
+)
+from tfmini.ops.reader_state import ReaderState
+from tfmini.ops.shared_state import find_or_create
+from tfmini.shapes import RawShape, with_rank
+
+_SHARED = "container: string = ''; shared_name: string = ''"
+_FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0"
+
+
+def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle, OpHandle]:
+    """The op with a resource handle, and the old one with a reference."""
+    new = op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", stateful=True)
+    return new, op(f"{name}() -> reader_handle: Ref(string); {attrs}", stateful=True)
+
+
+def _access(name: str, inputs: str, outputs: str) -> tuple[OpHandle, OpHandle]:
+    result = f" -> {outputs}" if outputs else ""
+    old_inputs = inputs.replace("queue_handle: resource", "queue_handle: Ref(string)")
+    new = op(f"{name}V2(reader_handle: resource{inputs}){result}", stateful=True)
+    return new, op(f"{name}(reader_handle: Ref(string){old_inputs}){result}", stateful=True)
+
+
+whole_file, whole_file_v1 = _reader("WholeFileReader", _SHARED)
+text_line, text_line_v1 = _reader("TextLineReader", f"skip_header_lines: int = 0; {_SHARED}")
+fixed_length, fixed_length_v1 = _reader("FixedLengthRecordReader", f"{_FIXED}; {_SHARED}", "; encoding: string = ''")
+tf_record, tf_record_v1 = _reader("TFRecordReader", f"{_SHARED}; compression_type: string = ''")
+identity, identity_v1 = _reader("IdentityReader", _SHARED)
+read, read_v1 = _access("ReaderRead", ", queue_handle: resource", "key: string, value: string")
+read_up_to, read_up_to_v1 = _access(
+    "ReaderReadUpTo", ", queue_handle: resource, num_records: int64", "keys: string, values: string"
+)
+num_records, num_records_v1 = _access("ReaderNumRecordsProduced", "", "records_produced: int64")
+num_units, num_units_v1 = _access("ReaderNumWorkUnitsCompleted", "", "units_completed: int64")
+serialize, serialize_v1 = _access("ReaderSerializeState", "", "state: string")
+restore, restore_v1 = _access("ReaderRestoreState", ", state: string", "")
+reset, reset_v1 = _access("ReaderReset", "", "")
+
+_HANDLES = (whole_file, text_line, fixed_length, tf_record, identity)
+_OLD_HANDLES = (whole_file_v1, text_line_v1, fixed_length_v1, tf_record_v1, identity_v1)
+_SCALARS = (num_records, num_records_v1, num_units, num_units_v1, serialize, serialize_v1)
+
+
+def _give(handles: tuple[OpHandle, ...], shapes: list[RawShape]) -> None:
+    function: Callable[[Operation], list[RawShape]] = lambda node: list(shapes)  # noqa: E731 - one per list of shapes
+    for handle in handles:
+        handle.not_differentiable()
+        handle.shape(function)
+
+
+_give((*_HANDLES, *_SCALARS), [()])
+_give(_OLD_HANDLES, [(2,)])
+_give((read, read_v1), [(), ()])
+_give((read_up_to, read_up_to_v1), [(None,), (None,)])
+_give((reset, reset_v1), [])
+
+
+def _restore_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[1]._shape, 0)
+    return []
+
+
+for _handle in (restore, restore_v1):
+    _handle.not_differentiable()
+    _handle.shape(_restore_shape)
+
+
+# ---- the readers ----------------------------------------------------------------------------
+
+
+def _state(resources: Any, node: Any, create: Callable[[str], ReaderState]) -> ReaderState:
+    attrs = node.attrs
+    return find_or_create(resources, attrs["container"], attrs["shared_name"], node, "reader", create)
+
+
+@whole_file.state_kernel("CPU")
+@whole_file_v1.state_kernel("CPU")
+def _whole_file(resources: Any, *, node: Any) -> ReaderState:
+    return _state(resources, node, lambda name: WholeFileReaderState(node.name))
+
+
+@identity.state_kernel("CPU")
+@identity_v1.state_kernel("CPU")
+def _identity(resources: Any, *, node: Any) -> ReaderState:
+    return _state(resources, node, lambda name: IdentityReaderState(node.name))
+
+
+@text_line.state_kernel("CPU")
+@text_line_v1.state_kernel("CPU")
+def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
+    if skip_header_lines < 0:
+        text = f"skip_header_lines must be >= 0 not {skip_header_lines}"
+        raise errors.InvalidArgumentError(None, None, text)
+    return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
+
+
+@tf_record.state_kernel("CPU")
+@tf_record_v1.state_kernel("CPU")
+def _tf_record(resources: Any, *, node: Any, compression_type: bytes) -> ReaderState:
+    return _state(resources, node, lambda name: TFRecordReaderState(node.name, compression_type.decode()))
+
+
+@fixed_length.state_kernel("CPU")
+@fixed_length_v1.state_kernel("CPU")
+def _fixed_length(
+    resources: Any, *, node: Any, header_bytes: int, record_bytes: int, footer_bytes: int, hop_bytes: int
+) -> ReaderState:
+    sizes = {
+        "header_bytes": header_bytes,
+        "record_bytes": record_bytes,
+        "footer_bytes": footer_bytes,
+        "hop_bytes": hop_bytes,
+    }
+    for name, value in sizes.items():
+        if value < 0:
+            raise errors.InvalidArgumentError(None, None, f"{name} must be >= 0 not {value}")
+    encoding = node.attrs.get("encoding", b"").decode()
+    return _state(
+        resources,
+        node,
+        lambda name: FixedLengthRecordReaderState(
+            node.name, header_bytes, record_bytes, footer_bytes, hop_bytes, encoding
+        ),
+    )
+
+
+# ---- access ---------------------------------------------------------------------------------
+
+
+class _Scalars:
+    """The wait of ``ReaderRead``: one record becomes two scalars."""
+
+    def __init__(self, wait: Wait) -> None:
+        self.step = wait.step
+        self.fail = wait.fail
+        self.on_cancel = wait.on_cancel
+        self._wait = wait
+
+    def done(self, result: Any = None) -> None:
+        """Answers with key and value."""
+        self._wait.done(result[0])
+
+
+class _Vectors(_Scalars):
+    """The wait of ``ReaderReadUpTo``: records become two arrays."""
+
+    def done(self, result: Any = None) -> None:
+        """Answers with keys and values."""
+        table = np.empty((len(result), 2), object)
+        for i, record in enumerate(result):
+            table[i] = record
+        self._wait.done((table[:, 0], table[:, 1]))
+
+
+@read.async_kernel("CPU")
+@read_v1.async_kernel("CPU")
+def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
+    reader.read_records(_Scalars(wait), queue, 1, at_once=True)
+
+
+@read_up_to.async_kernel("CPU")
+@read_up_to_v1.async_kernel("CPU")
+def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
+    count = int(num_records)
+    if count <= 0:
+        raise errors.InvalidArgumentError(None, None, f"num_records must be positive, got {count}")
+    reader.read_records(_Vectors(wait), queue, count, at_once=True)
+
+
+@num_records.kernel("CPU")
+@num_records_v1.kernel("CPU")
+def _num_records(reader: ReaderState) -> Any:
+    return np.int64(reader.produced)
+
+
+@num_units.kernel("CPU")
+@num_units_v1.kernel("CPU")
+def _num_units(reader: ReaderState) -> Any:
+    return np.int64(reader.units_finished)
+
+
+@serialize.kernel("CPU")
+@serialize_v1.kernel("CPU")
+def _serialize(reader: ReaderState) -> Any:
+    return reader.serialize()
+
+
+@restore.kernel("CPU")
+@restore_v1.kernel("CPU")
+def _restore(reader: ReaderState, state: Any) -> tuple[()]:
+    reader.restore(state if isinstance(state, bytes) else state.item())
+    return ()
+
+
+@reset.kernel("CPU")
+@reset_v1.kernel("CPU")
+def _reset(reader: ReaderState) -> tuple[()]:
+    reader.reset()
+    return ()

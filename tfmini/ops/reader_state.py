@@ -1,0 +1,208 @@
+"""Readers: what is between two reads, and reading on when the next file name has to be waited for.
+
+Reads of one reader take turns. A read that needs another work unit (a file name) takes it from the
+queue like any dequeue, so it holds no thread while it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes, errors
+from tfmini.graph.waiting import Wait
+from tfmini.ops.queue_state import QueueState
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
+
+Record = tuple[bytes, bytes]
+
+
+class ReaderState(WaitingState):
+    """A reader: takes work units from a queue and gives their records, key and value.
+
+    Subclasses open a work unit and read records from it.
+
+    Attributes:
+      kind, name: for messages.
+      produced: records given so far.
+      units_started, units_finished: work units.
+    """
+
+    kind = "Reader"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(1)
+        (self.readers,) = self.lines
+        self.name = name
+        self.produced = self.units_started = self.units_finished = 0
+        self.work = b""
+        self.busy = False  # a read has the reader
+
+    # ---- for subclasses ---------------------------------------------------------------------
+
+    def start_unit(self) -> None:
+        """Opens the work unit ``self.work``."""
+
+    def read_record(self) -> Record | None:
+        """The next record of the work unit; None when there is none."""
+        raise NotImplementedError
+
+    def finish_unit(self) -> None:
+        """Closes the work unit."""
+
+    def is_last(self) -> bool:
+        """Whether a unit ends with the record just read, so that it counts as finished at once."""
+        return False
+
+    # ---- what the ops do --------------------------------------------------------------------
+
+    def read_records(self, wait: Wait, queue: QueueState, limit: int, at_once: bool) -> None:
+        """Answers with records.
+
+        Args:
+          queue: of work units.
+          limit: how many records at most.
+          at_once: answer with those of one work unit rather than wait for more.
+        """
+        self.submit(self.readers, _Turn(wait, self, lambda turn: _Read(self, turn, queue, limit, at_once).go_on()))
+
+    def in_progress(self) -> bool:
+        """Whether a work unit has been started and not finished."""
+        return self.units_finished < self.units_started
+
+    def end_turn(self) -> None:
+        """Lets the next read begin."""
+        with self.lock:
+            self.busy = False
+        self.changed()
+
+    def reset(self) -> None:
+        """As if nothing had been read."""
+        with self.lock:
+            self.produced = self.units_started = self.units_finished = 0
+            if self.work:
+                self.finish_unit()
+            self.work = b""
+
+    def serialize(self) -> bytes:
+        """The state, where the kind of reader can tell.
+
+        Raises:
+          UnimplementedError: where it cannot.
+        """
+        raise errors.UnimplementedError(None, None, "Reader SerializeState")
+
+    def restore(self, state: bytes) -> None:
+        """Takes up a serialised state."""
+        raise errors.UnimplementedError(None, None, "Reader RestoreState")
+
+    def clear(self) -> None:
+        """The reader is dropped from its task."""
+        self.reset()
+        text = f"{self.kind} '{self.name}' was deleted by a reset of its container."
+        self.fail_all(errors.CancelledError(None, None, text))
+
+
+class _Turn(Attempt):
+    """A read that waits for the reads before it."""
+
+    __slots__ = ("reader", "begin")
+
+    def __init__(self, wait: Wait, reader: ReaderState, begin: Callable[[Wait], None]) -> None:
+        super().__init__(wait)
+        self.reader = reader
+        self.begin = begin
+
+    def cause(self) -> str:
+        return f'the read before it of {self.reader.kind} "{self.reader.name}"'
+
+    def advance(self) -> int:
+        if self.reader.busy:
+            return STUCK
+        self.reader.busy = True
+        return OVER
+
+    def answer(self) -> None:
+        if self.error is None:
+            self.begin(self.wait)  # the turn has come; the answer follows
+        else:
+            super().answer()
+
+
+class _Read:
+    """A read whose turn it is; also the `Wait` of its dequeues."""
+
+    def __init__(self, reader: ReaderState, wait: Wait, queue: QueueState, limit: int, at_once: bool) -> None:
+        self.reader = reader
+        self.wait = wait
+        self.queue = queue
+        self.limit = limit
+        self.at_once = at_once
+        self.records: list[Record] = []
+        self.step = wait.step
+
+    def go_on(self) -> None:
+        """Reads until it is answered or a work unit has to be waited for."""
+        reader = self.reader
+        try:
+            while reader.in_progress():
+                self._read_unit()
+                if len(self.records) == self.limit or (self.records and self.at_once):
+                    self._finish()
+                    return
+            if self.queue.dtypes != [dtypes.string]:
+                text = "Expected single component queue" if len(self.queue.dtypes) != 1 else (
+                    "Expected queue with single string component"
+                )  # fmt: skip
+                raise errors.InvalidArgumentError(None, None, text)
+        except errors.OpError as error:
+            self.fail(error)
+            return
+        self.queue.dequeue(self)
+
+    def _read_unit(self) -> None:
+        reader = self.reader
+        while len(self.records) < self.limit:
+            record = reader.read_record()
+            if record is not None:
+                self.records.append(record)
+                reader.produced += 1
+            if record is None or reader.is_last():
+                reader.finish_unit()
+                reader.units_finished = reader.units_started
+                return
+
+    def _finish(self) -> None:
+        self.reader.end_turn()
+        self.wait.done(self.records)
+
+    # As the wait of a dequeue:
+
+    def done(self, result: Any = None) -> None:
+        """A work unit has come."""
+        value = result[0]
+        self.reader.work = value if isinstance(value, bytes) else value.item()
+        try:
+            self.reader.start_unit()
+        except errors.OpError as error:
+            self.fail(error)
+            return
+        self.reader.units_started += 1
+        self.go_on()
+
+    def fail(self, error: errors.OpError) -> None:
+        """No more records."""
+        self.reader.end_turn()
+        self.wait.fail(error)
+
+    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        """Forwards to the read's own wait; a read that ends lets the next one begin."""
+
+        def cancelled() -> None:
+            cancel()
+            self.reader.end_turn()
+
+        if self.wait.on_cancel(f'{cause} for {self.reader.kind} "{self.reader.name}"', cancelled):
+            return True
+        self.reader.end_turn()
+        return False

@@ -1,0 +1,444 @@
+"""The public functions on sparse tensors (``tf.sparse``, ``tf.sparse_*``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops import array_filling, array_gather, array_joining, array_shape, math_comparison
+from tfmini.ops import sparse_layout as layout
+from tfmini.ops import sparse_math as arithmetic
+from tfmini.ops.array_identity import identity, placeholder
+from tfmini.ops.array_masking import where
+from tfmini.ops.array_sets import setdiff1d
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.casting import cast
+from tfmini.ops.checks import assert_equal, assert_less_equal
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.control import with_dependencies
+from tfmini.ops.math_elementwise import minimum
+from tfmini.ops.reduce_functions import reduce_max
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.sparse_values import as_sparse, parts
+from tfmini.shapes import TensorShape
+
+_INT64 = dtypes.int64
+
+
+def _either(new: Any, old: Any, new_name: str, old_name: str) -> Any:
+    if new is not None and old is not None:
+        raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
+    return old if new is None else new
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, (SparseTensor, SparseTensorValue))
+
+
+# ---- making and unmaking --------------------------------------------------------------------
+
+
+def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
+    """A sparse tensor to be fed (``tf.sparse_placeholder``).
+
+    Args:
+      dtype: of the values.
+      shape: the dense shape; None leaves it to be fed.
+      name: prefix of the three placeholders.
+    """
+    prefix = f"{name}/" if name is not None else ""
+    label = (lambda part: f"{prefix}{part}" if prefix else None)
+    rank = None
+    if shape is None:
+        dense_shape = placeholder(_INT64, shape=[None], name=label("shape"))
+    elif isinstance(shape, Tensor):
+        rank = None if shape._shape is None else shape._shape[0]
+        dense_shape = cast(shape, _INT64)
+    else:
+        sizes = [-1 if d is None else d for d in TensorShape(shape).as_list()]
+        rank = len(sizes)
+        dense_shape = constant(sizes, _INT64, shape=[rank], name=label("shape") or "Const")
+    values = placeholder(dtype, shape=[None], name=label("values"))
+    indices = placeholder(_INT64, shape=[None, rank], name=label("indices"))
+    return SparseTensor(values=values, indices=indices, dense_shape=dense_shape)
+
+
+def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
+    """The nonzero elements of a dense tensor (``tf.sparse.from_dense``)."""
+    with name_scope(name, "dense_to_sparse"):
+        tensor = convert_to_tensor(tensor)
+        found = where(math_comparison.not_equal(tensor, array_filling.zeros_like(tensor)))
+        return SparseTensor(found, array_gather.gather_nd(tensor, found), array_shape.shape(tensor, out_type=_INT64))
+
+
+def sparse_eye(num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> SparseTensor:
+    """A sparse identity matrix (``tf.sparse.eye``)."""
+    with name_scope(name, "eye", [num_rows, num_columns]):
+        rows = cast(num_rows, _INT64)
+        columns = rows if num_columns is None else cast(num_columns, _INT64)
+        count = minimum(rows, columns)
+        diagonal = array_filling.range(count)
+        indices = array_joining.stack([diagonal, diagonal], axis=1)
+        ones = array_filling.ones(array_joining.stack([count]), dtype)
+        return SparseTensor(indices, ones, array_joining.stack([rows, columns]))
+
+
+def sparse_tensor_to_dense(
+    sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
+) -> Tensor:
+    """The dense tensor, ``default_value`` (0 or the empty string) elsewhere (``tf.sparse_tensor_to_dense``)."""
+    sparse = as_sparse(sp_input)
+    if default_value is None:
+        default_value = array_filling.zeros([], dtype=sparse.dtype)
+    return layout.to_dense_op(  # type: ignore[no-any-return]
+        sparse.indices, sparse.dense_shape, sparse.values, default_value=default_value,
+        validate_indices=validate_indices, name=name,
+    )  # fmt: skip
+
+
+def sparse_to_dense(
+    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, validate_indices: bool = True,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A dense tensor from indices (rank 0 to 2) and values (``tf.sparse_to_dense``)."""
+    return layout.to_dense_op(  # type: ignore[no-any-return]
+        sparse_indices, output_shape, sparse_values, default_value, validate_indices=validate_indices, name=name
+    )
+
+
+def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
+    """A bool tensor that marks, along a new last axis, the ids of each row (``tf.sparse_to_indicator``)."""
+    sparse = as_sparse(sp_input)
+    with name_scope(name, "SparseToIndicator", [sparse.values]) as scope:
+        count = array_shape.shape(sparse.values)
+        merged = sparse_merge(
+            SparseTensor(sparse.indices, sparse.values, sparse.dense_shape),
+            SparseTensor(sparse.indices, array_filling.fill(count, True), sparse.dense_shape),
+            vocab_size,
+        )
+        return sparse_tensor_to_dense(merged, default_value=False, validate_indices=False, name=scope)
+
+
+def sparse_merge(
+    sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
+) -> SparseTensor:
+    """Values at the places that the ids, as last coordinates, say (``tf.sparse_merge``).
+
+    Args:
+      sp_ids: one sparse tensor of ids, or a list for as many new axes.
+      sp_values: the values at the same indices.
+      vocab_size: the size of each new axis.
+      name: of the scope.
+      already_sorted: leave the order as it is.
+
+    Raises:
+      TypeError, ValueError: for arguments that do not fit together.
+    """
+    lists = isinstance(vocab_size, (list, tuple)) or isinstance(sp_ids, (list, tuple)) and not _is_sparse(sp_ids)
+    if not lists:
+        sp_ids, vocab_size = [sp_ids], [vocab_size]
+    elif not isinstance(sp_ids, (list, tuple)) or _is_sparse(sp_ids):
+        raise TypeError(f"sp_ids has to be a SparseTensor or list thereof. Found {type(sp_ids)}")
+    if not isinstance(vocab_size, (list, tuple)):
+        if not isinstance(vocab_size, Tensor):
+            raise TypeError(f"vocab_size has to be a list of Tensors or Python ints. Found {type(vocab_size)}")
+        raise TypeError("vocab_size has to be a list of Tensors or Python ints.")
+    if len(sp_ids) != len(vocab_size):
+        raise ValueError("sp_ids and vocab_size have to have equal lengths.")
+    with name_scope(name, "SparseMerge", [sp_ids, sp_values]):
+        ids = [as_sparse(item) for item in sp_ids]
+        values = as_sparse(sp_values)
+        sizes = [array_shape.expand_dims(cast(size, _INT64), 0) for size in vocab_size]
+        columns = [array_shape.expand_dims(cast(item.values, _INT64), 1) for item in ids]
+        kept = getitem(ids[0].indices, (slice(None), slice(None, -1)))
+        indices = array_joining.concat([kept, *columns], axis=1)
+        shape = array_joining.concat([getitem(ids[0].dense_shape, slice(None, -1)), *sizes], 0)
+        merged = SparseTensor(indices, values.values, shape)
+        return merged if already_sorted else sparse_reorder(merged)
+
+
+# ---- layout ---------------------------------------------------------------------------------
+
+
+def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """The same elements in row-major order (``tf.sparse_reorder``)."""
+    sparse = as_sparse(sp_input)
+    indices, values = layout.reorder_op(*parts(sparse), name=name)
+    return SparseTensor(indices, values, identity(sparse.dense_shape))
+
+
+def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
+    """Another dense shape of the same number of elements, one size may be -1 (``tf.sparse_reshape``)."""
+    sparse = as_sparse(sp_input)
+    shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
+    with name_scope(name, "SparseReshape", [sparse.values]) as scope:
+        indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, shape, name=scope)
+        wanted = constant_value_as_shape(shape)
+        before = sparse.shape
+        if wanted is not None and None not in wanted and before.is_fully_defined():
+            count = before.num_elements()
+            if TensorShape(wanted).num_elements() != count:
+                raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+        return SparseTensor(indices, identity(sparse.values), sizes)
+
+
+def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
+    """The elements in a window, moved to its origin (``tf.sparse_slice``)."""
+    sparse = as_sparse(sp_input)
+    with name_scope(name, "SparseSlice", [sparse.values]) as scope:
+        start, size = convert_to_tensor(start, _INT64), convert_to_tensor(size, _INT64)
+        return SparseTensor(*layout.slice_op(*parts(sparse), start, size, name=scope))
+
+
+def sparse_split(
+    keyword_required: Any = None, sp_input: Any = None, num_split: int | None = None, axis: Any = None,
+    name: str | None = None, split_dim: Any = None,
+) -> list[SparseTensor]:  # fmt: skip
+    """``num_split`` windows along an axis; the first ones are larger by one if need be (``tf.sparse_split``).
+
+    Raises:
+      ValueError: for arguments not given by keyword, or missing.
+    """
+    if keyword_required is not None:
+        raise ValueError("Keyword arguments are required for this function.")
+    for label, value in (("sp_input", sp_input), ("num_split", num_split)):
+        if value is None:
+            raise ValueError(f"{label} is required")
+    axis = _either(axis, split_dim, "axis", "split_dim")
+    if axis is None:
+        raise ValueError("axis is required")
+    sparse = as_sparse(sp_input)
+    axis = convert_to_tensor(axis, _INT64) if not isinstance(axis, Tensor) else cast(axis, _INT64)
+    found = layout.split_op(axis, *parts(sparse), num_split=num_split, name=name)
+    return [SparseTensor(*piece) for piece in zip(*found)]
+
+
+def sparse_concat(
+    axis: Any, sp_inputs: Any, name: str | None = None, expand_nonconcat_dim: bool = False, concat_dim: Any = None,
+    expand_nonconcat_dims: Any = None,
+) -> SparseTensor:  # fmt: skip
+    """Joins sparse tensors along an axis (``tf.sparse_concat``).
+
+    Args:
+      axis: the axis.
+      sp_inputs: sparse tensors of one rank and type.
+      name: of the op.
+      expand_nonconcat_dim: take the largest size of every other axis, instead of asking that they agree.
+      concat_dim: the old name of ``axis``.
+      expand_nonconcat_dims: the newer name of ``expand_nonconcat_dim``.
+    """
+    expand = bool(expand_nonconcat_dims) or expand_nonconcat_dim
+    axis = concat_dim if axis is None else axis
+    inputs = [as_sparse(item) for item in sp_inputs]
+    if len(inputs) == 1:
+        return inputs[0]
+    shapes = [item.dense_shape for item in inputs]
+    if expand:
+        largest = reduce_max(array_joining.concat([array_shape.reshape(s, [1, -1]) for s in shapes], 0), 0)
+        at = axis if axis >= 0 else None
+        shapes = [_with_own_size(largest, s, at if at is not None else axis) for s in shapes]
+    indices, values, shape = layout.concat_op(
+        [item.indices for item in inputs], [item.values for item in inputs], shapes, concat_dim=axis, name=name
+    )
+    return SparseTensor(indices, values, shape)
+
+
+def _with_own_size(largest: Tensor, shape: Tensor, axis: int) -> Tensor:
+    after = getitem(largest, slice(axis + 1, None)) if axis != -1 else getitem(largest, slice(0, 0))
+    pieces = [getitem(largest, slice(None, axis)), array_shape.reshape(getitem(shape, axis), [1]), after]
+    return array_joining.concat(pieces, 0)
+
+
+def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
+    """Permuted axes, reversed by default (``tf.sparse_transpose``)."""
+    with name_scope(name, "SparseTranspose", [sp_input]):
+        sparse = as_sparse(sp_input)
+        if perm is None:
+            rank = sparse.shape.ndims
+            last = (array_shape.size(sparse.dense_shape) if rank is None else rank) - 1
+            perm = array_filling.range(last, -1, -1)
+        indices = array_gather.gather(sparse.indices, perm, axis=1)
+        return sparse_reorder(SparseTensor(indices, sparse.values, array_gather.gather(sparse.dense_shape, perm)))
+
+
+def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None = None) -> SparseTensor:
+    """A new axis of size one, last by default (``tf.sparse.expand_dims``)."""
+    sparse = as_sparse(sp_input)
+    rank = sparse.shape.ndims
+    if rank is None:
+        rank = sparse.indices._shape[1] if sparse.indices._shape else None
+    if rank is None:
+        raise ValueError("sparse.expand_dims needs a sparse tensor of known rank.")
+    axis = -1 if axis is None else axis
+    with name_scope(name, "expand_dims", [sparse.values]):
+        at = axis if axis >= 0 else rank + 1 + axis
+        shape = sparse.dense_shape
+        one = constant([1], _INT64)
+        sizes = array_joining.concat([getitem(shape, slice(None, at)), one, getitem(shape, slice(at, None))], 0)
+        column = array_filling.zeros_like(getitem(sparse.indices, (slice(None), slice(0, 1))))
+        left = getitem(sparse.indices, (slice(None), slice(None, at)))
+        right = getitem(sparse.indices, (slice(None), slice(at, None)))
+        return SparseTensor(array_joining.concat([left, column, right], 1), sparse.values, sizes)
+
+
+def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
+    """The elements marked by a bool vector (``tf.sparse_retain``)."""
+    sparse = as_sparse(sp_input)
+    to_retain = convert_to_tensor(to_retain)
+    if to_retain._shape is not None:
+        to_retain.shape.assert_has_rank(1)
+    if sparse.values.shape.ndims is not None and to_retain.shape.ndims is not None:
+        sparse.values.shape.dims[0].merge_with(to_retain.shape.dims[0])
+    kept = array_shape.reshape(where(to_retain), [-1])
+    indices, values = array_gather.gather(sparse.indices, kept), array_gather.gather(sparse.values, kept)
+    return SparseTensor(indices, values, identity(sparse.dense_shape))
+
+
+def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
+    """Another dense shape with the same indices: the tightest, or a larger one (``tf.sparse_reset_shape``).
+
+    Raises:
+      ValueError: when ``new_shape`` is statically too small or of another rank.
+    """
+    sparse = as_sparse(sp_input)
+    indices, values = identity(sparse.indices), identity(sparse.values)
+    if new_shape is None:
+        tight = reduce_max(indices, axis=0) + 1
+        zero = array_filling.zeros_like(sparse.dense_shape)
+        return SparseTensor(indices, values, tight * cast(math_comparison.greater_equal(tight, zero), _INT64))
+    new_shape = convert_to_tensor(new_shape, _INT64)
+    own = sparse.indices._shape
+    if own is not None and new_shape._shape is not None:
+        new_shape.shape.dims[0].assert_is_compatible_with(own[1])
+    if new_shape._shape is None or None in new_shape._shape or own is None or own[1] is None:
+        same = assert_equal(array_shape.shape(sparse.dense_shape), array_shape.shape(new_shape))
+        new_shape = with_dependencies([same], new_shape)
+    known, wanted = sparse.shape, TensorShape.from_raw(constant_value_as_shape(new_shape))
+    if known.is_fully_defined() and wanted.is_fully_defined():
+        if len(known) != len(wanted):
+            raise ValueError(f"Dimensions {len(known)} and {len(wanted)} are not compatible")
+        if any(n < o for n, o in zip(wanted.as_list(), known.as_list())):
+            raise ValueError(f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}")
+    fits = assert_less_equal(sparse.dense_shape, new_shape)
+    return SparseTensor(indices, values, with_dependencies([fits], new_shape))
+
+
+def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
+    """Every empty row of a matrix gets ``default_value`` at column 0: (sparse, which rows were empty)."""
+    sparse = as_sparse(sp_input)
+    with name_scope(name, "SparseFillEmptyRows", [sparse.values]):
+        default = convert_to_tensor(default_value, sparse.dtype)
+        indices, values, empty, _ = layout.fill_rows_op(*parts(sparse), default)
+        return SparseTensor(indices, values, sparse.dense_shape), empty
+
+
+def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> Any:
+    """The rows of an `IndexedSlices` that are not listed (``tf.sparse_mask``)."""
+    with name_scope(name, "sparse_mask", [a.values, a.indices, mask_indices]):
+        kept_indices, kept = setdiff1d(a.indices, mask_indices)
+        return IndexedSlices(array_gather.gather(a.values, kept), kept_indices, a.dense_shape)
+
+
+# ---- arithmetic -----------------------------------------------------------------------------
+
+
+def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
+    """The sum of two tensors of which one at least is sparse (``tf.sparse_add``).
+
+    A sum of two sparse tensors drops elements smaller than ``threshold``; its type is sparse, else dense.
+
+    Raises:
+      TypeError: when neither is sparse.
+    """
+    threshold = _either(threshold, thresh, "threshold", "thresh")
+    threshold = 0 if threshold is None else threshold
+    if not _is_sparse(a) and not _is_sparse(b):
+        raise TypeError("At least one input should be SparseTensor; do you mean to use tf.add()?")
+    if _is_sparse(a) and _is_sparse(b):
+        a, b = as_sparse(a), as_sparse(b)
+        limit = convert_to_tensor(threshold, a.dtype.real_dtype.base_dtype, name="thresh")
+        found = arithmetic.add_op(*parts(a), *parts(b), limit)
+        a.shape.assert_is_compatible_with(b.shape)
+        return SparseTensor(*found)
+    if _is_sparse(b):
+        a, b = b, a
+    return arithmetic.dense_add_op(*parts(as_sparse(a)), b)
+
+
+def sparse_tensor_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> Tensor:
+    """A sparse times a dense matrix (``tf.sparse_tensor_dense_matmul``)."""
+    sparse = as_sparse(sp_a)
+    with name_scope(name, "SparseTensorDenseMatMul", [sparse.values, b]) as scope:
+        b = convert_to_tensor(b, name="b")
+        return arithmetic.matmul_op(  # type: ignore[no-any-return]
+            *parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
+        )
+
+
+def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """Softmax over the stored elements of each innermost row (``tf.sparse_softmax``)."""
+    with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]):
+        found = arithmetic.softmax_op(*parts(as_sparse(sp_input)))
+        return SparseTensor(sp_input.indices, found, sp_input.dense_shape)
+
+
+def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The larger of each pair of elements, absent ones being 0 (``tf.sparse_maximum``)."""
+    return _extremum(arithmetic.maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
+
+
+def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The smaller of each pair of elements, absent ones being 0 (``tf.sparse_minimum``)."""
+    return _extremum(arithmetic.minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
+
+
+def _extremum(handle: Any, default_name: str, a: Any, b: Any, name: str | None) -> SparseTensor:
+    a, b = as_sparse(a), as_sparse(b)
+    with name_scope(name, default_name, [a.indices, a.values, b.indices, b.values]) as scope:
+        indices, values = handle(*parts(a), *parts(b), name=scope)
+        return SparseTensor(indices, values, a.dense_shape)
+
+
+def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
+    keep = bool(_either(keepdims, keep_dims, "keepdims", "keep_dims"))
+    axis = _either(axis, reduction_axes, "axis", "reduction_axes")
+    sparse = as_sparse(sp_input)
+    if axis is None:
+        axis = array_filling.range(array_shape.size(sparse.dense_shape))
+    return handle(*parts(sparse), convert_to_tensor(axis, dtypes.int32), keep_dims=keep)
+
+
+def sparse_reduce_sum(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> Tensor:
+    """The dense sum over axes, all by default (``tf.sparse_reduce_sum``)."""
+    return _reduce(arithmetic.reduce_ops["Sum"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
+
+
+def sparse_reduce_sum_sparse(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> SparseTensor:
+    """`sparse_reduce_sum` as a sparse tensor (``tf.sparse_reduce_sum_sparse``)."""
+    handle = arithmetic.reduce_sparse_ops["Sum"]
+    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+def sparse_reduce_max(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> Tensor:
+    """The dense maximum of the stored elements over axes, 0 where there is none (``tf.sparse_reduce_max``)."""
+    return _reduce(arithmetic.reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
+
+
+def sparse_reduce_max_sparse(
+    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
+) -> SparseTensor:
+    """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
+    handle = arithmetic.reduce_sparse_ops["Max"]
+    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))

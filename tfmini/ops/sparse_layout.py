@@ -1,0 +1,371 @@
+"""Ops that move the elements of sparse tensors without changing them: reorder, reshape, slice, split, concat…"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import array_filling, array_gather, array_sets, array_shape
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.array_values import as_ndarray, refuse
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.math_broadcast import sum_op
+from tfmini.ops.sparse_values import (
+    check_bounds,
+    check_order,
+    check_parts,
+    distinct,
+    merged_shapes,
+    row_major,
+    sparse_shape,
+)
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+reorder_op = op(
+    "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
+    " -> output_indices: int64, output_values: T; T: type"
+)
+reshape_op = op(
+    "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
+    " -> output_indices: int64, output_shape: int64"
+)
+_RESULT = "output_indices: int64, output_values: T, output_shape: int64"
+slice_op = op(
+    f"SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> {_RESULT}; T: type"
+)
+slice_grad_op = op(
+    "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
+    " -> val_grad: T; T: numbertype"
+)
+split_op = op(
+    """SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64
+    num_split: int >= 1; T: type"""
+)
+concat_op = op(
+    f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
+    " concat_dim: int; N: int >= 2; T: type"
+)
+to_dense_op = op(
+    "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T)"
+    " -> dense: T; validate_indices: bool = true; T: type; Tindices: {int32, int64}"
+)
+fill_rows_op = op(
+    """SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> output_indices: int64, output_values: T, empty_row_indicator: bool, reverse_index_map: int64
+    T: type"""
+)
+fill_rows_grad_op = op(
+    "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type"
+)
+for _handle in (slice_grad_op, split_op, concat_op, fill_rows_grad_op):
+    _handle.not_differentiable()
+
+
+# ---- reorder and reshape --------------------------------------------------------------------
+
+
+@reorder_op.shape
+def _reorder_shape(node: Operation) -> list[RawShape]:
+    count, rank = merged_shapes(node)
+    return [(count, rank), (count,)]
+
+
+@reorder_op.kernel("CPU")
+def _reorder_kernel(indices: Any, values: Any, shape: Any) -> tuple[Any, Any]:
+    check_parts(indices, values, shape)
+    order = row_major(indices)
+    return indices[order], values[order]
+
+
+@reorder_op.gradient
+def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
+    indices, _, shape = node._inputs
+    count = getitem(array_shape.shape(indices), 0)
+    numbers = array_filling.range(count)
+    _, places = reorder_op(indices, numbers, shape)
+    return [None, array_gather.gather(grad, array_sets.invert_permutation(places)), None]
+
+
+@reshape_op.shape
+def _reshape_shape(node: Operation) -> list[RawShape]:
+    indices, new = with_rank(node._inputs[0]._shape, 2), with_rank(node._inputs[2]._shape, 1)
+    return [(indices[0], new[0]), (new[0],)]
+
+
+@reshape_op.kernel("CPU")
+def _reshape_kernel(indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
+    if np.ndim(indices) != 2:
+        refuse(f"Input indices should be a matrix but received shape {list(np.shape(indices))}")
+    for what, value in (("Input", shape), ("Target", new_shape)):
+        if np.ndim(value) != 1:
+            refuse(f"{what} shape should be a vector but received shape {list(np.shape(value))}")
+    sizes = _target_sizes(shape, new_shape)
+    if indices.shape[0] == 0:
+        return np.empty((0, len(sizes)), np.int64), sizes
+    check_bounds(indices, shape)
+    flat = np.ravel_multi_index(tuple(indices.T), tuple(shape.tolist()))
+    return np.stack(np.unravel_index(flat, tuple(sizes.tolist())), axis=1).astype(np.int64), sizes
+
+
+def _target_sizes(shape: Any, new_shape: Any) -> Any:
+    total = int(np.prod(shape, dtype=np.int64))
+    sizes = np.array(new_shape, np.int64)
+    open_axes = np.flatnonzero(sizes == -1)
+    if open_axes.size > 1:
+        refuse(f"only one output dimension may be -1, not both {open_axes[0]} and {open_axes[1]}")
+    if (sizes < -1).any():
+        axis = int(np.flatnonzero(sizes < -1)[0])
+        refuse(f"size {axis} must be non-negative, not {sizes[axis]}")
+    known = int(np.prod(sizes[sizes != -1], dtype=np.int64))
+    if open_axes.size:
+        if known <= 0:
+            refuse("reshape cannot infer the missing input size for an empty tensor unless all specified input sizes"
+                   " are non-zero")
+        if total % known:
+            refuse(
+                f"Input to reshape is a SparseTensor with {total} dense values, but the requested shape requires"
+                f" a multiple of {known}. input_shape={shape.tolist()} output_shape={sizes.tolist()}"
+            )
+        sizes[open_axes[0]] = total // known
+    elif known != total:
+        refuse(
+            f"Input to reshape is a tensor with {total} dense values, but the requested shape has {known}."
+            f" input_shape={shape.tolist()} output_shape={sizes.tolist()}"
+        )
+    return sizes
+
+
+reshape_op.not_differentiable()
+
+
+# ---- slice, split, concat -------------------------------------------------------------------
+
+
+@slice_op.shape
+def _slice_shape(node: Operation) -> list[RawShape]:
+    _, rank = merged_shapes(node)
+    for tensor in node._inputs[3:]:
+        rank = merge_dims(rank, with_rank(tensor._shape, 1)[0])
+    return sparse_shape(None, rank)
+
+
+def _window(indices: Any, values: Any, start: Any, size: Any) -> tuple[Any, Any]:
+    inside = ((indices >= start) & (indices < start + size)).all(axis=1)
+    return indices[inside] - start, values[inside]
+
+
+@slice_op.kernel("CPU")
+def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> tuple[Any, Any, Any]:
+    check_parts(indices, values, shape)
+    for what, value in (("start", start), ("size", size)):
+        if np.ndim(value) != 1 or value.shape[0] != shape.shape[0]:
+            refuse(f"Expected {what} to be a vector of length {shape.shape[0]} but got shape {list(np.shape(value))}")
+    if (size < 0).any():
+        refuse("Expected size to be non-negative, got " + str(size.tolist()))
+    found, kept = _window(indices, values, start, size)
+    return found, kept, np.maximum(np.minimum(size, shape - start), 0)
+
+
+@slice_op.gradient
+def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
+    indices, start = node._inputs[0], node._inputs[3]
+    return [None, slice_grad_op(grad, indices, start, node._outputs[0]), None, None, None]
+
+
+@slice_grad_op.shape
+def _slice_grad_shape(node: Operation) -> list[RawShape]:
+    return [(with_rank(node._inputs[1]._shape, 2)[0],)]
+
+
+@slice_grad_op.kernel("CPU")
+def _slice_grad_kernel(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
+    out = np.zeros(indices.shape[0], grad.dtype)
+    _, numbers = distinct(np.concatenate([indices, kept + start]))
+    place = np.empty(numbers.max() + 1 if numbers.size else 0, np.int64)
+    place[numbers[: len(indices)]] = np.arange(len(indices))
+    out[place[numbers[len(indices) :]]] = grad
+    return out
+
+
+@split_op.shape
+def _split_shape(node: Operation) -> list[RawShape]:
+    _, rank = merged_shapes(node, 1)
+    count = node.attrs["num_split"]
+    shapes: list[RawShape] = [(None, rank)] * count + [(None,)] * count
+    return shapes + [(rank,)] * count
+
+
+@split_op.kernel("CPU")
+def _split_kernel(split_dim: Any, indices: Any, values: Any, shape: Any, *, num_split: int) -> tuple[Any, ...]:
+    axis = int(split_dim)
+    if not 0 <= axis < len(shape):
+        refuse(f"Input split_dim should be between 0 and rank ({len(shape)}), got {axis}")
+    extent = int(shape[axis])
+    if not 1 <= num_split <= extent:
+        refuse(f"Input num_split should be between 1 and the splitting dimension size ({extent}), got {num_split}")
+    # The first ``rest`` pieces are longer by one.
+    length, rest = divmod(extent, num_split)
+    bounds = np.cumsum([0] + [length + (i < rest) for i in range(num_split)])
+    pieces: list[tuple[Any, Any, Any]] = []
+    for low, high in zip(bounds, bounds[1:]):
+        start, size = np.zeros_like(shape), np.array(shape)
+        start[axis], size[axis] = low, high - low
+        pieces.append((*_window(indices, values, start, size), size))
+    return tuple(part for kind in zip(*pieces) for part in kind)
+
+
+@concat_op.shape
+def _concat_shape(node: Operation) -> list[RawShape]:
+    count = node.attrs["N"]
+    rank: int | None = None
+    total: int | None = 0
+    for tensor in node._inputs[:count]:
+        shape = with_rank(tensor._shape, 2)
+        total = None if total is None or shape[0] is None else total + shape[0]
+        rank = merge_dims(rank, shape[1])
+    for tensor in node._inputs[2 * count :]:
+        rank = merge_dims(rank, with_rank(tensor._shape, 1)[0])
+    return sparse_shape(total, rank)
+
+
+@concat_op.kernel("CPU")
+def _concat_kernel(indices: list[Any], values: list[Any], shapes: list[Any], *, concat_dim: int) -> tuple[Any, ...]:
+    rank = len(shapes[0])
+    if not -rank <= concat_dim < rank:
+        refuse(f"Concat dimension must be in range [{-rank}, {rank}), got {concat_dim}")
+    axis = concat_dim % rank
+    size = np.array(shapes[0])
+    shifted = []
+    offset = 0
+    for number, (rows, shape) in enumerate(zip(indices, shapes)):
+        if len(shape) != rank:
+            refuse(f"Ranks of all input tensors must match: expected {rank} but got {len(shape)} at position {number}")
+        others = np.arange(rank) != axis
+        if (shape != size)[others].any():
+            bad = int(np.flatnonzero((shape != size) & others)[0])
+            refuse(
+                f"Input shapes must match: expected {size[bad]} for dimension {bad} but got {shape[bad]}"
+                f" at position {number}"
+            )
+        moved = np.array(rows)
+        moved[:, axis] += offset
+        shifted.append(moved)
+        offset += int(shape[axis])
+    size[axis] = offset
+    joined, joined_values = np.concatenate(shifted), np.concatenate(values)
+    if axis:
+        order = row_major(joined)
+        joined, joined_values = joined[order], joined_values[order]
+    return joined, joined_values, size
+
+
+# ---- to dense -------------------------------------------------------------------------------
+
+
+@to_dense_op.shape
+def _to_dense_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[1]._shape, 1)
+    return [constant_value_as_shape(node._inputs[1])]
+
+
+@to_dense_op.kernel("CPU")
+def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, validate_indices: bool) -> Any:
+    indices, values = as_ndarray(indices), as_ndarray(values)
+    rows = _index_rows(indices, np.size(shape))
+    if np.ndim(shape) != 1:
+        refuse(f"output_shape must be rank 1, got shape {list(np.shape(shape))}")
+    if rows.shape[1] != len(shape):
+        refuse(f"output_shape has incorrect number of elements: {len(shape)} should be: {rows.shape[1]}")
+    if values.ndim > 1 or values.ndim == 1 and values.shape[0] != rows.shape[0]:
+        refuse(f"sparse_values has incorrect shape {list(values.shape)}, should be [] or [{rows.shape[0]}]")
+    if np.ndim(default):
+        refuse("default_value should be a scalar.")
+    check_bounds(rows, shape)
+    if validate_indices:
+        check_order(rows)
+    filling = default if isinstance(default, bytes) else np.asarray(default)[()]
+    out = np.full(tuple(shape.tolist()), filling, values.dtype)
+    out[tuple(rows.T)] = values[()] if values.ndim == 0 else values
+    return out
+
+
+def _index_rows(indices: Any, rank: int) -> Any:
+    """A scalar is one element of a vector, a vector several, a matrix one element per row."""
+    if indices.ndim > 2:
+        refuse(f"sparse_indices should be a scalar, vector, or matrix, got shape {list(indices.shape)}")
+    if indices.ndim == 2:
+        return indices
+    return indices.reshape(-1, 1)
+
+
+@to_dense_op.gradient
+def _to_dense_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    indices = node._inputs[0]
+    values_grad = array_gather.gather_nd(grad, indices)
+    rest = _total(grad) - _total(values_grad)
+    return [None, None, values_grad, rest]
+
+
+def _total(tensor: Tensor) -> Tensor:
+    return sum_op(tensor, array_filling.range(array_shape.rank(tensor)))  # type: ignore[no-any-return]
+
+
+# ---- fill empty rows ------------------------------------------------------------------------
+
+
+@fill_rows_op.shape
+def _fill_rows_shape(node: Operation) -> list[RawShape]:
+    count, rank = merged_shapes(node)
+    with_rank(node._inputs[3]._shape, 0)
+    known = constant_value(node._inputs[2])
+    rows = None if known is None else int(known[0])
+    return [(None, rank), (None,), (rows,), (count,)]
+
+
+@fill_rows_op.kernel("CPU")
+def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tuple[Any, ...]:
+    if np.ndim(shape) != 1:
+        refuse(f"dense_shape must be a vector, saw: {list(np.shape(shape))}")
+    if np.ndim(indices) != 2:
+        refuse(f"indices must be a matrix, saw: {list(np.shape(indices))}")
+    if np.ndim(values) != 1:
+        refuse(f"values must be a vector, saw: {list(np.shape(values))}")
+    if np.ndim(default):
+        refuse(f"default_value must be a scalar, saw: {list(np.shape(default))}")
+    count, rows = indices.shape[0], int(shape[0])
+    if rows == 0 and count:
+        refuse(f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {count}")
+    used = indices[:, 0]
+    bad = np.flatnonzero((used < 0) | (used >= rows))
+    if bad.size:
+        refuse(f"indices({bad[0]}, 0) is invalid: {used[bad[0]]} >= {rows}")
+    empty = np.bincount(used, minlength=rows) == 0 if rows else np.zeros(0, np.bool_)
+    added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
+    added[:, 0] = np.flatnonzero(empty)
+    fillers = np.full(len(added), default if isinstance(default, bytes) else np.asarray(default)[()], values.dtype)
+    order = np.argsort(np.concatenate([used, added[:, 0]]), kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return np.concatenate([indices, added])[order], np.concatenate([values, fillers])[order], empty, places[:count]
+
+
+@fill_rows_op.gradient
+def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any) -> list[Any]:
+    values_grad, default_grad = fill_rows_grad_op(node._outputs[3], grad)
+    return [None, values_grad, None, default_grad]
+
+
+@fill_rows_grad_op.shape
+def _fill_rows_grad_shape(node: Operation) -> list[RawShape]:
+    return [with_rank(node._inputs[0]._shape, 1), ()]
+
+
+@fill_rows_grad_op.kernel("CPU")
+def _fill_rows_grad_kernel(places: Any, grad: Any) -> tuple[Any, Any]:
+    if places.size and (places.min() < 0 or places.max() >= grad.shape[0]):
+        refuse(f"Elements in reverse index must be in [0, {grad.shape[0]})")
+    rest = np.ones(grad.shape[0], np.bool_)
+    rest[places] = False
+    return grad[places], grad[rest].sum(dtype=grad.dtype)

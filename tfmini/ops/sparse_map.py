@@ -1,0 +1,147 @@
+"""Sparse tensors on their way through queues: ``AddSparseToTensorsMap`` and its kin.
+
+A queue holds dense components. A sparse tensor is kept in a map of the task and its number, an
+int64 scalar, travels through the queue instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.shapes import RawShape, format_raw
+
+_SHARED = "T: type; container: string = ''; shared_name: string = ''"
+add_sparse = op(
+    "AddSparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64) -> sparse_handle: int64\n"
+    + _SHARED,
+    stateful=True,
+)
+add_many_sparse = op(
+    "AddManySparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64)"
+    " -> sparse_handles: int64\n" + _SHARED,
+    stateful=True,
+)
+take_many_sparse = op(
+    """TakeManySparseFromTensorsMap(sparse_handles: int64) -> sparse_indices: int64, sparse_values: dtype, sparse_shape: int64
+        dtype: type
+        container: string = ''
+        shared_name: string = ''""",  # noqa: E501 - a declaration is one line
+    stateful=True,
+)
+
+for _handle in (add_sparse, add_many_sparse, take_many_sparse):
+    _handle.not_differentiable()
+
+
+class SparseMap:
+    """Sparse tensors by number."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._tensors: dict[int, tuple[Any, Any, Any]] = {}
+
+    def add(self, indices: Any, values: Any, shape: Any) -> int:
+        """Keeps a sparse tensor; returns its number."""
+        with self._lock:
+            number = next(self._numbers)
+            self._tensors[number] = (indices, values, shape)
+        return number
+
+    def take(self, number: int) -> tuple[Any, Any, Any]:
+        """Gives a sparse tensor away.
+
+        Raises:
+          InvalidArgumentError: when there is none of that number.
+        """
+        with self._lock:
+            found = self._tensors.pop(number, None)
+        if found is None:
+            raise errors.InvalidArgumentError(None, None, f"Unable to find SparseTensor: {number} in map")
+        return found
+
+    def clear(self) -> None:
+        """Forgets all."""
+        with self._lock:
+            self._tensors.clear()
+
+
+@add_sparse.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@add_many_sparse.shape
+def _vector(node: Operation) -> list[RawShape]:
+    return [(None,)]
+
+
+@take_many_sparse.shape
+def _sparse(node: Operation) -> list[RawShape]:
+    return [(None, None), (None,), (None,)]
+
+
+def _map(resources: Any, container: bytes, shared_name: bytes, node: Any) -> SparseMap:
+    return resources.lookup_or_create(container, "sparse map", shared_name.decode() or node.name, SparseMap)  # type: ignore[no-any-return]
+
+
+def _check(indices: Any, values: Any, shape: Any) -> None:
+    for value, rank, what in ((indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")):
+        if np.ndim(value) != rank:
+            kind = "matrix" if rank == 2 else "vector"
+            text = f"Input {what} should be a {kind} but received shape {format_raw(np.shape(value))}"
+            raise errors.InvalidArgumentError(None, None, text)
+
+
+@add_sparse.kernel("CPU")
+def _add(
+    indices: Any, values: Any, shape: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any
+) -> Any:
+    _check(indices, values, shape)
+    return np.int64(_map(resources, container, shared_name, node).add(indices, values, shape))
+
+
+@add_many_sparse.kernel("CPU")
+def _add_many(
+    indices: Any, values: Any, shape: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any
+) -> Any:
+    _check(indices, values, shape)
+    if len(shape) < 2:
+        text = f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}"
+        raise errors.InvalidArgumentError(None, None, text)
+    kept = _map(resources, container, shared_name, node)
+    rows = indices[:, 0]
+    if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
+        raise errors.InvalidArgumentError(None, None, f"Received invalid row {rows.max()}, expected < {shape[0]}")
+    numbers = np.empty(int(shape[0]), np.int64)
+    for row in range(len(numbers)):
+        chosen = rows == row
+        numbers[row] = kept.add(indices[chosen][:, 1:], values[chosen], shape[1:])
+    return numbers
+
+
+@take_many_sparse.kernel("CPU")
+def _take_many(
+    handles: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any, dtype: DType
+) -> tuple[Any, Any, Any]:
+    kept = _map(resources, container, shared_name, node)
+    parts = [kept.take(int(number)) for number in np.ravel(handles)]
+    if not parts:
+        raise errors.InvalidArgumentError(None, None, "Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")  # noqa: E501
+    rank = len(parts[0][2])
+    for _, _, shape in parts:
+        if len(shape) != rank:
+            text = f"Inconsistent rank across SparseTensors: rank prior to SparseTensor[1] was: {rank}"
+            raise errors.InvalidArgumentError(None, None, f"{text} but is {len(shape)}")
+    indices = [np.insert(part, 0, row, axis=1) for row, (part, _, _) in enumerate(parts)]
+    largest = np.max([shape for _, _, shape in parts], axis=0) if rank else np.empty(0, np.int64)
+    values = np.concatenate([values for _, values, _ in parts]).astype(dtype.numpy, copy=False)
+    return np.concatenate(indices), values, np.concatenate([[len(parts)], largest]).astype(np.int64)

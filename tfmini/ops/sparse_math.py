@@ -1,0 +1,434 @@
+"""Arithmetic on sparse tensors: sums, products, maxima, softmax, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops import array_filling, array_gather, array_shape
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_scatter import scatter_nd, tensor_scatter_update
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.array_transpose import transpose
+from tfmini.ops.array_values import as_ndarray, refuse
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.math_broadcast import sum_op
+from tfmini.ops.math_comparison import greater_equal_op, less_equal_op
+from tfmini.ops.math_elementwise import conjugate, divide, floordiv
+from tfmini.ops.math_segments import reduce_runs
+from tfmini.ops.sparse_values import check_parts, distinct, flat_positions, merged_shapes, row_major, sparse_shape
+from tfmini.shapes import RawShape, with_rank
+
+_PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64"
+_ONE = "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32"
+add_op = op(
+    f"SparseAdd({_PAIR}, thresh: Treal) -> sum_indices: int64, sum_values: T, sum_shape: int64;"
+    " T: numbertype; Treal: realnumbertype"
+)
+add_grad_op = op(
+    "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64)"
+    " -> a_val_grad: T, b_val_grad: T; T: numbertype"
+)
+dense_add_op = op(
+    "SparseTensorDenseAdd(a_indices: Tindices, a_values: T, a_shape: Tindices, b: T) -> output: T;"
+    " T: numbertype; Tindices: {int32, int64}"
+)
+matmul_op = op(
+    "SparseTensorDenseMatMul(a_indices: Tindices, a_values: T, a_shape: int64, b: T) -> product: T; T: type;"
+    " Tindices: {int32, int64} = DT_INT64; adjoint_a: bool = false; adjoint_b: bool = false"
+)
+softmax_op = op(
+    "SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T; T: {half, float, double}"
+)
+maximum_op = op(
+    f"SparseSparseMaximum({_PAIR}) -> output_indices: int64, output_values: T; T: realnumbertype"
+)
+minimum_op = op(f"SparseSparseMinimum({_PAIR}) -> output_indices: int64, output_values: T; T: numbertype")
+cwise_ops: dict[str, OpHandle] = {
+    kind: op(
+        f"SparseDenseCwise{kind}(sp_indices: int64, sp_values: T, sp_shape: int64, dense: T) -> output: T;"
+        " T: numbertype"
+    )
+    for kind in ("Add", "Mul", "Div")
+}
+_KINDS = {"Sum": "numbertype", "Max": "realnumbertype"}
+reduce_ops: dict[str, OpHandle] = {
+    kind: op(f"SparseReduce{kind}({_ONE}) -> output: T; keep_dims: bool = false; T: {types}")
+    for kind, types in _KINDS.items()
+}
+reduce_sparse_ops: dict[str, OpHandle] = {
+    kind: op(
+        f"SparseReduce{kind}Sparse({_ONE}) -> output_indices: int64, output_values: T, output_shape: int64;"
+        f" keep_dims: bool = false; T: {types}"
+    )
+    for kind, types in _KINDS.items()
+}
+for _handle in (add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()):
+    _handle.not_differentiable()
+
+
+# ---- sums -----------------------------------------------------------------------------------
+
+
+@add_op.shape
+def _add_shape(node: Operation) -> list[RawShape]:
+    merged_shapes(node)
+    _, rank = merged_shapes(node, 3)
+    return sparse_shape(None, rank)
+
+
+def _check_pair(a_shape: Any, b_shape: Any) -> None:
+    if len(a_shape) != len(b_shape):
+        refuse(f"Ranks of input tensors must match, but saw ranks: {len(a_shape)} and {len(b_shape)}")
+    bad = np.flatnonzero(a_shape != b_shape)
+    if bad.size:
+        d = int(bad[0])
+        refuse(f"Operands' shapes do not match: got {a_shape[d]} and {b_shape[d]} for dimension {d}")
+
+
+def _union(a: Any, a_values: Any, b: Any, b_values: Any) -> tuple[Any, Any, Any]:
+    """Distinct indices of both, with the values of each there, 0 where it has none."""
+    indices, numbers = distinct(np.concatenate([a, b]))
+    left, right = (np.zeros(len(indices), a_values.dtype) for _ in range(2))
+    left[numbers[: len(a)]] = a_values
+    right[numbers[len(a) :]] = b_values
+    return indices, left, right
+
+
+@add_op.kernel("CPU")
+def _add_kernel(
+    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, thresh: Any
+) -> tuple[Any, ...]:
+    check_parts(a, a_values, a_shape)
+    check_parts(b, b_values, b_shape)
+    _check_pair(a_shape, b_shape)
+    indices, left, right = _union(a, a_values, b, b_values)
+    total = left + right
+    kept = np.abs(total) >= thresh
+    return indices[kept], total[kept], np.array(a_shape)
+
+
+@add_op.gradient
+def _add_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
+    a, b = node._inputs[0], node._inputs[3]
+    a_grad, b_grad = add_grad_op(grad, a, b, node._outputs[0])
+    return [None, a_grad, None, None, b_grad, None, None]
+
+
+@add_grad_op.shape
+def _add_grad_shape(node: Operation) -> list[RawShape]:
+    return [(with_rank(t._shape, 2)[0],) for t in node._inputs[1:3]]
+
+
+@add_grad_op.kernel("CPU")
+def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
+    indices, numbers = distinct(np.concatenate([a, b, total]))
+    table = np.zeros(len(indices), grad.dtype)
+    table[numbers[len(a) + len(b) :]] = grad
+    return table[numbers[: len(a)]], table[numbers[len(a) : len(a) + len(b)]]
+
+
+@dense_add_op.shape
+def _dense_add_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[3]._shape]
+
+
+@dense_add_op.kernel("CPU")
+def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+    if tuple(shape.tolist()) != dense.shape:
+        refuse(f"Dimensions of the sparse and the dense operand do not match: {shape.tolist()} and {list(dense.shape)}")
+    out = dense.copy()
+    np.add.at(out, tuple(indices.T), values)
+    return out
+
+
+@dense_add_op.gradient
+def _dense_add_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [None, array_gather.gather_nd(grad, node._inputs[0]), None, grad]
+
+
+# ---- products -------------------------------------------------------------------------------
+
+
+@matmul_op.shape
+def _matmul_shape(node: Operation) -> list[RawShape]:
+    from_b = with_rank(node._inputs[3]._shape, 2)
+    from_b = from_b[::-1] if node.attrs["adjoint_b"] else from_b
+    a = _static_sizes(node._inputs[2])
+    a = a[::-1] if node.attrs["adjoint_a"] else a
+    inner = {a[1], from_b[0]} - {None}
+    if len(inner) > 1:
+        raise ValueError(f"Dimensions must be equal, but are {a[1]} and {from_b[0]}")
+    return [(a[0], from_b[1])]
+
+
+def _static_sizes(shape: Tensor) -> tuple[int | None, ...]:
+    return with_rank(constant_value_as_shape(shape), 2)
+
+
+@matmul_op.kernel("CPU")
+def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool) -> Any:
+    if adjoint_b:
+        b = np.conjugate(b.T) if b.dtype.kind == "c" else b.T
+    rows, columns = (indices[:, 1], indices[:, 0]) if adjoint_a else (indices[:, 0], indices[:, 1])
+    height, width = (int(shape[1]), int(shape[0])) if adjoint_a else (int(shape[0]), int(shape[1]))
+    values = np.conjugate(values) if adjoint_a and values.dtype.kind == "c" else values
+    if width != b.shape[0]:
+        refuse(
+            f"Cannot multiply A and B because inner dimension does not match: {width} vs. {b.shape[0]}."
+            "  Did you forget a transpose?  Dimensions of A: "
+            f"[{shape[0]}, {shape[1]}).  Dimensions of B: {list(b.shape)}"
+        )
+    for what, found, bound in (("k", columns, width), ("m", rows, height)):
+        bad = np.flatnonzero((found < 0) | (found >= bound))
+        if bad.size:
+            refuse(f"{what} ({found[bad[0]]}) from index[{bad[0]},{int(what == 'k')}] out of bounds (>={bound})")
+    out = np.zeros((height, b.shape[1]), b.dtype)
+    order = np.argsort(rows, kind="stable")
+    reduce_runs(np.add, b[columns[order]] * values[order, None], rows[order], out)
+    return out
+
+
+@matmul_op.gradient
+def _matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    indices, values, shape, b = node._inputs
+    adjoint_a, adjoint_b = node.attrs["adjoint_a"], node.attrs["adjoint_b"]
+    b_grad = matmul_op(indices, values, shape, grad, adjoint_a=not adjoint_a)
+    if adjoint_b:
+        b_grad = conjugate(transpose(b_grad))
+    rows, columns = getitem(indices, (slice(None), 0)), getitem(indices, (slice(None), 1))
+    if adjoint_a:
+        rows, columns = columns, rows
+    b_rows = array_gather.gather(transpose(b) if adjoint_b else conjugate(b), columns)
+    grad_rows = array_gather.gather(grad, rows)
+    values_grad = sum_op(grad_rows * b_rows, 1)
+    return [None, conjugate(values_grad) if adjoint_a else values_grad, None, b_grad]
+
+
+def _cwise_shape(node: Operation) -> list[RawShape]:
+    return [(merged_shapes(node)[0],)]
+
+
+def _cwise_kernel(kind: str) -> Callable[..., Any]:
+    compute: np.ufunc = {"Add": np.add, "Mul": np.multiply, "Div": np.true_divide}[kind]
+
+    def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+        dense = as_ndarray(dense)
+        if dense.ndim > len(shape):
+            refuse(f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
+                   f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]")
+        try:
+            spread = np.broadcast_to(dense, tuple(shape.tolist()))
+        except ValueError:
+            refuse(f"SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes:"
+                   f" [{','.join(map(str, shape))}] vs. [{','.join(map(str, dense.shape))}]")
+        other = spread[tuple(indices.T)]
+        if kind == "Div" and values.dtype.kind in "iu":
+            if (other == 0).any():
+                refuse("Integer division by zero")
+            return (values / other).astype(values.dtype)
+        return compute(values, other)
+
+    return kernel
+
+
+def _cwise_gradient(kind: str) -> Callable[..., list[Any]]:
+    def gradient(node: Operation, grad: Tensor) -> list[Any]:
+        if kind == "Add":
+            raise NotImplementedError("Gradient for SparseDenseCwiseAdd is not implemented.")
+        indices, values, shape, dense = node._inputs
+        scaling = floordiv(shape, cast(array_shape.shape(dense), dtypes.int64))
+        there = array_gather.gather_nd(dense, floordiv(indices, scaling))
+        if kind == "Mul":
+            return [None, grad * there, None, _scattered(indices, scaling, grad * values, dense)]
+        by_dense = grad * (-values / (there * there))
+        return [None, divide(grad, there), None, _scattered(indices, scaling, by_dense, dense)]
+
+    return gradient
+
+
+def _scattered(indices: Tensor, scaling: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    return scatter_nd(floordiv(indices, scaling), values, cast(array_shape.shape(dense), dtypes.int64))
+
+
+for _kind, _handle in cwise_ops.items():
+    _handle.shape(_cwise_shape)
+    _handle.kernel("CPU")(_cwise_kernel(_kind))
+    _handle.gradient(_cwise_gradient(_kind))
+
+
+# ---- maxima and softmax ---------------------------------------------------------------------
+
+
+@maximum_op.shape
+@minimum_op.shape
+def _extremum_shape(node: Operation) -> list[RawShape]:
+    _, rank = merged_shapes(node)
+    return [(None, rank), (None,)]
+
+
+def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:
+    def kernel(a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any) -> tuple[Any, Any]:
+        check_parts(a, a_values, a_shape)
+        check_parts(b, b_values, b_shape)
+        _check_pair(a_shape, b_shape)
+        indices, left, right = _union(a, a_values, b, b_values)
+        return indices, choose(left, right)
+
+    return kernel
+
+
+def _extremum_gradient(compare: OpHandle) -> Callable[..., list[Any]]:
+    """Where both have the element the larger (smaller) gets the gradient, elsewhere whoever has it."""
+
+    def gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
+        a, a_values, a_shape, b, b_values, b_shape = node._inputs
+        zero = array_filling.zeros([], dtypes.int32)
+        own_a = [a, array_filling.zeros_like(a_values), a_shape]
+        own_b = [b, array_filling.zeros_like(b_values), b_shape]
+        in_a = add_op(*own_b, a, a_values, a_shape, cast(zero, a_values._dtype)).sum_values
+        in_b = add_op(*own_a, b, b_values, b_shape, cast(zero, b_values._dtype)).sum_values
+        wins = cast(compare(in_a, in_b), grad._dtype)
+        all_indices = node._outputs[0]
+        a_grad, _ = add_grad_op(grad * wins, a, a, all_indices)
+        b_grad, _ = add_grad_op(grad * (1 - wins), b, b, all_indices)
+        return [None, a_grad, None, None, b_grad, None]
+
+    return gradient
+
+
+maximum_op.kernel("CPU")(_extremum_kernel(np.maximum))
+minimum_op.kernel("CPU")(_extremum_kernel(np.minimum))
+maximum_op.gradient(_extremum_gradient(greater_equal_op))
+minimum_op.gradient(_extremum_gradient(less_equal_op))
+
+
+@softmax_op.shape
+def _softmax_shape(node: Operation) -> list[RawShape]:
+    return [(merged_shapes(node)[0],)]
+
+
+def _row_starts(rows: Any) -> Any:
+    """Where a new row begins in row-major indices without their last axis."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))
+
+
+@softmax_op.kernel("CPU")
+def _softmax_kernel(indices: Any, values: Any, shape: Any) -> Any:
+    check_parts(indices, values, shape)
+    if len(shape) < 2:
+        refuse("Input should have rank >= 2")
+    starts = _row_starts(indices[:, :-1])
+    if not starts.size:
+        return values.copy()
+    lengths = np.diff(np.append(starts, len(values)))
+    powers = np.exp(values - np.repeat(np.maximum.reduceat(values, starts), lengths))
+    return powers / np.repeat(np.add.reduceat(powers, starts), lengths)
+
+
+@softmax_op.gradient
+def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    indices, shape = node._inputs[0], node._inputs[2]
+    found = node._outputs[0]
+    weighted = found * grad
+    sums = reduce_ops["Sum"](indices, weighted, shape, [-1], keep_dims=True)
+    row = getitem(indices, (slice(None), slice(None, -1)))
+    first = array_filling.zeros_like(getitem(indices, (slice(None), slice(-1, None))))
+    return [None, (grad - array_gather.gather_nd(sums, concat([row, first], 1))) * found, None]
+
+
+# ---- reductions -----------------------------------------------------------------------------
+
+
+def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
+    """The axes that stay and those that go."""
+    axes = np.ravel(axes)
+    for axis in axes:
+        if not -rank <= axis < rank:
+            refuse(f"Invalid reduction dimension {axis}, for input with {rank} dimensions.")
+    gone = sorted({int(a) % rank for a in axes}) if axes.size else []
+    return [a for a in range(rank) if a not in gone], gone
+
+
+def _reduced(kind: str, indices: Any, values: Any, shape: Any, axes: Any) -> tuple[Any, Any, list[int]]:
+    """Kept indices in row-major order, their reduced values, and the axes kept."""
+    check_parts(indices, values, shape)
+    kept, _ = _kept_axes(len(shape), axes)
+    rows = indices[:, kept]
+    order = row_major(rows)
+    rows, values = rows[order], values[order]
+    if not kept:
+        starts = np.zeros(min(len(values), 1), np.int64)
+    else:
+        starts = _row_starts(rows)
+    if not starts.size:
+        return rows[:0], values[:0], kept
+    combine: np.ufunc = np.add if kind == "Sum" else np.maximum
+    return rows[starts], combine.reduceat(values, starts).astype(values.dtype, copy=False), kept
+
+
+def _reduce_kernel(kind: str) -> Callable[..., Any]:
+    def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> Any:
+        rows, found, kept = _reduced(kind, indices, values, shape, axes)
+        sizes = [int(shape[a]) for a in kept]
+        out = np.zeros(int(np.prod(sizes)), values.dtype)
+        out[flat_positions(rows, sizes) if kept else np.zeros(len(rows), np.int64)] = found
+        if keep_dims:
+            sizes = [int(s) if a in kept else 1 for a, s in enumerate(shape)]
+        return out.reshape(sizes) if sizes else out[0]
+
+    return kernel
+
+
+def _reduce_sparse_kernel(kind: str) -> Callable[..., Any]:
+    def kernel(indices: Any, values: Any, shape: Any, axes: Any, *, keep_dims: bool) -> tuple[Any, Any, Any]:
+        rows, found, kept = _reduced(kind, indices, values, shape, axes)
+        if not keep_dims:
+            return rows, found, np.asarray(shape)[kept]
+        whole = np.zeros((len(rows), len(shape)), np.int64)
+        whole[:, kept] = rows
+        sizes = np.ones(len(shape), np.int64)
+        sizes[kept] = np.asarray(shape)[kept]
+        return whole, found, sizes
+
+    return kernel
+
+
+def _reduce_shape(node: Operation) -> list[RawShape]:
+    merged_shapes(node)
+    shape, axes = constant_value_as_shape(node._inputs[2]), constant_value(node._inputs[3])
+    if shape is None or axes is None:
+        return [None]
+    gone = {int(a) % len(shape) for a in np.ravel(axes)} if shape else set()
+    if node.attrs["keep_dims"]:
+        return [tuple(1 if a in gone else s for a, s in enumerate(shape))]
+    return [tuple(s for a, s in enumerate(shape) if a not in gone)]
+
+
+def _reduce_sparse_shape(node: Operation) -> list[RawShape]:
+    return [(None, None), (None,), (None,)]
+
+
+for _kind in _KINDS:
+    reduce_ops[_kind].shape(_reduce_shape)
+    reduce_ops[_kind].kernel("CPU")(_reduce_kernel(_kind))
+    reduce_sparse_ops[_kind].shape(_reduce_sparse_shape)
+    reduce_sparse_ops[_kind].kernel("CPU")(_reduce_sparse_kernel(_kind))
+
+
+@reduce_ops["Sum"].gradient
+def _reduce_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    indices, _, shape, axes = node._inputs
+    gone = array_shape.reshape(cast(axes, dtypes.int64), [-1, 1]) % cast(array_shape.size(shape), dtypes.int64)
+    ones = array_filling.ones(getitem(array_shape.shape(gone), slice(0, 1)), dtypes.int64)
+    kept = tensor_scatter_update(shape, gone, ones)
+    spread = array_shape.reshape(grad, kept)
+    return [None, array_gather.gather_nd(spread, floordiv(indices, floordiv(shape, kept))), None, None]

@@ -1,0 +1,298 @@
+"""Strings taken apart and put together: split, format, hash buckets, n-grams, joins by segment."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_joining import stack
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.array_values import as_ndarray
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.logging_ops import string_format_op
+from tfmini.ops.ragged_tensor import RaggedTensor
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.string_hashes import fingerprint64, hash64, siphash
+from tfmini.ops.strings import each, refuse
+from tfmini.shapes import RawShape, format_raw, with_rank
+
+split_op = op(
+    "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
+    " skip_empty: bool = true"
+)
+split_v2_op = op(
+    "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
+)
+bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1")
+bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1")
+bucket_strong_op = op(
+    "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)"
+)
+fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
+segment_join_op = op(
+    "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: string;"
+    " separator: string = ''; Tindices: {int32, int64}; Tnumsegments: {int32, int64} = DT_INT32"
+)
+for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op,
+                segment_join_op):  # fmt: skip
+    _handle.not_differentiable()
+
+
+# ---- split ----------------------------------------------------------------------------------
+
+
+@split_op.shape
+@split_v2_op.shape
+def _split_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 1)
+    with_rank(node._inputs[1]._shape, 0)
+    return [(None, 2), (None,), (2,)]
+
+
+def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+    count = sum(map(len, rows))
+    indices, values = np.empty((count, 2), np.int64), np.empty(count, object)
+    at = 0
+    for number, row in enumerate(rows):
+        stop = at + len(row)
+        indices[at:stop, 0], indices[at:stop, 1] = number, np.arange(len(row))
+        values[at:stop] = row
+        at = stop
+    return indices, values, np.array([len(rows), max(map(len, rows), default=0)], np.int64)
+
+
+def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
+    """Each byte of ``delimiters`` splits; without one every byte stands alone."""
+    if not delimiters:
+        return [text[i : i + 1] for i in range(len(text))]
+    if len(delimiters) == 1:
+        found = text.split(delimiters)
+    else:
+        found = re.split(b"[" + re.escape(delimiters) + b"]", text)
+    return [piece for piece in found if piece] if skip_empty else found
+
+
+@split_op.kernel("CPU")
+def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any, Any, Any]:
+    if np.ndim(texts) != 1:
+        raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+    if np.ndim(delimiter):
+        raise refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
+    delimiters = as_ndarray(delimiter)[()]
+    return _as_sparse([_pieces(text, delimiters, skip_empty) for text in texts])
+
+
+@split_v2_op.kernel("CPU")
+def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, Any]:
+    if np.ndim(texts) != 1:
+        raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
+    if np.ndim(sep):
+        raise refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
+    separator = as_ndarray(sep)[()] or None
+    return _as_sparse([text.split(separator, maxsplit) for text in texts])
+
+
+# ---- hashes ---------------------------------------------------------------------------------
+
+
+@bucket_op.shape
+@bucket_fast_op.shape
+@bucket_strong_op.shape
+def _bucket_shape(node: Operation) -> list[RawShape]:
+    if node.type == "StringToHashBucketStrong" and len(node.attrs["key"]) != 2:
+        raise ValueError(f"Key must have 2 elements, got {len(node.attrs['key'])}")
+    return [node._inputs[0]._shape]
+
+
+@bucket_op.kernel("CPU")
+def _bucket_kernel(value: Any, *, num_buckets: int) -> Any:
+    return each(lambda s: hash64(s) % num_buckets, value, np.int64)
+
+
+@bucket_fast_op.kernel("CPU")
+def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
+    return each(lambda s: fingerprint64(s) % num_buckets, value, np.int64)
+
+
+@bucket_strong_op.kernel("CPU")
+def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
+    return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
+
+
+@fingerprint_op.shape
+def _fingerprint_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    if shape is not None and not shape:
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    return [(None if shape is None else shape[0], 8)]
+
+
+@fingerprint_op.kernel("CPU")
+def _fingerprint_kernel(data: Any, method: Any) -> Any:
+    if as_ndarray(method)[()] != b"farmhash64":
+        raise refuse(f"Unsupported data fingerprinting method: {as_ndarray(method)[()].decode(errors='replace')}")
+    if not np.ndim(data):
+        raise refuse("input 'data' should not be scalar")
+    rows = data.reshape(data.shape[0], -1)
+    if data.dtype == object:
+        # Of several strings the fingerprints are fingerprinted.
+        marks = [[fingerprint64(s) for s in row] for row in rows]
+        found = [
+            m[0] if rows.shape[1] == 1 else fingerprint64(np.array(m, "<u8").tobytes()) for m in marks
+        ]
+    else:
+        found = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
+    return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
+
+
+# ---- joins by segment -----------------------------------------------------------------------
+
+
+@segment_join_op.shape
+def _segment_join_shape(node: Operation) -> list[RawShape]:
+    inputs, ids = node._inputs[0]._shape, node._inputs[1]._shape
+    count = constant_value(node._inputs[2])
+    if inputs is None or ids is None:
+        return [None]
+    if len(ids) > len(inputs):
+        raise ValueError(f"segment_ids {format_raw(ids)} must be a prefix of the inputs' shape {format_raw(inputs)}")
+    return [(None if count is None else int(count), *inputs[len(ids) :])]
+
+
+@segment_join_op.kernel("CPU")
+def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator: bytes) -> Any:
+    inputs, ids = as_ndarray(inputs), as_ndarray(ids)
+    if np.ndim(num_segments):
+        raise refuse("Number of segments should be a scalar.")
+    count = int(num_segments)
+    if count <= 0:
+        raise refuse("Number of segments must be positive")
+    if ids.shape != inputs.shape[: ids.ndim]:
+        raise refuse("segment_ids must have the same shape as a prefix of inputs")
+    rest = inputs.shape[ids.ndim :]
+    rows, flat = inputs.reshape(ids.size, -1), ids.ravel()
+    bad = np.flatnonzero((flat >= count) | (flat < -1))
+    if bad.size:
+        raise refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for position, segment in enumerate(flat):
+        if segment >= 0:
+            groups[segment].append(position)
+    out = np.empty((count, rows.shape[1]), object)
+    for segment, members in enumerate(groups):
+        out[segment] = [separator.join(column) for column in rows[members].T] if members else b""
+    return out.reshape(count, *rest)
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Splits each string of a vector at any byte of ``delimiter``, blank by default (``tf.string_split``).
+
+    Returns:
+      A `SparseTensor` [rows, most pieces], or a ragged tensor for ``result_type="RaggedTensor"``.
+    """
+    if delimiter is not None and sep is not None:
+        raise ValueError("Cannot specify both 'sep' and 'delimiter'")
+    delimiter = sep if delimiter is None else delimiter
+    delimiter = convert_to_tensor(" " if delimiter is None else delimiter, dtypes.string)
+    source = convert_to_tensor(source, dtypes.string)
+    return _result(split_op(source, delimiter=delimiter, skip_empty=skip_empty, name=name), result_type)
+
+
+def _result(found: Any, result_type: str) -> Any:
+    indices, values, shape = found
+    if result_type == "SparseTensor":
+        return SparseTensor(indices, values, _pair(shape))
+    if result_type == "RaggedTensor":
+        rows = getitem(indices, (slice(None), 0))
+        return RaggedTensor.from_value_rowids(values, rows, nrows=getitem(shape, 0))
+    raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
+
+
+def _pair(shape: Tensor) -> Tensor:
+    shape.set_shape([2])
+    return shape
+
+
+def string_split_v2(
+    input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Splits at a whole separator, or at runs of white space, as Python's ``split`` (``tf.strings.split``)."""
+    if input is not None and source is not None:
+        raise ValueError("Cannot specify both 'input' and 'source'")
+    text = source if input is None else input
+    with name_scope(name, "StringSplit", [text]):
+        text = convert_to_tensor(text, dtypes.string, name="input")
+        if text._shape == ():
+            text = stack([text])
+        sep = convert_to_tensor("" if sep is None else sep, dtypes.string, name="sep")
+        return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
+
+
+def string_format(
+    template: Any, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+) -> Tensor:
+    """A string with each placeholder replaced by the text of a tensor (``tf.strings.format``).
+
+    Raises:
+      ValueError: when there are more or fewer placeholders than tensors.
+    """
+    inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    count = template.count(placeholder)
+    if count != len(inputs):
+        raise ValueError(
+            f"{count} placeholder(s) in template does not match {len(inputs)} tensor(s) provided as input"
+        )
+    return string_format_op(  # type: ignore[no-any-return]
+        inputs, template=template, placeholder=placeholder, summarize=summarize, name=name
+    )
+
+
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
+) -> Tensor:
+    """Hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
+    text = input if string_tensor is None else string_tensor
+    return bucket_op(text, num_buckets=num_buckets, name=name)  # type: ignore[no-any-return]
+
+
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+    """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
+    return bucket_fast_op(input, num_buckets=num_buckets, name=name)  # type: ignore[no-any-return]
+
+
+def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
+    """Keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
+
+    Args:
+      input: strings.
+      num_buckets: at least 1.
+      key: two 64-bit numbers.
+      name: of the op.
+    """
+    return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)  # type: ignore[no-any-return]
+
+
+def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
+    """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
+    return fingerprint_op(data, method, name=name)  # type: ignore[no-any-return]
+
+
+def unsorted_segment_join(
+    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+) -> Tensor:
+    """The strings of each segment joined in order (``tf.strings.unsorted_segment_join``)."""
+    return segment_join_op(inputs, segment_ids, num_segments, separator=separator, name=name)  # type: ignore[no-any-return]

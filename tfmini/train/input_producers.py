@@ -1,0 +1,180 @@
+"""Queues of inputs: ``tf.train.string_input_producer``, ``slice_input_producer``, ``limit_epochs``, …"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_filling import range as range_of
+from tfmini.ops.array_gather import gather
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_shape import size as size_of
+from tfmini.ops.assertion import Assert
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.file_ops import matching_files
+from tfmini.ops.math_comparison import greater
+from tfmini.ops.queues import FIFOQueue, QueueBase
+from tfmini.ops.random_values import random_shuffle
+from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.ops.summaries import scalar
+from tfmini.ops.variable_base import Variable
+from tfmini.train.queue_runners import QueueRunner, add_queue_runner
+
+
+def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
+    """A local variable with the names of the files that match, found when it is initialised.
+
+    Args:
+      pattern: a glob pattern, or several.
+      name: default ``matching_filenames``.
+    """
+    with name_scope(name, "matching_filenames", [pattern]) as scope:
+        return Variable(
+            name=scope, initial_value=matching_files(pattern), trainable=False, validate_shape=False,
+            collections=[GraphKeys.LOCAL_VARIABLES],
+        )  # fmt: skip
+
+
+def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
+    """``tensor``, ``num_epochs`` times; then it fails with `OutOfRangeError` (``tf.train.limit_epochs``).
+
+    The count is a local variable: ``tf.local_variables_initializer`` must run.
+
+    Raises:
+      ValueError: when ``num_epochs`` is not positive.
+    """
+    if num_epochs is None:
+        return tensor
+    if num_epochs <= 0:
+        raise ValueError(f"num_epochs must be > 0 not {num_epochs}.")
+    with name_scope(name, "limit_epochs", [tensor]) as scope:
+        zero = constant(0, dtype=dtypes.int64)
+        epochs = Variable(zero, name="epochs", trainable=False, collections=[GraphKeys.LOCAL_VARIABLES])
+        with control_dependencies([epochs.count_up_to(num_epochs)]):
+            return identity(tensor, name=scope)
+
+
+def input_producer(
+    input_tensor: Any,
+    element_shape: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    summary_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> QueueBase:
+    """A queue of the rows of ``input_tensor``, again and again, with a queue runner (``tf.train.input_producer``).
+
+    Args:
+      input_tensor: [n, …].
+      element_shape: of a row, where it is not known.
+      num_epochs: how many times; None for ever. See `limit_epochs`.
+      shuffle: whether each epoch has an order of its own.
+      seed: of the shuffling.
+      capacity: of the queue.
+      shared_name: of the queue, for other sessions.
+      summary_name: of a summary of how full the queue is.
+      name: of the queue.
+      cancel_op: of the queue runner.
+
+    Raises:
+      ValueError: when the shape of a row is not known.
+    """
+    with name_scope(name, "input_producer", [input_tensor]):
+        tensor = convert_to_tensor(input_tensor, name="input_tensor")
+        shape = tensor.shape[1:].merge_with(element_shape)
+        if not shape.is_fully_defined():
+            raise ValueError(
+                "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
+            )
+        if shuffle:
+            tensor = random_shuffle(tensor, seed=seed)
+        tensor = limit_epochs(tensor, num_epochs)
+        queue = FIFOQueue(capacity, [tensor.dtype.base_dtype], [shape], shared_name=shared_name, name=name or "")
+        add_queue_runner(QueueRunner(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op))
+        if summary_name is not None:
+            scalar(summary_name, cast(queue.size(), dtypes.float32) * (1.0 / capacity))
+        return queue
+
+
+def string_input_producer(
+    string_tensor: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> QueueBase:
+    """A queue of strings, usually file names (``tf.train.string_input_producer``); see `input_producer`.
+
+    Raises:
+      ValueError: for an empty list. An empty tensor fails when it runs.
+    """
+    problem = "string_input_producer requires a non-null input tensor"
+    if not isinstance(string_tensor, Tensor) and not hasattr(string_tensor, "graph") and not len(string_tensor):
+        raise ValueError(problem)
+    with name_scope(name, "input_producer", [string_tensor]) as scope:
+        tensor = convert_to_tensor(string_tensor, dtype=dtypes.string)
+        with control_dependencies([Assert(greater(size_of(tensor), 0), [problem])]):
+            tensor = identity(tensor)
+        return input_producer(
+            tensor, element_shape=[], num_epochs=num_epochs, shuffle=shuffle, seed=seed, capacity=capacity,
+            shared_name=shared_name, name=scope, summary_name=f"fraction_of_{capacity}_full", cancel_op=cancel_op,
+        )  # fmt: skip
+
+
+def range_input_producer(
+    limit: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> QueueBase:
+    """A queue of the numbers below ``limit`` (``tf.train.range_input_producer``); see `input_producer`."""
+    with name_scope(name, "input_producer", [limit]) as scope:
+        return input_producer(
+            range_of(limit), [], num_epochs, shuffle, seed, capacity, shared_name, f"fraction_of_{capacity}_full",
+            scope,
+        )  # fmt: skip
+
+
+def slice_input_producer(
+    tensor_list: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> list[Tensor]:
+    """One row of each tensor, all of the same position (``tf.train.slice_input_producer``); see `input_producer`.
+
+    Args:
+      tensor_list: tensors of the same first size.
+
+    Raises:
+      ValueError: without tensors.
+    """
+    with name_scope(name, "input_producer", tensor_list):
+        tensors = convert_n_to_tensor_or_indexed_slices(tensor_list)
+        if not tensors:
+            raise ValueError("Expected at least one tensor in slice_input_producer().")
+        sizes: Any = shape_of(tensors[0])
+        rows = sizes[0]
+        queue = range_input_producer(
+            rows, num_epochs=num_epochs, shuffle=shuffle, seed=seed, capacity=capacity, shared_name=shared_name
+        )
+        index = queue.dequeue()
+        return [gather(tensor, index) for tensor in tensors]
