@@ -47,9 +47,10 @@ class BundleReader:
         self.prefix = prefix
         self._shards, self._index = _load_index(prefix)
 
-    def keys(self) -> list[bytes]:
-        """All keys but the header's, in order: names, and before them the keys of slices."""
-        return [key for key in self._index if key]
+    def stored(self) -> list[tuple[bytes, Entry]]:
+        """Key and entry of all that is stored in one piece, in order: slices first, under keys of their own."""
+        entries = ((key, self.entry_of_key(key)) for key in self._index if key)
+        return [(key, entry) for key, entry in entries if not entry.slices]
 
     def names(self) -> list[str]:
         """The names of the tensors, in order."""
@@ -109,7 +110,7 @@ class BundleReader:
             common = region.intersect(wanted)
             if common is None:
                 continue
-            piece = self._stored(name, self._slice_entry(name, stored))
+            piece = self._piece(name, stored)
             if common == wanted == region:
                 return piece
             if out is None:
@@ -120,11 +121,12 @@ class BundleReader:
             self._refuse(files.index_file(self.prefix), name, "the stored slices do not cover the requested one")
         return np.empty(shape, entry.dtype.numpy) if out is None else out
 
-    def _slice_entry(self, name: str, part: Slice) -> Entry:
+    def _piece(self, name: str, part: Slice) -> encoding.Array:
+        """One of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
             self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has no entry")
-        return self.entry_of_key(key)
+        return self._stored(name, self.entry_of_key(key))
 
     # ---- data files ---------------------------------------------------------------------------
 
