@@ -149,9 +149,7 @@ def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
 
 
 def _write(writer: BundleWriter | V1Writer, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
-    """Writes tensors and slices in the order of their names."""
-    todo = sorted(zip(_texts(names), _texts(specs), range(len(tensors))))
-    for name, spec, i in todo:
+    for i, (name, spec) in enumerate(zip(_texts(names), _texts(specs))):
         if not spec:
             writer.add(name, tensors[i], types[i])
             continue
