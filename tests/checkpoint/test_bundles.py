@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import IO, Any
@@ -221,10 +222,8 @@ def test_a_crash_at_any_instant_leaves_the_old_checkpoint_or_the_new_one(tmp_pat
         os.mkdir(os.path.dirname(prefix))
         how(prefix, OLD, QuickDisk())
         disk = FailingDisk(after)
-        try:
+        with contextlib.suppress(Crash):
             how(prefix, NEW, disk)
-        except Crash:
-            pass
         found = everything(prefix)
         assert found in (as_lists(OLD), as_lists(NEW)), f"before change {after}"
         outcomes.append(found == as_lists(NEW))

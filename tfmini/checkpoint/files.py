@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from glob import escape, glob
 from typing import IO, Any
 
@@ -51,10 +52,8 @@ class Disk:
     def make_directory(self, path: str) -> None:
         """Makes a directory if it is not there; its parent must be."""
         if path and not os.path.isdir(path):
-            try:
+            with suppress(FileExistsError):  # another task was quicker
                 os.mkdir(path)
-            except FileExistsError:  # another task was quicker
-                pass
 
     def create(self, path: str) -> IO[bytes]:
         """A new file for writing."""
@@ -76,25 +75,20 @@ class Disk:
         except OSError:  # some file systems do not let directories be opened
             return
         try:
-            os.fsync(handle)
-        except OSError:  # nor synchronised
-            pass
+            with suppress(OSError):  # nor can all be synchronised
+                os.fsync(handle)
         finally:
             os.close(handle)
 
     def remove(self, path: str) -> None:
         """Removes a file; one that is not there is no error."""
-        try:
+        with suppress(FileNotFoundError):
             os.remove(path)
-        except FileNotFoundError:
-            pass
 
     def remove_directory(self, path: str) -> None:
         """Removes a directory if it is empty."""
-        try:
+        with suppress(OSError):  # not empty, or somebody was quicker
             os.rmdir(path)
-        except OSError:  # not empty, or somebody was quicker
-            pass
 
 
 DISK = Disk()

@@ -15,6 +15,7 @@ from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, encode_key
 
 _CHUNK = 1 << 20
+_REMEDY = "The file is torn or was altered: restore another checkpoint"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class BundleReader:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self._shards, self._index = _load_index(prefix)
+        self._shards, self._index = load_index(prefix)
 
     def stored(self) -> list[tuple[bytes, Entry]]:
         """Key and entry of all that is stored in one piece, in order: slices first, under keys of their own."""
@@ -177,21 +178,21 @@ class BundleReader:
             self._refuse(path, name, reason)
 
     def _refuse(self, path: str, name: str, reason: str) -> NoReturn:
-        remedy = "The file is torn or was altered: restore another checkpoint"
-        raise errors.DataLossError(None, None, f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {remedy}")
+        text = f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {_REMEDY}"
+        raise errors.DataLossError(None, None, text)
 
 
 def live_shard_count(prefix: str) -> int:
     """The number of shards of the checkpoint under ``prefix``; 0 when there is none that can be read."""
     try:
-        return _load_index(prefix)[0]
+        return load_index(prefix)[0]
     except errors.OpError:
         return 0
 
 
 def _fill(file: IO[bytes], data: encoding.Array) -> bool:
     """Reads exactly ``data``'s bytes; whether there were so many."""
-    view = memoryview(data)
+    view = memoryview(data)  # type: ignore[arg-type]
     position = 0
     while position < len(view):
         count = file.readinto(view[position:])  # type: ignore[attr-defined]
@@ -201,7 +202,13 @@ def _fill(file: IO[bytes], data: encoding.Array) -> bool:
     return True
 
 
-def _load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
+def load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
+    """The number of shards of a checkpoint, and its index, whose values are BundleEntryProtos.
+
+    Raises:
+      NotFoundError: when there is no such checkpoint.
+      DataLossError: when the index is torn or altered.
+    """
     path = files.index_file(prefix)
     try:
         stat = os.stat(path)
@@ -225,7 +232,7 @@ def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int
         header = protos.BundleHeaderProto.FromString(index[b""])
     except (sstable.TableError, DecodeError, KeyError) as error:
         reason = "no header entry" if isinstance(error, KeyError) else str(error)
-        text = f"Unable to read file ({path}): {reason}. The file is torn or was altered: restore another checkpoint"
+        text = f"Unable to read file ({path}): {reason}. {_REMEDY}"
         raise errors.DataLossError(None, None, text) from None
     if header.endianness != 0:
         text = f"{path} was written on a big-endian machine; tfmini reads little-endian checkpoints"

@@ -134,7 +134,7 @@ class V1Reader(BundleReader):
             self._refuse(self.prefix, name, f"its slice {part.text} has no record")
         path, record = self._records[key]
         data = protos.SavedTensorSlices.FromString(record).data.data
-        data.dtype = entry.dtype.as_datatype_enum  # type: ignore[assignment]
+        data.dtype = entry.dtype.as_datatype_enum
         data.tensor_shape.CopyFrom(shape_proto(part.shape(entry.shape)))
         try:
             return tensor_from_proto(data)

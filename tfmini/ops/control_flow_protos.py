@@ -10,7 +10,7 @@ from tfmini.ops.cond_context import CondContext
 from tfmini.ops.control_flow_context import ControlFlowContext, inside
 from tfmini.ops.while_context import WhileContext
 
-_KINDS = {"cond_ctxt": CondContext, "while_ctxt": WhileContext}
+_KINDS: dict[str, Any] = {"cond_ctxt": CondContext, "while_ctxt": WhileContext}
 
 
 def restored_context(kind: str, message: Any, import_scope: str | None = None) -> ControlFlowContext:

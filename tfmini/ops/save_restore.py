@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -134,7 +133,7 @@ def _file_name_shape(node: Operation) -> list[RawShape]:
 
 
 def _scalar(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value.item()  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value.item()
 
 
 def _texts(values: Any) -> list[str]:

@@ -50,7 +50,7 @@ class CheckpointReader:
         """A line per stored tensor or slice: name, type and shape."""
         lines = []
         for key, entry in self._reader.stored():
-            kind = protos.DataType.Name(entry.dtype.as_datatype_enum)  # type: ignore[arg-type]
+            kind = protos.DataType.Name(entry.dtype.as_datatype_enum)
             lines.append(b"%s (%s) [%s]\n" % (key, kind.encode(), ",".join(map(str, entry.shape)).encode()))
         return b"".join(lines)
 

@@ -43,7 +43,8 @@ def generate_checkpoint_state_proto(
     times = all_model_checkpoint_timestamps
     if times and len(times) != len(paths):
         raise ValueError(
-            f"Checkpoint timestamps, if provided, must match checkpoint paths (got paths {paths} and timestamps {times})"
+            f"Checkpoint timestamps, if provided, must match checkpoint paths (got paths {paths} and timestamps"
+            f" {times})"
         )
     if not os.path.isabs(save_dir):
         model_checkpoint_path = _relative(model_checkpoint_path, save_dir)
@@ -89,8 +90,8 @@ def update_checkpoint_state(
     )
     if path == state.model_checkpoint_path:
         raise RuntimeError(
-            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please use a different"
-            " save path."
+            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please use a"
+            " different save path."
         )
     from google.protobuf import text_format
 

@@ -68,7 +68,8 @@ class Saver:
     ) -> None:
         if defer_build and var_list:
             raise ValueError(
-                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or var_list=None."
+                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or"
+                " var_list=None."
             )
         self._var_list = var_list
         self._reshape = reshape
@@ -213,7 +214,7 @@ class Saver:
 
     def recover_last_checkpoints(self, checkpoint_paths: list[str]) -> None:
         """Takes over those of ``checkpoint_paths`` that exist, after a restart."""
-        found = []
+        found: list[tuple[str, float]] = []
         for path in checkpoint_paths:
             found.extend((path, made) for made in checkpoint_state.get_checkpoint_mtimes([path]))
         self.set_last_checkpoints_with_time(found)
@@ -357,7 +358,7 @@ def _explained(error: errors.OpError, cause: str) -> errors.OpError:
         f"Restoring from checkpoint failed. This is most likely due to {cause} from the checkpoint. Please ensure that"
         f" you have not altered the graph expected based on the checkpoint. Original error:\n\n{error.message}"
     )
-    return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg, arg-type]
+    return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg]
 
 
 def get_saver_or_default() -> Saver:
@@ -370,8 +371,8 @@ def get_saver_or_default() -> Saver:
     savers = graph.get_collection(GraphKeys.SAVERS)
     if len(savers) > 1:
         raise RuntimeError(
-            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to the"
-            " constructor."
+            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to"
+            " the constructor."
         )
     if savers:
         return savers[0]  # type: ignore[no-any-return]
