@@ -550,7 +550,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.event_file_reader": "summary_iterator",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
-        "train.init_from_checkpoint": "init_from_checkpoint",
+        "train.checkpoint_initializers": "init_from_checkpoint",
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
