@@ -20,7 +20,8 @@ MANY = [f"scope{i % 7}/layer{i}/weights" for i in range(400)]
 
 def write_all(tf: Any, directory: Path) -> None:
     """All files of one side."""
-    for write in (_write_dtypes, _write_slices, _write_many, _write_v1, _write_saver, _write_saved_model):
+    writers = (_write_dtypes, _write_slices, _write_many, _write_again, _write_v1, _write_saver, _write_saved_model)
+    for write in writers:
         with tf.Graph().as_default():
             write(tf, directory)
 
@@ -28,7 +29,7 @@ def write_all(tf: Any, directory: Path) -> None:
 def read_all(tf: Any, directory: Path) -> dict[str, Any]:
     """What one side finds in the other's files, as plain values."""
     found: dict[str, Any] = {}
-    for prefix in ("dtypes", "slices", "many", "merged", "v1", "sharded"):
+    for prefix in ("dtypes", "slices", "many", "merged", "again", "v1", "sharded"):
         reader = tf.train.NewCheckpointReader(str(directory / prefix))
         shapes = reader.get_variable_to_shape_map()
         found[prefix] = {name: [shapes[name], _plain(reader.get_tensor(name))] for name in sorted(shapes)}
@@ -94,6 +95,12 @@ def _write_slices(tf: Any, directory: Path) -> None:
 
 def _write_many(tf: Any, directory: Path) -> None:
     save_v2(tf, directory / "many", {name: ("", np.float32(i)) for i, name in enumerate(MANY)})
+
+
+def _write_again(tf: Any, directory: Path) -> None:
+    """The same prefix twice."""
+    for i in range(2):
+        save_v2(tf, directory / "again", {"x": ("", np.full(3, i, np.float32))})
 
 
 def _write_v1(tf: Any, directory: Path) -> None:
