@@ -555,13 +555,16 @@ NAMES: dict[str, dict[str, str]] = {
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
         ),
+        "train.checkpoint_polling": "checkpoints_iterator",
         "train.meta_graph": "export_meta_graph",
+        "train.warm_starting": "VocabInfo warm_start",
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
-        "train.saver": "Saver import_meta_graph",
+        "train.meta_graph_loading": "import_meta_graph",
+        "train.saver": "Saver",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),

@@ -262,7 +262,8 @@ def test_restore_says_what_does_not_fit(tmp_path: Path) -> None:
             tf.train.Saver().restore(session, prefix)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.Variable([1, 2], name="a")
-        with pytest.raises(tf.errors.InvalidArgumentError, match="expected dtype int32 does not equal original dtype float"):
+        pattern = "expected dtype int32 does not equal original dtype float"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=pattern):
             tf.train.Saver().restore(session, prefix)
 
 
@@ -405,3 +406,40 @@ def test_init_from_checkpoint(tmp_path: Path) -> None:
         tf.train.init_from_checkpoint(prefix, {"old/a": b})
     with pytest.raises(ValueError, match="Assignment map with scope only name new should map to scope only old"):
         tf.train.init_from_checkpoint(prefix, {"old": "new/"})
+
+
+def test_warm_start_with_vocabularies_that_have_changed(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("a\nb\nc\n")
+    (tmp_path / "new").write_text("c\nd\na\n")
+    prefix = str(tmp_path / "m")
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable("rows", initializer=tf.constant([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]]))
+        tf.get_variable("columns", initializer=tf.constant([[1.0, 2.0, 3.0]]))
+        tf.get_variable("bias", initializer=tf.constant([7.0]))
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, prefix)
+    rows = tf.get_variable("rows", [4, 2], partitioner=tf.fixed_size_partitioner(2))
+    columns, shift = tf.get_variable("columns", [1, 3]), tf.get_variable("shift", [1])
+    files = str(tmp_path / "new"), str(tmp_path / "old")
+    info = tf.train.VocabInfo(files[0], 3, 1, files[1], backup_initializer=tf.constant_initializer(9.0))
+    across = tf.train.VocabInfo(files[0], 3, 0, files[1], axis=1)
+    tf.train.warm_start(prefix, ".*", {"rows": info, "columns": across}, {"shift": "bias"})
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(rows.as_tensor()).tolist() == [[3.0, 3.5], [9.0, 9.0], [1.0, 1.5], [9.0, 9.0]]
+        assert values(session, [columns, shift]) == [[[3.0, 0.0, 1.0]], [7.0]]
+    with pytest.raises(ValueError, match="var_name_to_prev_var_name that were not used: \\['nope'\\]"):
+        tf.train.warm_start(prefix, ".*", None, {"nope": "bias"})
+    with pytest.raises(ValueError, match="The only supported values for the axis argument are 0 and 1"):
+        tf.train.VocabInfo(*files, 1, 1, axis=2)
+
+
+def test_checkpoints_as_they_appear(tmp_path: Path, session: Any) -> None:
+    v = tf.Variable(1.0)
+    session.run(v.initializer)
+    saver = tf.train.Saver()
+    first = saver.save(session, str(tmp_path / "m"), 1)
+    found = tf.train.checkpoints_iterator(str(tmp_path), timeout=0)
+    assert next(found) == first
+    second = saver.save(session, str(tmp_path / "m"), 2)
+    assert list(found) == [second]

@@ -150,6 +150,7 @@ from tfmini.ops import (
     zeros_of_branches,
     vocabulary_tables,
     waiting_line,
+    vocabulary_remapping,
 )
 
 __all__ = [
@@ -296,4 +297,5 @@ __all__ = [
     "zeros_of_branches",
     "vocabulary_tables",
     "waiting_line",
+    "vocabulary_remapping",
 ]

@@ -1,4 +1,4 @@
-"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``), and ``tf.train.import_meta_graph``."""
+"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``)."""
 
 from __future__ import annotations
 
@@ -379,56 +379,6 @@ def get_saver_or_default() -> Saver:
     saver = Saver(sharded=True, allow_empty=True)
     graph.add_to_collection(GraphKeys.SAVERS, saver)
     return saver
-
-
-def import_meta_graph(
-    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
-) -> Saver | None:
-    """Adds a MetaGraphDef to the default graph (``tf.train.import_meta_graph``).
-
-    Args:
-      meta_graph_or_file: the message or the path of its file.
-      clear_devices: leave out the nodes' devices.
-      import_scope: the name scope to put all names under.
-      **kwargs: as of `import_scoped_meta_graph`.
-
-    Returns:
-      A Saver of the graph's variables; None when it has none.
-
-    Raises:
-      OSError: when the file cannot be read.
-      ValueError: when the message is not well formed, or inputs are missing.
-    """
-    return import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
-
-
-def import_meta_graph_with_return_elements(
-    meta_graph_or_file: Any,
-    clear_devices: bool = False,
-    import_scope: str | None = None,
-    return_elements: Any = None,
-    **kwargs: Any,
-) -> tuple[Saver | None, list[Any] | None]:
-    """As `import_meta_graph`, and returns the elements asked for as well."""
-    message, variables, elements = meta_graph.import_meta_graph_with_elements(
-        meta_graph_or_file, clear_devices, import_scope, return_elements=return_elements, **kwargs
-    )
-    return _saver_of(message, import_scope, variables), elements
-
-
-def _saver_of(message: Any, import_scope: str | None, variables: dict[str, Any]) -> Saver | None:
-    if message.HasField("saver_def"):
-        scope = import_scope
-        if variables:
-            # The name scope in force counts, too, and names are made unique: a variable tells what came before its own.
-            original, variable = next(iter(variables.items()))
-            scope = variable.name[: len(variable.name) - len(original)].rstrip("/")
-        return Saver(saver_def=message.saver_def, name=scope)
-    graph = get_default_graph()
-    has_saveables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, import_scope) or graph.get_collection(
-        GraphKeys.SAVEABLE_OBJECTS, import_scope
-    )
-    return Saver() if has_saveables else None
 
 
 def _to_proto(saver: Saver, export_scope: str | None = None) -> Any:
