@@ -111,7 +111,7 @@ def _load_and_remap(
     missing = (row_remapping < 0)[:, None] | (columns < 0)[None, :]
     values = initializing_values.ravel()
     if missing.sum() != values.size:
-        text = f"{missing.sum()} elements are missing from the checkpoint, but there are {values.size} initializing_values"
+        text = f"{missing.sum()} elements are missing, but there are {values.size} initializing_values"
         raise errors.InvalidArgumentError(None, None, text)
     out = old[np.ix_(row_remapping, columns)].astype(np.float32, copy=False)
     out[missing] = values

@@ -1,4 +1,4 @@
-"""``tf.train.warm_start``: variables that begin with what another model has learned, words remapped where they moved."""
+"""``tf.train.warm_start``: variables that begin with what another model has learned, by word where words moved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.ops.array_filling import range as range_of
-from tfmini.ops.array_joining import concat
+from tfmini.ops.array_joining import concat, stack
+from tfmini.ops.array_slicing import slice as slice_of
 from tfmini.ops.initializers import zeros_initializer
 from tfmini.ops.state_functions import assign
 from tfmini.ops.variable_base import Variable
@@ -52,7 +53,8 @@ class VocabInfo(_VocabInfo):
     def __new__(cls, *args: Any, **kwargs: Any) -> VocabInfo:
         made = super().__new__(cls, *args, **kwargs)
         if made.axis not in (0, 1):
-            raise ValueError(f"The only supported values for the axis argument are 0 and 1.  Provided axis: {made.axis}")
+            text = "The only supported values for the axis argument are 0 and 1.  Provided axis:"
+            raise ValueError(f"{text} {made.axis}")
         return made
 
 
@@ -143,9 +145,14 @@ def _rows(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str
         info.new_vocab, info.old_vocab, new_vocab_offset=offset, num_new_vocab=known,
         old_vocab_size=info.old_vocab_size,
     )  # fmt: skip
-    filling = initializer([known * shape[1] - present * shape[1], 1])
+    filling = _some_values(initializer, known * shape[1], present * shape[1])
     loaded = load_and_remap_matrix(prefix, name, remapping, [], filling, num_rows=known, num_cols=shape[1])
     return concat([loaded, internal_convert(initializer([unknown, shape[1]]))], 0) if unknown else loaded
+
+
+def _some_values(initializer: Any, count: int, present: Any) -> Any:
+    """The values for the words that are not present: initializers want shapes that are known now."""
+    return slice_of(internal_convert(initializer([count, 1])), [0, 0], stack([count - present, 1]))
 
 
 def _columns(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Any) -> Any:
@@ -159,7 +166,7 @@ def _columns(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: 
     remapping, present = generate_vocab_remapping(
         info.new_vocab, info.old_vocab, new_vocab_offset=0, num_new_vocab=count, old_vocab_size=info.old_vocab_size
     )
-    filling = initializer([rows * count - present * rows, 1])
+    filling = _some_values(initializer, rows * count, present * rows)
     row_ids = range_of(offset, offset + rows, dtype=dtypes.int64)
     loaded = load_and_remap_matrix(prefix, name, row_ids, remapping, filling, num_rows=rows, num_cols=count)
     unknown = info.num_oov_buckets
