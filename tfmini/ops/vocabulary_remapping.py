@@ -48,7 +48,7 @@ def _matrix_shape(node: Operation) -> list[RawShape]:
 
 
 def _text(value: Any) -> str:
-    return (value if isinstance(value, bytes) else value.item()).decode()  # type: ignore[no-any-return]
+    return (value if isinstance(value, bytes) else value.item()).decode()
 
 
 def _lines(path: str, start: int, end: int | None) -> list[bytes]:
