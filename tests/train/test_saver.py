@@ -174,6 +174,18 @@ def test_paths_relative_to_the_directory(tmp_path: Path, session: Any) -> None:
     assert tf.train.latest_checkpoint(str(tmp_path / "after")) == str(tmp_path / "after" / "m")
 
 
+def test_addresses_of_files(tmp_path: Path, session: Any) -> None:
+    v = tf.Variable(1.0)
+    session.run(v.initializer)
+    saver = tf.train.Saver(sharded=True)
+    prefix = saver.save(session, f"file://{tmp_path}/m")
+    assert prefix == f"file://{tmp_path}/m" and tf.train.checkpoint_exists(prefix)
+    saver.restore(session, prefix)
+    assert tf.train.latest_checkpoint(f"file://{tmp_path}") == prefix
+    expected = ["checkpoint", "m.data-00000-of-00001", "m.index", "m.meta"]
+    assert sorted(os.listdir(tmp_path)) == expected
+
+
 def test_the_state_file(tmp_path: Path) -> None:
     directory = str(tmp_path)
     assert tf.train.get_checkpoint_state(directory) is None and tf.train.latest_checkpoint(directory) is None

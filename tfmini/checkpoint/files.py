@@ -14,18 +14,24 @@ from tfmini import errors
 _TEMPORARY = ".tempstate"
 
 
+def local_path(path: str) -> str:
+    """The path that a ``file://`` address names; other paths as they are."""
+    return path.removeprefix("file://")
+
+
 def index_file(prefix: str) -> str:
     """The index of a checkpoint; that it is there makes ``prefix`` a checkpoint."""
-    return f"{prefix}.index"
+    return f"{local_path(prefix)}.index"
 
 
 def data_file(prefix: str, shard: int, shards: int) -> str:
     """The file of one shard's tensors."""
-    return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
+    return f"{local_path(prefix)}.data-{shard:05d}-of-{shards:05d}"
 
 
 def data_files(prefix: str) -> list[str]:
     """All data files there are of a prefix, whether its index mentions them or not."""
+    prefix = local_path(prefix)
     named = re.compile(re.escape(prefix) + r"\.data-\d{5}-of-\d{5}$")
     return sorted(path for path in glob(f"{escape(prefix)}.data-*") if named.match(path))
 
@@ -148,6 +154,7 @@ def write_atomically(path: str, content: bytes, disk: Disk = DISK) -> None:
     Raises:
       OpError: when the file system refuses.
     """
+    path = local_path(path)
     file = NewFile(path, disk)
     try:
         file.write(content)

@@ -41,7 +41,8 @@ def merge(
         if prefix != destination:
             disk.remove(files.index_file(prefix))
     if delete_old_dirs:
-        old = {os.path.dirname(prefix) for prefix in prefixes} - {os.path.dirname(destination)}
+        old = {os.path.dirname(files.local_path(prefix)) for prefix in prefixes}
+        old.discard(os.path.dirname(files.local_path(destination)))
         for directory in sorted(old):
             disk.remove_directory(directory)
 

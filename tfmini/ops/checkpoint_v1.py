@@ -83,6 +83,7 @@ class V1Reader(BundleReader):
     @staticmethod
     def matching(pattern: str) -> V1Reader | None:
         """The reader of the files there are, or None."""
+        pattern = files.local_path(pattern)
         paths = [pattern] if os.path.isfile(pattern) else sorted(glob(pattern))
         return V1Reader(pattern, paths) if paths else None
 

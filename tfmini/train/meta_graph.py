@@ -58,6 +58,7 @@ def export_meta_graph(
 
 def write_message(message: Any, path: str, as_text: bool) -> None:
     """Writes a message, making the file's directory; readers see the old file or the new one."""
+    path = files.local_path(path)
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     files.write_atomically(path, _text(message) if as_text else message.SerializeToString())
@@ -79,6 +80,7 @@ def read_message(path: str, message: Any) -> Any:
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
+    path = files.local_path(path)
     if not os.path.exists(path):
         raise OSError(f"File {path} does not exist.")
     with open(path, "rb") as file:

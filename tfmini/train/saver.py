@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -311,7 +312,7 @@ class Saver:
         try:
             saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
         except (errors.FailedPreconditionError, errors.NotFoundError):
-            if not os.path.isdir(os.path.dirname(save_path) or "."):
+            if not os.path.isdir(os.path.dirname(local_path(save_path)) or "."):
                 raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
             raise
         return saved.decode() if isinstance(saved, bytes) else str(saved)
