@@ -33,6 +33,8 @@ BUDGETS = {
     "ps_memory_64_mb": 1 / 4,
     "global_step_1_ps_2_workers": 1 / 2,
     "global_step_2_ps_4_workers": 1 / 2,
+    "save_500_mb": 1.5,
+    "restore_500_mb": 1.5,
 }
 
 

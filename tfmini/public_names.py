@@ -605,6 +605,8 @@ NAMES: dict[str, dict[str, str]] = {
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
             "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
@@ -614,7 +616,6 @@ NAMES: dict[str, dict[str, str]] = {
         "train.event_file_reader": "summary_iterator",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
-        "train.init_from_checkpoint": "init_from_checkpoint",
         "train.input_producers": (
             "input_producer limit_epochs match_filenames_once range_input_producer slice_input_producer "
             "string_input_producer"
@@ -624,15 +625,17 @@ NAMES: dict[str, dict[str, str]] = {
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
         ),
         "train.meta_graph": "export_meta_graph",
+        "train.meta_graph_loading": "import_meta_graph",
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
-        "train.saver": "Saver import_meta_graph",
+        "train.saver": "Saver",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
+        "train.warm_starting": "VocabInfo warm_start",
     },
     "train.queue_runner": {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",

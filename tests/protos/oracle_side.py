@@ -17,7 +17,7 @@ from pathlib import Path
 from google.protobuf import descriptor_pool, message_factory, text_format
 
 _PACKAGES = ("core/framework", "core/util", "core/example", "core/protobuf", "python/training")
-_FEW = {"core/util": {"event_pb2"}, "python/training": {"checkpoint_state_pb2"}}
+_FEW = {"core/util": {"event_pb2", "saved_tensor_slice_pb2"}, "python/training": {"checkpoint_state_pb2"}}
 
 
 def hollow(name: str, folder: Path) -> None:

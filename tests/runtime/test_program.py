@@ -179,3 +179,14 @@ def test_an_abort_before_the_start_is_not_lost() -> None:
     run.abort(errors.CancelledError(None, None, "early"))
     run.start([], lambda error, values: outcome.append(error))
     assert [e.message for e in outcome] == ["early"]
+
+
+def test_segments_that_work_on_files_are_long_from_the_start() -> None:
+    attrs = {"delete_old_dirs": True}
+    merge = Node("merge", "MergeV2Checkpoints", _PS, [("names", 0), ("target", 0)], (), attrs)
+    texts = [
+        Node(name, "Const", _PS, attrs={"value": np.array(value, object), "dtype": dtypes.string})
+        for name, value in (("names", [b"a"]), ("target", b"b"))
+    ]
+    assert [segment.seconds for segment in _compile([*texts, merge]).segments] == [1.0]
+    assert [segment.seconds for segment in _compile([_const("a", 1)]).segments] == [0.0]

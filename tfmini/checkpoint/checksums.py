@@ -14,9 +14,9 @@ PIECE = 1 << 20
 def extend(crc: int, data: bytes | np.ndarray[Any, Any]) -> int:
     """The CRC-32C of what ``crc`` stands for followed by ``data`` (bytes, or a contiguous uint8 array)."""
     if len(data) <= PIECE:
-        return google_crc32c.extend(crc, data)  # type: ignore[arg-type, no-any-return]
+        return google_crc32c.extend(crc, data)  # type: ignore[no-any-return]
     for start in range(0, len(data), PIECE):
-        crc = google_crc32c.extend(crc, data[start : start + PIECE])  # type: ignore[arg-type]
+        crc = google_crc32c.extend(crc, data[start : start + PIECE])
     return crc
 
 

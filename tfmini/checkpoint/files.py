@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from glob import escape, glob
 from typing import IO, Any
 
@@ -13,18 +14,24 @@ from tfmini import errors
 _TEMPORARY = ".tempstate"
 
 
+def local_path(path: str) -> str:
+    """The path that a ``file://`` address names; other paths as they are."""
+    return path.removeprefix("file://")
+
+
 def index_file(prefix: str) -> str:
     """The index of a checkpoint; that it is there makes ``prefix`` a checkpoint."""
-    return f"{prefix}.index"
+    return f"{local_path(prefix)}.index"
 
 
 def data_file(prefix: str, shard: int, shards: int) -> str:
     """The file of one shard's tensors."""
-    return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
+    return f"{local_path(prefix)}.data-{shard:05d}-of-{shards:05d}"
 
 
 def data_files(prefix: str) -> list[str]:
     """All data files there are of a prefix, whether its index mentions them or not."""
+    prefix = local_path(prefix)
     named = re.compile(re.escape(prefix) + r"\.data-\d{5}-of-\d{5}$")
     return sorted(path for path in glob(f"{escape(prefix)}.data-*") if named.match(path))
 
@@ -51,10 +58,8 @@ class Disk:
     def make_directory(self, path: str) -> None:
         """Makes a directory if it is not there; its parent must be."""
         if path and not os.path.isdir(path):
-            try:
+            with suppress(FileExistsError):  # another task was quicker
                 os.mkdir(path)
-            except FileExistsError:  # another task was quicker
-                pass
 
     def create(self, path: str) -> IO[bytes]:
         """A new file for writing."""
@@ -76,25 +81,20 @@ class Disk:
         except OSError:  # some file systems do not let directories be opened
             return
         try:
-            os.fsync(handle)
-        except OSError:  # nor synchronised
-            pass
+            with suppress(OSError):  # nor can all be synchronised
+                os.fsync(handle)
         finally:
             os.close(handle)
 
     def remove(self, path: str) -> None:
         """Removes a file; one that is not there is no error."""
-        try:
+        with suppress(FileNotFoundError):
             os.remove(path)
-        except FileNotFoundError:
-            pass
 
     def remove_directory(self, path: str) -> None:
         """Removes a directory if it is empty."""
-        try:
+        with suppress(OSError):  # not empty, or somebody was quicker
             os.rmdir(path)
-        except OSError:  # not empty, or somebody was quicker
-            pass
 
 
 DISK = Disk()
@@ -154,6 +154,7 @@ def write_atomically(path: str, content: bytes, disk: Disk = DISK) -> None:
     Raises:
       OpError: when the file system refuses.
     """
+    path = local_path(path)
     file = NewFile(path, disk)
     try:
         file.write(content)

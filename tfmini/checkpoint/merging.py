@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
-from tfmini.checkpoint.reader import _load_index
+from tfmini.checkpoint.reader import load_index
 from tfmini.checkpoint.writer import HEADER_KEY, commit_index, free_shard_count
 
 
@@ -41,7 +41,8 @@ def merge(
         if prefix != destination:
             disk.remove(files.index_file(prefix))
     if delete_old_dirs:
-        old = {os.path.dirname(prefix) for prefix in prefixes} - {os.path.dirname(destination)}
+        old = {os.path.dirname(files.local_path(prefix)) for prefix in prefixes}
+        old.discard(os.path.dirname(files.local_path(destination)))
         for directory in sorted(old):
             disk.remove_directory(directory)
 
@@ -49,7 +50,7 @@ def merge(
 def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
     """Adds a bundle's entries, and its data files to ``moves``."""
     try:
-        shards, index = _load_index(prefix)
+        shards, index = load_index(prefix)
     except errors.NotFoundError:
         raise errors.InvalidArgumentError(
             None,
@@ -66,7 +67,8 @@ def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
             entries[key].slices.extend(entry.slices)
             continue
         if key in entries:
-            text = f"Duplicate tensor keyed by {key.decode(errors='replace')} encountered, when merging prefix: {prefix}"
+            name = key.decode(errors="replace")
+            text = f"Duplicate tensor keyed by {name} encountered, when merging prefix: {prefix}"
             raise errors.InvalidArgumentError(None, None, text)
         if not entry.slices:
             entry.shard_id = numbers.setdefault(entry.shard_id, len(moves) + len(numbers))

@@ -15,6 +15,7 @@ from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, encode_key
 
 _CHUNK = 1 << 20
+_REMEDY = "The file is torn or was altered: restore another checkpoint"
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,12 @@ class BundleReader:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self._shards, self._index = _load_index(prefix)
+        self._shards, self._index = load_index(prefix)
 
-    def keys(self) -> list[bytes]:
-        """All keys but the header's, in order: names, and before them the keys of slices."""
-        return [key for key in self._index if key]
+    def stored(self) -> list[tuple[bytes, Entry]]:
+        """Key and entry of all that is stored in one piece, in order: slices first, under keys of their own."""
+        entries = ((key, self.entry_of_key(key)) for key in self._index if key)
+        return [(key, entry) for key, entry in entries if not entry.slices]
 
     def names(self) -> list[str]:
         """The names of the tensors, in order."""
@@ -109,7 +111,7 @@ class BundleReader:
             common = region.intersect(wanted)
             if common is None:
                 continue
-            piece = self._stored(name, self._slice_entry(name, stored))
+            piece = self._piece(name, stored)
             if common == wanted == region:
                 return piece
             if out is None:
@@ -120,11 +122,12 @@ class BundleReader:
             self._refuse(files.index_file(self.prefix), name, "the stored slices do not cover the requested one")
         return np.empty(shape, entry.dtype.numpy) if out is None else out
 
-    def _slice_entry(self, name: str, part: Slice) -> Entry:
+    def _piece(self, name: str, part: Slice) -> encoding.Array:
+        """One of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
             self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has no entry")
-        return self.entry_of_key(key)
+        return self._stored(name, self.entry_of_key(key))
 
     # ---- data files ---------------------------------------------------------------------------
 
@@ -175,21 +178,21 @@ class BundleReader:
             self._refuse(path, name, reason)
 
     def _refuse(self, path: str, name: str, reason: str) -> NoReturn:
-        remedy = "The file is torn or was altered: restore another checkpoint"
-        raise errors.DataLossError(None, None, f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {remedy}")
+        text = f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {_REMEDY}"
+        raise errors.DataLossError(None, None, text)
 
 
 def live_shard_count(prefix: str) -> int:
     """The number of shards of the checkpoint under ``prefix``; 0 when there is none that can be read."""
     try:
-        return _load_index(prefix)[0]
+        return load_index(prefix)[0]
     except errors.OpError:
         return 0
 
 
 def _fill(file: IO[bytes], data: encoding.Array) -> bool:
     """Reads exactly ``data``'s bytes; whether there were so many."""
-    view = memoryview(data)
+    view = memoryview(data)  # type: ignore[arg-type]
     position = 0
     while position < len(view):
         count = file.readinto(view[position:])  # type: ignore[attr-defined]
@@ -199,7 +202,13 @@ def _fill(file: IO[bytes], data: encoding.Array) -> bool:
     return True
 
 
-def _load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
+def load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
+    """The number of shards of a checkpoint, and its index, whose values are BundleEntryProtos.
+
+    Raises:
+      NotFoundError: when there is no such checkpoint.
+      DataLossError: when the index is torn or altered.
+    """
     path = files.index_file(prefix)
     try:
         stat = os.stat(path)
@@ -223,7 +232,7 @@ def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int
         header = protos.BundleHeaderProto.FromString(index[b""])
     except (sstable.TableError, DecodeError, KeyError) as error:
         reason = "no header entry" if isinstance(error, KeyError) else str(error)
-        text = f"Unable to read file ({path}): {reason}. The file is torn or was altered: restore another checkpoint"
+        text = f"Unable to read file ({path}): {reason}. {_REMEDY}"
         raise errors.DataLossError(None, None, text) from None
     if header.endianness != 0:
         text = f"{path} was written on a big-endian machine; tfmini reads little-endian checkpoints"

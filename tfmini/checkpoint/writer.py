@@ -65,7 +65,7 @@ class BundleWriter:
             return
         whole = self._entries.get(name.encode())
         if whole is None:
-            whole = protos.BundleEntryProto(dtype=dtype.as_datatype_enum)
+            whole = protos.BundleEntryProto(dtype=_enum(dtype))
             _set_shape(whole, full_shape)
             self._entries[name.encode()] = whole
         elif not whole.slices or tuple(d.size for d in whole.shape.dim) != tuple(full_shape):
@@ -78,7 +78,7 @@ class BundleWriter:
             raise errors.InvalidArgumentError(None, None, f"Adding duplicate key: {name}")
         size, crc = self._write_strings(array) if dtype is dtypes.string else self._write_numbers(array)
         entry = protos.BundleEntryProto(
-            dtype=dtype.as_datatype_enum, offset=self._offset, size=size, crc32c=checksums.masked(crc)
+            dtype=_enum(dtype), offset=self._offset, size=size, crc32c=checksums.masked(crc)
         )
         _set_shape(entry, array.shape)
         self._entries[key] = entry
@@ -121,6 +121,11 @@ def commit_index(prefix: str, shards: int, entries: dict[bytes, Any], disk: file
 def free_shard_count(prefix: str, needed: int) -> int:
     """A number of shards, at least ``needed``, that the checkpoint now under ``prefix`` does not have."""
     return needed + 1 if live_shard_count(prefix) == needed else needed
+
+
+def _enum(dtype: dtypes.DType) -> Any:
+    # A proto takes the numbers of its enums, its stubs do not.
+    return dtype.as_datatype_enum
 
 
 def _set_shape(entry: Any, shape: tuple[int, ...]) -> None:

@@ -192,14 +192,25 @@ def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         if array.nbytes > _MAX_CONTENT_BYTES:
             raise ValueError("Cannot create a tensor proto whose content is larger than 2GB.")
         proto.tensor_content = _little_endian(array).tobytes()
-    elif dtype is dtypes.string:
-        proto.string_val.extend(_as_bytes(item) for item in np.asarray(array).ravel())
+    else:
+        fill_typed_field(proto, np.asarray(array))
+    return proto
+
+
+def fill_typed_field(proto: Any, array: np.ndarray[Any, Any]) -> None:
+    """Puts an array's elements into the field of its type; neither type nor shape are set.
+
+    Raises:
+      TypeError: for arrays that are no tensors.
+    """
+    dtype = dtypes.as_dtype(array.dtype)
+    if dtype is dtypes.string:
+        proto.string_val.extend(_as_bytes(item) for item in array.ravel())
     elif dtype.name in _TYPED_FIELDS:
         field, item_type = _TYPED_FIELDS[dtype.name]
-        getattr(proto, field).extend(_items(np.asarray(array), dtype, item_type).tolist())
+        getattr(proto, field).extend(_items(array, dtype, item_type).tolist())
     else:
         raise TypeError(f"Tensors of type {dtype.name} cannot be stored in a TensorProto.")
-    return proto
 
 
 def _wrapped(value: Any) -> np.ndarray[Any, Any]:

@@ -29,6 +29,8 @@ _NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 _LOC = b"loc:@"
 # Producers before this one wrote wrong _output_shapes; TensorFlow ignores theirs in a conflict.
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
+# Attrs that newer TensorFlow sets for people to read; they change nothing.
+_NOTES = (("VarHandleOp", "debug_name"),)
 
 
 def import_graph_def(
@@ -66,6 +68,7 @@ def import_graph_def(
     check_versions(message.versions)
     if producer_op_list is not None:
         _drop_producer_defaults(message, producer_op_list)
+    _drop_notes(message)
     graph = get_default_graph()
     with graph.name_scope("import" if name is None else name), graph._lock:
         importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
@@ -153,6 +156,13 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
             if attr in handle.op_def.attrs or default is None:  # type: ignore[union-attr]
                 continue
             if node_def.attr[attr].SerializeToString(deterministic=True) == default:
+                del node_def.attr[attr]
+
+
+def _drop_notes(graph_def: Any) -> None:
+    for node_def in graph_def.node:
+        for op_type, attr in _NOTES:
+            if node_def.op == op_type and attr in node_def.attr:
                 del node_def.attr[attr]
 
 

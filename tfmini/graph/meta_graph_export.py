@@ -201,7 +201,7 @@ def _fill_collection(target: Any, key: Any, items: list[Any], scope: str | None)
     to_proto = get_to_proto_function(key)
     if to_proto is not None:
         messages = (to_proto(item, export_scope=scope) for item in items)
-        target.bytes_list.value.extend(m.SerializeToString() for m in messages if m is not None)
+        target.bytes_list.value.extend(m.SerializeToString(deterministic=True) for m in messages if m is not None)
         return
     first = items[0]
     if getattr(getattr(first, "DESCRIPTOR", None), "full_name", None) == "google.protobuf.Any":

@@ -29,6 +29,7 @@ from tfmini.ops import (
     barrier,
     case,
     casting,
+    checkpoint_v1,
     checks,
     clip,
     component_arguments,
@@ -45,6 +46,7 @@ from tfmini.ops import (
     csv_ops,
     example_parsing,
     file_ops,
+    control_flow_protos,
     functional,
     gradient_inputs,
     gradient_registry,
@@ -167,6 +169,9 @@ from tfmini.ops import (
     while_context,
     while_loop,
     zeros_of_branches,
+    vocabulary_tables,
+    waiting_line,
+    vocabulary_remapping,
 )
 
 __all__ = [
@@ -192,6 +197,7 @@ __all__ = [
     "barrier",
     "case",
     "casting",
+    "checkpoint_v1",
     "checks",
     "clip",
     "component_arguments",
@@ -208,6 +214,7 @@ __all__ = [
     "csv_ops",
     "example_parsing",
     "file_ops",
+    "control_flow_protos",
     "functional",
     "gradient_inputs",
     "gradient_registry",
@@ -330,4 +337,7 @@ __all__ = [
     "while_context",
     "while_loop",
     "zeros_of_branches",
+    "vocabulary_tables",
+    "waiting_line",
+    "vocabulary_remapping",
 ]

@@ -14,6 +14,7 @@ from tfmini.checkpoint.writer import BundleWriter
 from tfmini.dtypes import DType
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.ops.checkpoint_v1 import V1Writer, open_checkpoint
 from tfmini.ops.constant_value import constant_value
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
@@ -34,6 +35,11 @@ merge_v2_checkpoints = op(
 )
 sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
 sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
+save = op("Save(filename: string, tensor_names: string, data: T); T: list(type) >= 1", stateful=True)
+save_slices = op(
+    "SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: T); T: list(type) >= 1",
+    stateful=True,
+)
 restore = op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
     stateful=True,
@@ -44,7 +50,8 @@ restore_slice = op(
     preferred_shard: int = -1""",
     stateful=True,
 )
-_ALL = (save_v2, restore_v2, merge_v2_checkpoints, sharded_filename, sharded_filespec, restore, restore_slice)
+_ALL = (save_v2, restore_v2, merge_v2_checkpoints, sharded_filename, sharded_filespec, save, save_slices, restore,
+        restore_slice)  # fmt: skip
 for _handle in _ALL:
     _handle.not_differentiable()
 
@@ -66,11 +73,19 @@ def _sliced_shape(spec: bytes) -> RawShape:
 
 
 @save_v2.shape
+@save_slices.shape
 def _save_v2_shape(node: Operation) -> list[RawShape]:
     with_rank(node._inputs[0]._shape, 0)
     count = len(node._inputs) - 3
     _check_count(node._inputs[1], count)
     _check_count(node._inputs[2], count)
+    return []
+
+
+@save.shape
+def _save_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    _check_count(node._inputs[1], len(node._inputs) - 2)
     return []
 
 
@@ -118,7 +133,7 @@ def _file_name_shape(node: Operation) -> list[RawShape]:
 
 
 def _scalar(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value.item()  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value.item()
 
 
 def _texts(values: Any) -> list[str]:
@@ -132,10 +147,8 @@ def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
         raise errors.InvalidArgumentError(None, None, str(error)) from None
 
 
-def _write(writer: BundleWriter, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
-    """Writes tensors and slices in the order of their names."""
-    todo = sorted(zip(_texts(names), _texts(specs), range(len(tensors))))
-    for name, spec, i in todo:
+def _write(writer: BundleWriter | V1Writer, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
+    for i, (name, spec) in enumerate(zip(_texts(names), _texts(specs))):
         if not spec:
             writer.add(name, tensors[i], types[i])
             continue
@@ -155,6 +168,17 @@ def _write(writer: BundleWriter, names: Any, specs: Any, tensors: list[Any], typ
 def _save_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any], *, dtypes: list[DType]) -> Any:
     with BundleWriter(_scalar(prefix).decode()) as writer:
         _write(writer, tensor_names, shape_and_slices, tensors, dtypes)
+
+
+@save_slices.kernel("CPU")
+def _save_slices(filename: Any, tensor_names: Any, shapes_and_slices: Any, data: list[Any], *, T: list[DType]) -> Any:
+    with V1Writer(_scalar(filename).decode()) as writer:
+        _write(writer, tensor_names, shapes_and_slices, data, T)
+
+
+@save.kernel("CPU")
+def _save(filename: Any, tensor_names: Any, data: list[Any], *, T: list[DType]) -> Any:
+    _save_slices(filename, tensor_names, np.full(len(data), b"", object), data, T=T)
 
 
 def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
@@ -183,7 +207,7 @@ def _dims(shape: tuple[int, ...]) -> str:
 
 @restore_v2.kernel("CPU")
 def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> Any:
-    reader = BundleReader(_scalar(prefix).decode())
+    reader = open_checkpoint(_scalar(prefix).decode())
     todo = zip(_texts(tensor_names), _texts(shape_and_slices), dtypes)
     found = [_read(reader, name, spec, dtype) for name, spec, dtype in todo]
     return tuple(found)
@@ -191,7 +215,7 @@ def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes
 
 @restore_slice.kernel("CPU")
 def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *, dt: DType) -> Any:
-    reader = BundleReader(_scalar(file_pattern).decode())
+    reader = open_checkpoint(_scalar(file_pattern).decode())
     return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
 
 

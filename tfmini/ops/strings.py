@@ -32,10 +32,11 @@ static_replace_op = op(
     replace_global: bool = true"""
 )
 full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool")
+static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string")
 encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false")
 decode_op = op("DecodeBase64(input: string) -> output: string")
 _ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op, static_replace_op, full_match_op,
-        encode_op, decode_op)  # fmt: skip
+        static_full_match_op, encode_op, decode_op)  # fmt: skip
 for _handle in _ALL:
     _handle.not_differentiable()
 
@@ -63,6 +64,7 @@ def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> A
 @replace_op.shape
 @static_replace_op.shape
 @full_match_op.shape
+@static_full_match_op.shape
 @encode_op.shape
 @decode_op.shape
 def _same_shape(node: Operation) -> list[RawShape]:
@@ -203,6 +205,11 @@ def _static_regex_replace(value: Any, *, pattern: bytes, rewrite: bytes, replace
 def _full_match(value: Any, pattern: Any) -> Any:
     compiled = _compile(pattern)
     return each(lambda s: compiled.fullmatch(s) is not None, value, np.bool_)
+
+
+@static_full_match_op.kernel("CPU")
+def _static_full_match(value: Any, *, pattern: bytes) -> Any:
+    return _full_match(value, pattern)
 
 
 # ---- base64 ---------------------------------------------------------------------------------

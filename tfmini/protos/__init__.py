@@ -66,6 +66,7 @@ _NAMES_BY_MODULE = {
     ),
     "meta_graph_pb2": "AssetFileDef CollectionDef MetaGraphDef SignatureDef TensorInfo",
     "saved_model_pb2": "SavedModel",
+    "saved_tensor_slice_pb2": "SavedSlice SavedSliceMeta SavedTensorSliceMeta SavedTensorSlices",
     "error_codes_pb2": "Code",
     "queue_runner_pb2": "QueueRunnerDef",
     "control_flow_pb2": "CondContextDef ControlFlowContextDef ValuesDef WhileContextDef",

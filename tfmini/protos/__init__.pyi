@@ -85,6 +85,10 @@ from tfmini.protos.saved_object_graph_pb2 import SavedObjectGraph as SavedObject
 from tfmini.protos.saved_object_graph_pb2 import SavedResource as SavedResource
 from tfmini.protos.saved_object_graph_pb2 import SavedUserObject as SavedUserObject
 from tfmini.protos.saved_object_graph_pb2 import SavedVariable as SavedVariable
+from tfmini.protos.saved_tensor_slice_pb2 import SavedSlice as SavedSlice
+from tfmini.protos.saved_tensor_slice_pb2 import SavedSliceMeta as SavedSliceMeta
+from tfmini.protos.saved_tensor_slice_pb2 import SavedTensorSliceMeta as SavedTensorSliceMeta
+from tfmini.protos.saved_tensor_slice_pb2 import SavedTensorSlices as SavedTensorSlices
 from tfmini.protos.saver_pb2 import SaverDef as SaverDef
 from tfmini.protos.step_stats_pb2 import AllocationRecord as AllocationRecord
 from tfmini.protos.step_stats_pb2 import AllocatorMemoryUsed as AllocatorMemoryUsed

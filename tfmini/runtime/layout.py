@@ -13,6 +13,14 @@ from tfmini.runtime.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
 _BLOCK_NODES = 1000
+# Ops that work on files of any size. A segment with one goes to the pool from its first run on: a save of gigabytes
+# in the reactor would leave the task deaf, and its peers would take it for lost.
+_FILE_OPS = frozenset(
+    {
+        *("SaveV2", "RestoreV2", "MergeV2Checkpoints", "Save", "SaveSlices", "Restore", "RestoreSlice"),
+        *("LoadAndRemapMatrix", "ReadFile", "WriteFile"),
+    }
+)
 
 
 def context_of(lowering: Lowering) -> BlockContext:
@@ -50,7 +58,7 @@ class _Layout:
             for i in before:
                 successors[i].append(j)
         segments = [
-            Segment(self._segment_function(blocks[wave]), pending[i], successors[i])
+            Segment(self._segment_function(blocks[wave]), pending[i], successors[i], _first_guess(blocks[wave]))
             for i, wave in enumerate(self.order)
         ]
         return Level(segments, [None] * lowering.slot_count, arrivals, pending)
@@ -137,3 +145,8 @@ class _Layout:
             stack.extend(b for b in behind if b not in seen)
             seen.update(behind)
         return found
+
+
+def _first_guess(blocks: list[list[Unit]]) -> float:
+    """Seconds that a segment may take, before it has run."""
+    return float(any(unit.node.op in _FILE_OPS for block in blocks for unit in block))

@@ -257,6 +257,8 @@ class Worker:
         if group in graph.program.uncertain_sends:
             dead = sum(1 << i for i, value in enumerate(values) if value is DEAD)
             values = tuple(_NOTHING if value is DEAD else value for value in values)
+        if bytes in map(type, values):  # a scalar string; messages hold arrays
+            values = tuple(np.array(value, object) if type(value) is bytes else value for value in values)
         iteration = ".".join(map(str, path)) if path else ""
         graph.peers[graph.program.sends[group]].send(SendTensors(run.step_id, iteration, group, dead, values))
 

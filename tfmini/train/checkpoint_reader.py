@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import protos
-from tfmini.checkpoint.reader import BundleReader
 from tfmini.dtypes import DType
+from tfmini.ops.checkpoint_v1 import open_checkpoint
 from tfmini.train.checkpoint_state import checkpoint_file
 
 
@@ -22,7 +22,7 @@ class CheckpointReader:
     """
 
     def __init__(self, filepattern: str) -> None:
-        self._reader = BundleReader(filepattern)
+        self._reader = open_checkpoint(filepattern)
 
     def has_tensor(self, tensor_str: str) -> bool:
         """Whether the checkpoint has a tensor of that name."""
@@ -49,11 +49,9 @@ class CheckpointReader:
     def debug_string(self) -> bytes:
         """A line per stored tensor or slice: name, type and shape."""
         lines = []
-        for key in self._reader.keys():
-            entry = self._reader.entry_of_key(key)
-            if not entry.slices:
-                kind = protos.DataType.Name(entry.dtype.as_datatype_enum)  # type: ignore[arg-type]
-                lines.append(b"%s (%s) [%s]\n" % (key, kind.encode(), ",".join(map(str, entry.shape)).encode()))
+        for key, entry in self._reader.stored():
+            kind = protos.DataType.Name(entry.dtype.as_datatype_enum)
+            lines.append(b"%s (%s) [%s]\n" % (key, kind.encode(), ",".join(map(str, entry.shape)).encode()))
         return b"".join(lines)
 
 

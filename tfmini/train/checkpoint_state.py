@@ -43,7 +43,8 @@ def generate_checkpoint_state_proto(
     times = all_model_checkpoint_timestamps
     if times and len(times) != len(paths):
         raise ValueError(
-            f"Checkpoint timestamps, if provided, must match checkpoint paths (got paths {paths} and timestamps {times})"
+            f"Checkpoint timestamps, if provided, must match checkpoint paths (got paths {paths} and timestamps"
+            f" {times})"
         )
     if not os.path.isabs(save_dir):
         model_checkpoint_path = _relative(model_checkpoint_path, save_dir)
@@ -89,8 +90,8 @@ def update_checkpoint_state(
     )
     if path == state.model_checkpoint_path:
         raise RuntimeError(
-            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please use a different"
-            " save path."
+            f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  Please use a"
+            " different save path."
         )
     from google.protobuf import text_format
 
@@ -103,7 +104,7 @@ def _relative_to(path: str, save_dir: str) -> str:
 
 
 def _state_file(directory: str, latest_filename: str | None) -> str:
-    return os.path.join(directory, latest_filename or "checkpoint")
+    return os.path.join(files.local_path(directory), latest_filename or "checkpoint")
 
 
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> Any:
@@ -147,6 +148,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 def _any_file(pattern: str) -> str | None:
     """The file of that name, or the first one that matches it as a pattern."""
+    pattern = files.local_path(pattern)
     if os.path.exists(pattern):
         return pattern
     return next(iter(sorted(glob(pattern))), None)
@@ -171,6 +173,7 @@ def remove_checkpoint(
     Raises:
       OpError: when the file system refuses.
     """
+    checkpoint_prefix = files.local_path(checkpoint_prefix)
     if checkpoint_format_version == V2:
         paths = [files.index_file(checkpoint_prefix), *files.data_files(checkpoint_prefix)]
     else:
@@ -193,7 +196,7 @@ def checkpoint_file(ckpt_dir_or_file: Any) -> str:
     Raises:
       ValueError: when the directory has none.
     """
-    text = os.fspath(ckpt_dir_or_file)
+    text = files.local_path(os.fspath(ckpt_dir_or_file))
     found = latest_checkpoint(text) if os.path.isdir(text) else text
     if found is None:
         raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {text}")

@@ -1,4 +1,4 @@
-"""``tf.train.export_meta_graph`` and ``import_meta_graph``: graphs with their collections, as files."""
+"""``tf.train.export_meta_graph``: graphs with their collections as messages and files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from tfmini import protos
 from tfmini.checkpoint import files
 from tfmini.graph.meta_graph_export import export_scoped_meta_graph
-from tfmini.graph.meta_graph_import import import_scoped_meta_graph
 
 
 def export_meta_graph(
@@ -59,6 +58,7 @@ def export_meta_graph(
 
 def write_message(message: Any, path: str, as_text: bool) -> None:
     """Writes a message, making the file's directory; readers see the old file or the new one."""
+    path = files.local_path(path)
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     files.write_atomically(path, _text(message) if as_text else message.SerializeToString())
@@ -80,6 +80,7 @@ def read_message(path: str, message: Any) -> Any:
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
+    path = files.local_path(path)
     if not os.path.exists(path):
         raise OSError(f"File {path} does not exist.")
     with open(path, "rb") as file:
@@ -110,12 +111,3 @@ def as_meta_graph(meta_graph_or_file: Any) -> Any:
 def read_meta_graph_file(filename: str) -> Any:
     """The MetaGraphDef in a file; raises as `read_message`."""
     return as_meta_graph(filename)
-
-
-def import_meta_graph_with_elements(
-    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
-) -> tuple[Any, dict[str, Any], list[Any] | None]:
-    """Imports a MetaGraphDef; returns it, its global variables by name, and the elements asked for."""
-    message = as_meta_graph(meta_graph_or_file)
-    variables, elements = import_scoped_meta_graph(message, clear_devices, import_scope=import_scope, **kwargs)
-    return message, variables, elements

@@ -227,7 +227,8 @@ def _add_slice(found: dict[str, Any], name: str, part: Variable) -> None:
 def _named(item: Any) -> tuple[str, Any]:
     if isinstance(item, PartitionedVariable):
         return item.name, item
-    value = item._graph_element if isinstance(item, BaseResourceVariable) else _tensor_of(item, "Variable to save is not a")
+    is_resource = isinstance(item, BaseResourceVariable)
+    value = item._graph_element if is_resource else _tensor_of(item, "Variable to save is not a")
     source: Operation = value.op.inputs[0].op if value.op.type == "ReadVariableOp" else value.op
     return source.name, value
 

@@ -1,4 +1,4 @@
-"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``), and ``tf.train.import_meta_graph``."""
+"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -68,7 +69,8 @@ class Saver:
     ) -> None:
         if defer_build and var_list:
             raise ValueError(
-                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or var_list=None."
+                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or"
+                " var_list=None."
             )
         self._var_list = var_list
         self._reshape = reshape
@@ -213,7 +215,7 @@ class Saver:
 
     def recover_last_checkpoints(self, checkpoint_paths: list[str]) -> None:
         """Takes over those of ``checkpoint_paths`` that exist, after a restart."""
-        found = []
+        found: list[tuple[str, float]] = []
         for path in checkpoint_paths:
             found.extend((path, made) for made in checkpoint_state.get_checkpoint_mtimes([path]))
         self.set_last_checkpoints_with_time(found)
@@ -310,7 +312,7 @@ class Saver:
         try:
             saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
         except (errors.FailedPreconditionError, errors.NotFoundError):
-            if not os.path.isdir(os.path.dirname(save_path) or "."):
+            if not os.path.isdir(os.path.dirname(local_path(save_path)) or "."):
                 raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
             raise
         return saved.decode() if isinstance(saved, bytes) else str(saved)
@@ -357,7 +359,7 @@ def _explained(error: errors.OpError, cause: str) -> errors.OpError:
         f"Restoring from checkpoint failed. This is most likely due to {cause} from the checkpoint. Please ensure that"
         f" you have not altered the graph expected based on the checkpoint. Original error:\n\n{error.message}"
     )
-    return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg, arg-type]
+    return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg]
 
 
 def get_saver_or_default() -> Saver:
@@ -370,64 +372,14 @@ def get_saver_or_default() -> Saver:
     savers = graph.get_collection(GraphKeys.SAVERS)
     if len(savers) > 1:
         raise RuntimeError(
-            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to the"
-            " constructor."
+            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to"
+            " the constructor."
         )
     if savers:
         return savers[0]  # type: ignore[no-any-return]
     saver = Saver(sharded=True, allow_empty=True)
     graph.add_to_collection(GraphKeys.SAVERS, saver)
     return saver
-
-
-def import_meta_graph(
-    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
-) -> Saver | None:
-    """Adds a MetaGraphDef to the default graph (``tf.train.import_meta_graph``).
-
-    Args:
-      meta_graph_or_file: the message or the path of its file.
-      clear_devices: leave out the nodes' devices.
-      import_scope: the name scope to put all names under.
-      **kwargs: as of `import_scoped_meta_graph`.
-
-    Returns:
-      A Saver of the graph's variables; None when it has none.
-
-    Raises:
-      OSError: when the file cannot be read.
-      ValueError: when the message is not well formed, or inputs are missing.
-    """
-    return import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
-
-
-def import_meta_graph_with_return_elements(
-    meta_graph_or_file: Any,
-    clear_devices: bool = False,
-    import_scope: str | None = None,
-    return_elements: Any = None,
-    **kwargs: Any,
-) -> tuple[Saver | None, list[Any] | None]:
-    """As `import_meta_graph`, and returns the elements asked for as well."""
-    message, variables, elements = meta_graph.import_meta_graph_with_elements(
-        meta_graph_or_file, clear_devices, import_scope, return_elements=return_elements, **kwargs
-    )
-    return _saver_of(message, import_scope, variables), elements
-
-
-def _saver_of(message: Any, import_scope: str | None, variables: dict[str, Any]) -> Saver | None:
-    if message.HasField("saver_def"):
-        scope = import_scope
-        if variables:
-            # The name scope in force counts, too, and names are made unique: a variable tells what came before its own.
-            original, variable = next(iter(variables.items()))
-            scope = variable.name[: len(variable.name) - len(original)].rstrip("/")
-        return Saver(saver_def=message.saver_def, name=scope)
-    graph = get_default_graph()
-    has_saveables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, import_scope) or graph.get_collection(
-        GraphKeys.SAVEABLE_OBJECTS, import_scope
-    )
-    return Saver() if has_saveables else None
 
 
 def _to_proto(saver: Saver, export_scope: str | None = None) -> Any:

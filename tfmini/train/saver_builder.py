@@ -18,10 +18,11 @@ from tfmini.ops.partitioned_variable import PartitionedVariable
 from tfmini.ops.scoping import control_dependencies, device, name_scope
 from tfmini.ops.strings import string_join
 from tfmini.train import saveables as saveables_module
-from tfmini.train.saveables import SaveableObject, set_cpu0, validated_saveables
+from tfmini.train.saveables import SaveableObject as Saveable
+from tfmini.train.saveables import set_cpu0, validated_saveables
 
 V1, V2 = 1, 2  # SaverDef.CheckpointFormatVersion
-PerDevice = Sequence[tuple[str, list[SaveableObject]]]
+PerDevice = Sequence[tuple[str, list[Saveable]]]
 
 
 class BaseSaverBuilder:
@@ -32,14 +33,14 @@ class BaseSaverBuilder:
     """
 
     SaveSpec = saveables_module.SaveSpec
-    SaveableObject = saveables_module.SaveableObject
+    SaveableObject = Saveable
     VariableSaveable = saveables_module.ReferenceVariableSaveable
     ResourceVariableSaveable = saveables_module.ResourceVariableSaveable
 
     def __init__(self, write_version: int = V2) -> None:
         self._write_version = write_version
 
-    def save_op(self, filename_tensor: Tensor, saveables: list[SaveableObject]) -> Operation:
+    def save_op(self, filename_tensor: Tensor, saveables: list[Saveable]) -> Operation:
         """An op that saves ``saveables`` under the name that ``filename_tensor`` holds.
 
         Raises:
@@ -55,7 +56,7 @@ class BaseSaverBuilder:
         raise RuntimeError(f"Unexpected write_version: {self._write_version}")
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int, restore_sequentially: bool
+        self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
     ) -> list[Tensor]:
         """The tensors of all ``saveables``, read from the checkpoint: here, one op per saveable."""
         found: list[Tensor] = []
@@ -64,7 +65,7 @@ class BaseSaverBuilder:
                 found.extend(self.restore_op(filename_tensor, saveable, preferred_shard))
         return found
 
-    def restore_op(self, filename_tensor: Tensor, saveable: SaveableObject, preferred_shard: int) -> list[Tensor]:
+    def restore_op(self, filename_tensor: Tensor, saveable: Saveable, preferred_shard: int) -> list[Tensor]:
         """The tensors of one saveable, read from the checkpoint."""
         return [
             save_restore.restore_v2(filename_tensor, [spec.name], [spec.slice_spec], dtypes=[spec.dtype.base_dtype])[0]
@@ -110,12 +111,12 @@ class BaseSaverBuilder:
             max_to_keep=max_to_keep or 0,
             sharded=sharded,
             keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
-            version=self._write_version,
+            version=self._write_version,  # type: ignore[arg-type]
         )
 
     # ---- saving -------------------------------------------------------------------------------
 
-    def _save(self, target: Tensor, saveables: list[SaveableObject]) -> Tensor:
+    def _save(self, target: Tensor, saveables: list[Saveable]) -> Tensor:
         return with_dependencies([self.save_op(target, saveables)], target)  # type: ignore[no-any-return]
 
     def _save_shards(self, target: Tensor, per_device: PerDevice) -> Tensor:
@@ -144,7 +145,7 @@ class BaseSaverBuilder:
     def _restore(
         self,
         target: Tensor,
-        saveables: list[SaveableObject],
+        saveables: list[Saveable],
         sequentially: bool,
         reshape: bool,
         shard: int = -1,
@@ -172,7 +173,7 @@ class BulkSaverBuilder(BaseSaverBuilder):
     """Reads all variables of a shard with one op, on the shard's CPU."""
 
     def bulk_restore(
-        self, filename_tensor: Tensor, saveables: list[SaveableObject], preferred_shard: int, restore_sequentially: bool
+        self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
     ) -> list[Tensor]:
         specs = [spec for saveable in saveables for spec in saveable.specs]
         with device("cpu:0"):
@@ -184,7 +185,7 @@ class BulkSaverBuilder(BaseSaverBuilder):
             )
 
 
-def _element(saveable: SaveableObject) -> Any:
+def _element(saveable: Saveable) -> Any:
     """The graph element of a saveable, where it has one."""
     op = saveable.op
     return op if isinstance(op, (Tensor, Operation)) or hasattr(op, "_as_graph_element") else None
@@ -195,13 +196,13 @@ def _static_or_dynamic_shape(tensor: Any) -> Any:
     return shape if shape.is_fully_defined() else shape_of(tensor)
 
 
-def _by_device(saveables: list[SaveableObject]) -> PerDevice:
+def _by_device(saveables: list[Saveable]) -> PerDevice:
     """The saveables of each device, sorted by its name.
 
     Raises:
       ValueError: when a saveable has tensors on several devices.
     """
-    found: dict[str, list[SaveableObject]] = {}
+    found: dict[str, list[Saveable]] = {}
     for saveable in saveables:
         places = {devices.canonical_name(spec.device) for spec in saveable.specs}
         if len(places) != 1:

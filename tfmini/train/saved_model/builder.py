@@ -33,8 +33,8 @@ class SavedModelBuilder:
         self._has_saved_variables = False
         if os.path.isdir(self._export_dir) and os.listdir(self._export_dir):
             raise AssertionError(
-                "Export directory already exists, and isn't empty. Please choose a different export directory, or delete"
-                f" all the contents of the specified directory: {self._export_dir}"
+                "Export directory already exists, and isn't empty. Please choose a different export directory, or"
+                f" delete all the contents of the specified directory: {self._export_dir}"
             )
         os.makedirs(self._export_dir, exist_ok=True)
 

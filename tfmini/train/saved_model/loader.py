@@ -15,9 +15,9 @@ from tfmini.ops.control import group
 from tfmini.ops.scoping import control_dependencies
 from tfmini.ops.variables import global_variables_initializer, local_variables_initializer
 from tfmini.train.meta_graph import read_message
+from tfmini.train.meta_graph_loading import import_meta_graph
 from tfmini.train.saved_model import constants
 from tfmini.train.saved_model.assets import asset_feeds
-from tfmini.train.saver import import_meta_graph
 
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:

@@ -97,7 +97,7 @@ def regression_signature_def(examples: Any, predictions: Any) -> Any:
 
 
 def classification_signature_def(examples: Any, classes: Any, scores: Any) -> Any:
-    """From serialized Examples to string classes, float scores or both (``tf.saved_model.classification_signature_def``).
+    """From serialized Examples to classes, scores or both (``tf.saved_model.classification_signature_def``).
 
     Raises:
       ValueError: when one is missing or of another type.

@@ -1,0 +1,288 @@
+"""Bundles: what is written comes back; a crash leaves one checkpoint whole; torn and altered files are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tfmini import dtypes, errors
+from tfmini.checkpoint import files
+from tfmini.checkpoint.merging import merge
+from tfmini.checkpoint.reader import BundleReader
+from tfmini.checkpoint.slices import Slice, parse
+from tfmini.checkpoint.writer import BundleWriter
+
+NUMBERS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+           "bool", "complex64", "complex128")  # fmt: skip
+VALUES: dict[str, Any] = {
+    **{name: np.arange(6).reshape(2, 3).astype(name) for name in NUMBERS},
+    "bfloat16": np.array([1.5, -2], ml_dtypes.bfloat16),
+    "scalar": np.float32(3),
+    "empty": np.zeros((0, 4), np.float32),
+    "string": np.array([[b"", b"abc"], [b"\0\xff", b"x" * 300]], object),
+    "string_scalar": np.array(b"one", object),
+}
+
+
+def save(prefix: Any, values: dict[str, Any], disk: files.Disk = files.DISK) -> str:
+    with BundleWriter(str(prefix), disk) as writer:
+        for name, value in sorted(values.items()):
+            writer.add(name, value, dtypes.as_dtype(value.dtype))
+        writer.finish()
+    return str(prefix)
+
+
+def everything(prefix: str) -> dict[str, Any]:
+    reader = BundleReader(prefix)
+    return {name: reader.read(name).tolist() for name in reader.names()}
+
+
+def test_values_come_back(tmp_path: Path) -> None:
+    reader = BundleReader(save(tmp_path / "m", VALUES))
+    assert reader.names() == sorted(VALUES)
+    for name, value in VALUES.items():
+        found = reader.read(name)
+        assert (found.dtype, found.shape) == (value.dtype, value.shape)
+        assert found.tobytes() == value.tobytes() if value.dtype != object else (found == value).all()
+    assert sorted(os.listdir(tmp_path)) == ["m.data-00000-of-00001", "m.index"]
+
+
+def test_slices_come_back_however_they_are_cut(tmp_path: Path) -> None:
+    whole = np.arange(40, dtype=np.float32).reshape(10, 4)
+    with BundleWriter(str(tmp_path / "m")) as writer:
+        for text in ("10 4 0,4:-", "10 4 4,3:0,4", "10 4 7,3:-"):
+            shape, part = parse(text)
+            start, length = part.extents[0]
+            writer.add_slice("w", shape, part, whole[start : start + length], dtypes.float32)
+        writer.finish()
+    reader = BundleReader(str(tmp_path / "m"))
+    assert (reader.read("w") == whole).all() and reader.entry("w").shape == (10, 4)
+    for text, expected in (("10 4 2,6:-", whole[2:8]), ("10 4 4,3:-", whole[4:7]), ("10 4 -:1,2", whole[:, 1:3])):
+        assert (reader.read_slice("w", parse(text)[1]) == expected).all()
+
+
+def test_a_slice_of_what_was_stored_whole(tmp_path: Path) -> None:
+    whole = np.arange(12).reshape(4, 3)
+    reader = BundleReader(save(tmp_path / "m", {"w": whole}))
+    assert (reader.read_slice("w", parse("4 3 1,2:0,2")[1]) == whole[1:3, :2]).all()
+
+
+def test_slices_that_do_not_cover_the_request(tmp_path: Path) -> None:
+    with BundleWriter(str(tmp_path / "m")) as writer:
+        writer.add_slice("w", (4,), Slice(((0, 2),)), np.zeros(2), dtypes.float64)
+        writer.finish()
+    with pytest.raises(errors.DataLossError, match="tensor w: the stored slices do not cover"):
+        BundleReader(str(tmp_path / "m")).read("w")
+
+
+def test_names_are_used_once(tmp_path: Path) -> None:
+    with BundleWriter(str(tmp_path / "m")) as writer:
+        writer.add("x", np.zeros(2), dtypes.float64)
+        with pytest.raises(errors.InvalidArgumentError, match="Adding duplicate key: x"):
+            writer.add("x", np.zeros(2), dtypes.float64)
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_things_are_named(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFoundError, match="Failed to find any matching files for .*/m$"):
+        BundleReader(str(tmp_path / "m"))
+    prefix = save(tmp_path / "m", {"x": np.zeros(2)})
+    with pytest.raises(errors.NotFoundError, match="^Key y not found in checkpoint$"):
+        BundleReader(prefix).read("y")
+    os.remove(files.data_file(prefix, 0, 1))
+    with pytest.raises(errors.NotFoundError, match="m.data-00000-of-00001; No such file"):
+        BundleReader(prefix).read("x")
+    with pytest.raises(errors.NotFoundError, match="/none/at; No such file"):
+        BundleWriter(str(tmp_path / "none" / "at" / "all"))
+
+
+# ---- merging --------------------------------------------------------------------------------
+
+
+def test_merging_shards(tmp_path: Path) -> None:
+    parts = tmp_path / "m_temp" / "part"
+    for shard, name in enumerate("ab"):
+        with BundleWriter(f"{parts}-{shard}") as writer:
+            writer.add(name, np.full(3, shard), dtypes.int64)
+            writer.add_slice("w", (4,), Slice(((2 * shard, 2),)), np.full(2, shard), dtypes.int64)
+            writer.finish()
+    merge([f"{parts}-0", f"{parts}-1"], str(tmp_path / "m"))
+    assert everything(str(tmp_path / "m")) == {"a": [0] * 3, "b": [1] * 3, "w": [0, 0, 1, 1]}
+    assert sorted(os.listdir(tmp_path)) == ["m.data-00000-of-00002", "m.data-00001-of-00002", "m.index"]
+
+
+def test_merging_what_does_not_fit(tmp_path: Path) -> None:
+    first, second = (save(tmp_path / name, {"x": np.zeros(2)}) for name in "ab")
+    with pytest.raises(errors.InvalidArgumentError, match=f"Duplicate tensor keyed by x .* prefix: {second}"):
+        merge([first, second], str(tmp_path / "m"))
+    with pytest.raises(errors.InvalidArgumentError, match="/none did not exist.*all tasks share"):
+        merge([first, str(tmp_path / "none")], str(tmp_path / "m"))
+
+
+# ---- crashes --------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The process is killed: nothing after it happens."""
+
+
+class QuickDisk(files.Disk):
+    """Does not wait for the device: the test's crashes are of the process."""
+
+    def sync(self, file: IO[bytes]) -> None:
+        file.flush()
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+
+class FailingDisk(QuickDisk):
+    """Stops before the change of number ``after``; a crash leaves no chance to tidy up either."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.dead = False
+
+    def _step(self) -> None:
+        if self.dead or not self.left:
+            self.dead = True
+            raise Crash
+        self.left -= 1
+
+    def make_directory(self, path: str) -> None:
+        self._step()
+        super().make_directory(path)
+
+    def create(self, path: str) -> IO[bytes]:
+        self._step()
+        file = super().create(path)
+        write = file.write
+
+        class Torn:
+            """Half of a write reaches the file."""
+
+            def write(_, data: Any) -> int:
+                if not self.left:
+                    write(memoryview(data)[: len(data) // 2])
+                self._step()
+                return write(data)
+
+            def __getattr__(_, name: str) -> Any:
+                return getattr(file, name)
+
+        return Torn()  # type: ignore[return-value]
+
+    def sync(self, file: IO[bytes]) -> None:
+        self._step()
+        super().sync(file)
+
+    def rename(self, source: str, target: str) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        self._step()
+        super().sync_directory(path)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        super().remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._step()
+        super().remove_directory(path)
+
+
+OLD = {"x": np.arange(3), "s": np.array([b"old"], object)}
+NEW = {"x": np.arange(3) + 7, "s": np.array([b"new and longer"], object)}
+
+
+def as_lists(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.tolist() for name, value in sorted(values.items())}
+
+
+def save_shards(prefix: str, values: dict[str, Any], disk: files.Disk) -> None:
+    shards = [f"{prefix}_temp/part-{i}" for i in range(2)]
+    for shard, name in zip(shards, sorted(values)):
+        save(shard, {name: values[name]}, disk)
+    merge(shards, prefix, disk=disk)
+
+
+@pytest.mark.parametrize("how", [save, save_shards])
+def test_a_crash_at_any_instant_leaves_the_old_checkpoint_or_the_new_one(tmp_path: Path, how: Any) -> None:
+    outcomes = []
+    for after in range(100):
+        prefix = str(tmp_path / str(after) / "m")
+        os.mkdir(os.path.dirname(prefix))
+        how(prefix, OLD, QuickDisk())
+        disk = FailingDisk(after)
+        with contextlib.suppress(Crash):
+            how(prefix, NEW, disk)
+        found = everything(prefix)
+        assert found in (as_lists(OLD), as_lists(NEW)), f"before change {after}"
+        outcomes.append(found == as_lists(NEW))
+        if not disk.dead:
+            break
+        how(prefix, NEW, QuickDisk())  # what is left behind does not get in the way
+        assert everything(prefix) == as_lists(NEW)
+    assert not outcomes[0] and outcomes[-1] and outcomes == sorted(outcomes) and len(outcomes) > 10
+
+
+def test_a_failed_save_leaves_no_files(tmp_path: Path) -> None:
+    class Full(files.Disk):
+        def sync(self, file: IO[bytes]) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(errors.ResourceExhaustedError, match="m.data-00000-of-00001; No space left on device"):
+        save(tmp_path / "m", OLD, Full())
+    assert os.listdir(tmp_path) == []
+
+
+def test_overwriting_leaves_one_set_of_files(tmp_path: Path) -> None:
+    for _ in range(3):
+        save(tmp_path / "m", NEW)
+        assert len(os.listdir(tmp_path)) == 2
+
+
+# ---- altered and torn files -----------------------------------------------------------------
+
+
+def test_no_altered_byte_of_the_data_goes_unnoticed(tmp_path: Path) -> None:
+    prefix = save(tmp_path / "m", {"s": NEW["s"], "x": NEW["x"]})
+    path = files.data_file(prefix, 0, 1)
+    content = Path(path).read_bytes()
+    limit = BundleReader(prefix).entry("x").offset
+    for position in range(len(content)):
+        altered = bytearray(content)
+        altered[position] ^= 0x40
+        Path(path).write_bytes(altered)
+        name = "s" if position < limit else "x"
+        with pytest.raises(errors.DataLossError) as caught:
+            BundleReader(prefix).read(name)
+        assert path in caught.value.message and f"tensor {name}: " in caught.value.message
+
+
+def test_a_torn_data_file_is_refused(tmp_path: Path) -> None:
+    prefix = save(tmp_path / "m", {"s": NEW["s"], "x": NEW["x"]})
+    path = files.data_file(prefix, 0, 1)
+    content = Path(path).read_bytes()
+    for size in range(len(content)):
+        Path(path).write_bytes(content[:size])
+        with pytest.raises(errors.DataLossError, match="tensor x: Read less bytes than requested. The file is torn"):
+            BundleReader(prefix).read("x")
+
+
+def test_a_torn_or_altered_index_is_refused(tmp_path: Path) -> None:
+    prefix = save(tmp_path / "m", OLD)
+    path = Path(files.index_file(prefix))
+    content = path.read_bytes()
+    for damaged in (b"", content[:40], content[:-1], b"\x01" + content[1:], content[:20] + b"\x7f" + content[21:]):
+        path.write_bytes(damaged)
+        with pytest.raises(errors.DataLossError, match="Unable to read file .*m.index"):
+            BundleReader(prefix)

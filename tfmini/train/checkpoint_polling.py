@@ -1,0 +1,60 @@
+"""``tf.train.checkpoints_iterator``: checkpoints as they appear, for a task that evaluates them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from tfmini.train.checkpoint_state import latest_checkpoint
+
+_log = logging.getLogger("tfmini")
+_INTERVAL_S = 1.0
+
+
+def wait_for_new_checkpoint(
+    checkpoint_dir: str,
+    last_checkpoint: str | None = None,
+    seconds_to_sleep: float = _INTERVAL_S,
+    timeout: float | None = None,
+) -> str | None:
+    """The newest checkpoint once it is another one than ``last_checkpoint``; None after ``timeout`` seconds."""
+    _log.info("Waiting for new checkpoint at %s", checkpoint_dir)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = latest_checkpoint(checkpoint_dir)
+        if found is not None and found != last_checkpoint:
+            return found
+        # A directory cannot be waited for in a way that every file system offers.
+        if deadline is not None and time.monotonic() + seconds_to_sleep > deadline:
+            return None
+        time.sleep(seconds_to_sleep)
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+) -> Iterator[str]:
+    """Yields each newest checkpoint of a directory; some may be skipped (``tf.train.checkpoints_iterator``).
+
+    Args:
+      checkpoint_dir: the directory.
+      min_interval_secs: the least time between two of them.
+      timeout: seconds to wait for one; None: for ever.
+      timeout_fn: called when that time is over; the iteration ends when it returns True, or is None.
+    """
+    last: str | None = None
+    while True:
+        found = wait_for_new_checkpoint(checkpoint_dir, last, timeout=timeout)
+        if found is None:
+            if timeout_fn is None or timeout_fn():
+                return
+            continue
+        begin = time.monotonic()
+        last = found
+        yield found
+        rest = begin + min_interval_secs - time.monotonic()
+        if rest > 0:
+            time.sleep(rest)

@@ -1,0 +1,62 @@
+"""``tf.train.import_meta_graph``: a graph from a file or message, with a Saver for its variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.meta_graph_import import import_scoped_meta_graph
+from tfmini.train.meta_graph import as_meta_graph
+from tfmini.train.saver import Saver
+
+
+def import_meta_graph(
+    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
+) -> Saver | None:
+    """Adds a MetaGraphDef to the default graph (``tf.train.import_meta_graph``).
+
+    Args:
+      meta_graph_or_file: the message or the path of its file.
+      clear_devices: leave out the nodes' devices.
+      import_scope: the name scope to put all names under.
+      **kwargs: as of `import_scoped_meta_graph`.
+
+    Returns:
+      A Saver of the graph's variables; None when it has none.
+
+    Raises:
+      OSError: when the file cannot be read.
+      ValueError: when the message is not well formed, or inputs are missing.
+    """
+    return import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
+
+
+def import_meta_graph_with_return_elements(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    return_elements: Any = None,
+    **kwargs: Any,
+) -> tuple[Saver | None, list[Any] | None]:
+    """As `import_meta_graph`, and returns the elements asked for as well."""
+    message = as_meta_graph(meta_graph_or_file)
+    variables, elements = import_scoped_meta_graph(
+        message, clear_devices, import_scope=import_scope, return_elements=return_elements, **kwargs
+    )
+    return _saver_of(message, import_scope, variables), elements
+
+
+def _saver_of(message: Any, import_scope: str | None, variables: dict[str, Any]) -> Saver | None:
+    if message.HasField("saver_def"):
+        scope = import_scope
+        if variables:
+            # The name scope in force counts, too, and names are made unique: a variable tells what came before its own.
+            original, variable = next(iter(variables.items()))
+            scope = variable.name[: len(variable.name) - len(original)].rstrip("/")
+        return Saver(saver_def=message.saver_def, name=scope)
+    graph = get_default_graph()
+    has_saveables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, import_scope) or graph.get_collection(
+        GraphKeys.SAVEABLE_OBJECTS, import_scope
+    )
+    return Saver() if has_saveables else None
