@@ -176,7 +176,7 @@ class StepCounterHook(SessionRunHook):
         _log.info("%s: %g", self._summary_tag, steps_per_sec)
 
     def _warn_of_standing_step(self, step: int) -> None:
-        # Some optimizers do it on purpose (a SyncReplicasOptimizer's worker leaves the step to the chief): say it rarely.
+        # Some optimizers do it on purpose (a SyncReplicasOptimizer's worker leaves it to the chief): say it rarely.
         self._warnings += 1
         if self._warnings <= _WARNINGS_OF_A_STANDING_STEP:
             _log.warning(

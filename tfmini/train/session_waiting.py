@@ -196,8 +196,9 @@ class ReadinessWait:
                 f" {self._recovery_wait_s:g} s, {self._waiting_for()}. Start it again, then this task.",
             )
         failing_since, failure = self._looks.failing_since, self._looks.failure
-        if failing_since is not None and failure is not None and now - failing_since >= self._recovery_wait_s:
-            if isinstance(failure, errors.UnavailableError):
+        # A DeadlineExceededError is of a task that has never been up, which may take its time.
+        if failing_since is not None and isinstance(failure, errors.UnavailableError):
+            if now - failing_since >= self._recovery_wait_s:
                 raise failure
 
     def _chief_state(self) -> Reachability | None:

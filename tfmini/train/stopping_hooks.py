@@ -61,10 +61,11 @@ class StopAtStepHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         assert self._last_step is not None
-        # The value was read before the step: this run may have added one, and whether it has is seen by reading again.
-        if run_values.results + 1 >= self._last_step:
-            if run_context.session.run(self._global_step_tensor) >= self._last_step:
-                run_context.request_stop()
+        if run_values.results + 1 < self._last_step:
+            return
+        # The value was read before the step. Whether this run has added one is seen by reading it again.
+        if run_context.session.run(self._global_step_tensor) >= self._last_step:
+            run_context.request_stop()
 
 
 class NanLossDuringTrainingError(RuntimeError):

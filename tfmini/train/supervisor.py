@@ -195,9 +195,9 @@ class Supervisor:
             write_graph(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
         if self._summary_writer and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
-            saver_def = self._saver.saver_def if self._saver else None
-            graph_def = self._graph.as_graph_def(add_shapes=True)
-            self._summary_writer.add_meta_graph(export_meta_graph(graph=self._graph, graph_def=graph_def, saver_def=saver_def))
+            self._summary_writer.add_meta_graph(
+                export_meta_graph(graph=self._graph, saver_def=self._saver.saver_def if self._saver else None)
+            )
             self._graph_added_to_summary = True
 
     @contextlib.contextmanager
