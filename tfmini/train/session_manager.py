@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -247,7 +246,7 @@ class SessionManager:
             if not said:
                 _log.info("Waiting for checkpoint to be available in %s.", directory)
                 said = True
-            threading.Event().wait(_LOOK_FOR_CHECKPOINT_S)
+            time.sleep(_LOOK_FOR_CHECKPOINT_S)
 
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
         return ready(self._ready_op, sess, "Model not ready")

@@ -197,9 +197,9 @@ class ReadinessWait:
             )
         failing_since, failure = self._looks.failing_since, self._looks.failure
         # A DeadlineExceededError is of a task that has never been up, which may take its time.
-        if failing_since is not None and isinstance(failure, errors.UnavailableError):
-            if now - failing_since >= self._recovery_wait_s:
-                raise failure
+        is_lost = failing_since is not None and now - failing_since >= self._recovery_wait_s
+        if is_lost and isinstance(failure, errors.UnavailableError):
+            raise failure
 
     def _chief_state(self) -> Reachability | None:
         return reach(self._target, self._chief) if self._chief is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -144,5 +144,5 @@ class GlobalStepWaiterHook(SessionRunHook):
         """Waits a little; True when the coordinator wants the end."""
         if self._coord is not None:
             return bool(self._coord.wait_for_stop(_LOOK_EVERY_S))
-        threading.Event().wait(_LOOK_EVERY_S)
+        time.sleep(_LOOK_EVERY_S)
         return False

@@ -7,7 +7,6 @@ goes through all of them.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -233,7 +232,7 @@ class _RecoverableSession(_WrappedSession):
                 if now - said_at >= _SAY_AGAIN_S:
                     said_at = now
                     _log.info("A session could not be created, and is tried for again: %s", error)
-            threading.Event().wait(pause_s)
+            time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
     def _check_stop(self) -> bool:
@@ -256,11 +255,14 @@ class _RecoverableSession(_WrappedSession):
     def run_step_fn(
         self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
     ) -> Any:
-        creator = self._sess_creator
-        return self._recovering(
-            # After a recovery the raw session is another one.
-            lambda: self._sess.run_step_fn(step_fn, getattr(creator, "tf_sess", raw_session), self._sess.run)
-        )
+        before = self._sess
+
+        def step() -> Any:
+            # After a recovery the session without hooks is another one, too.
+            raw = raw_session if self._sess is before else getattr(self._sess_creator, "tf_sess", raw_session)
+            return self._sess.run_step_fn(step_fn, raw, self._sess.run)
+
+        return self._recovering(step)
 
     def _recovering(self, action: Callable[[], Any]) -> Any:
         while True:
