@@ -34,6 +34,8 @@ class CoordinatedSessionCreator(SessionCreator):
         self, session_creator: SessionCreator, hooks: list[SessionRunHook], stop_grace_period_secs: float
     ) -> None:
         self._session_creator = session_creator
+        # A creator of the caller's own need not be a subclass.
+        self.max_recovery_s = getattr(session_creator, "max_recovery_s", SessionCreator.max_recovery_s)
         self._hooks = hooks
         self._stop_grace_period_secs = stop_grace_period_secs
         self.coord: Coordinator | None = None

@@ -13,7 +13,13 @@ WORKER_MAX_WAIT_S = 30 * 60
 
 
 class SessionCreator(metaclass=abc.ABCMeta):
-    """Makes `tf.Session` objects that are ready for use."""
+    """Makes `tf.Session` objects that are ready for use.
+
+    Attributes:
+      max_recovery_s: for how long on end a monitored session tries again when a task is away.
+    """
+
+    max_recovery_s: float = 7200.0
 
     @abc.abstractmethod
     def create_session(self) -> Any:
@@ -97,6 +103,7 @@ class WorkerSessionCreator(_ScaffoldedCreator):
     ) -> None:
         super().__init__(scaffold, master, config)
         self._max_wait_secs = max_wait_secs
+        self.max_recovery_s = float("inf") if max_wait_secs is None else max_wait_secs
 
     def create_session(self) -> Any:
         self._scaffold.finalize()

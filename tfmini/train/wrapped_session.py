@@ -206,12 +206,12 @@ class _RecoverableSession(_WrappedSession):
 
     Args:
       sess_creator: makes the inner layers, in ``create_session``.
-      max_recovery_s: for how long on end to try to make a session.
+        For as long as its ``max_recovery_s`` says, it is tried again and again.
     """
 
-    def __init__(self, sess_creator: Any, max_recovery_s: float = MAX_RECOVERY_S) -> None:
+    def __init__(self, sess_creator: Any) -> None:
         self._sess_creator = sess_creator
-        self._max_recovery_s = max_recovery_s
+        self._max_recovery_s = getattr(sess_creator, "max_recovery_s", MAX_RECOVERY_S)
         super().__init__(self._create_session())
 
     def _create_session(self) -> Any:
