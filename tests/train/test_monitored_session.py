@@ -74,9 +74,10 @@ def test_hooks_are_called_in_order() -> None:
 
 def test_hooks_add_fetches_feeds_and_options() -> None:
     x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    product = x * y
     hook = Recorder("a", [], fetches={"sum": x + y}, feed_dict={y: 2.0}, options=tf.RunOptions(timeout_in_ms=7000))
     with tf.train.MonitoredSession(hooks=[hook]) as session:
-        assert session.run(x * y, {x: 3.0}, options=tf.RunOptions(timeout_in_ms=5000)) == 6.0
+        assert session.run(product, {x: 3.0}, options=tf.RunOptions(timeout_in_ms=5000)) == 6.0
     (values,) = hook.values
     assert values.results == {"sum": 5.0} and values.options.timeout_in_ms == 7000
     assert values.run_metadata is not None
@@ -133,7 +134,8 @@ def test_a_closed_session() -> None:
 def test_an_error_of_a_thread_reaches_the_loop() -> None:
     class Fail(tf.train.SessionRunHook):
         def after_create_session(self, session: Any, coord: Any) -> None:
-            coord.request_stop(ValueError("of a thread"))
+            with coord.stop_on_exception():
+                raise ValueError("of a thread")
 
     c = tf.constant(1)
     with pytest.raises(ValueError, match="of a thread"):
@@ -227,7 +229,8 @@ def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
 
     class Session:
         def run(self) -> None:
-            coord.request_stop(aborted())
+            with coord.stop_on_exception():
+                raise aborted()
             raise tf.errors.CancelledError(None, None, "queue closed")
 
         def close(self) -> None:
@@ -245,11 +248,11 @@ def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
 
 def test_step_functions() -> None:
     x = tf.placeholder(tf.float32, [])
+    y = x + 1
     hook = Recorder("a", [], fetches=x * 2)
 
     def step(step_context: Any) -> tuple[float, float]:
-        without = step_context.session.run(x + 1, {x: 1.0})
-        return without, step_context.run_with_hooks(x + 1, {x: 2.0})
+        return step_context.session.run(y, {x: 1.0}), step_context.run_with_hooks(y, {x: 2.0})
 
     with tf.train.MonitoredSession(hooks=[hook]) as session:
         assert session.run_step_fn(step) == (2.0, 3.0)

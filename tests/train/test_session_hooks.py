@@ -13,12 +13,13 @@ import pytest
 import tfmini as tf
 from tfmini.train.logging_hooks import as_graph_element
 from tfmini.train.step_stats_trace import chrome_trace
+from tfmini.train.training_util import _increment_global_step
 
 
-def counting(start: float = 0.0):
-    """(global step, op that adds one to it)."""
+def counting():
+    """(global step, op that adds one to it after the hooks' read of it)."""
     step = tf.train.get_or_create_global_step()
-    return step, step.assign_add(1)
+    return step, _increment_global_step(1)
 
 
 def run_all(hooks: list[tf.train.SessionRunHook], fetch: Any, times: int | None = None) -> int:
@@ -331,10 +332,10 @@ def test_a_profile_every_so_many_steps(tmp_path: Path) -> None:
     _, add = counting()
     run_all([tf.train.ProfilerHook(save_steps=2, output_dir=str(tmp_path))], add, 5)
     paths = sorted(path.name for path in tmp_path.glob("timeline-*.json"))
-    assert paths == ["timeline-3.json", "timeline-5.json"]
-    assert "traceEvents" in json.loads((tmp_path / "timeline-3.json").read_text())
+    assert paths == ["timeline-2.json", "timeline-4.json"]
+    assert "traceEvents" in json.loads((tmp_path / "timeline-2.json").read_text())
     assert [e.tagged_run_metadata.tag for e in events(tmp_path) if e.HasField("tagged_run_metadata")] == [
-        "step_3", "step_5",
+        "step_2", "step_4",
     ]  # fmt: skip
 
 
