@@ -86,12 +86,11 @@ def test_hooks_add_fetches_feeds_and_options() -> None:
 def test_feeding_a_tensor_twice_is_refused() -> None:
     x = tf.placeholder(tf.float32, [])
     one, two = (Recorder(n, [], fetches=None, feed_dict={x: 1.0}) for n in "ab")
-    with tf.train.MonitoredSession(hooks=[one, two]) as session:
-        with pytest.raises(RuntimeError, match="Same tensor is fed by two hooks."):
-            session.run(x)
-    with tf.train.MonitoredSession(hooks=[one]) as session:
-        with pytest.raises(RuntimeError, match="Same tensor is fed by a SessionRunHook and user."):
-            session.run(x, {x: 2.0})
+    for hooks, feeds, whose in (([one, two], None, "two hooks."), ([one], {x: 2.0}, "a SessionRunHook and user.")):
+        with tf.train.MonitoredSession(hooks=hooks) as session, pytest.raises(
+            RuntimeError, match=f"Same tensor is fed by {whose}"
+        ):
+            session.run(x, feeds)
 
 
 def test_no_run_after_a_stop_was_requested() -> None:
@@ -138,10 +137,9 @@ def test_an_error_of_a_thread_reaches_the_loop() -> None:
                 raise ValueError("of a thread")
 
     c = tf.constant(1)
-    with pytest.raises(ValueError, match="of a thread"):
-        with tf.train.MonitoredSession(hooks=[Fail()]) as session:
-            session.run(c)
-            assert session.should_stop()
+    with pytest.raises(ValueError, match="of a thread"), tf.train.MonitoredSession(hooks=[Fail()]) as session:
+        session.run(c)
+        assert session.should_stop()
 
 
 def test_queue_runners_feed_the_loop_until_the_input_ends() -> None:
@@ -383,7 +381,7 @@ def test_a_scaffold_wants_one_candidate() -> None:
 
 def test_scaffolds_can_be_copied() -> None:
     calls = []
-    first = tf.train.Scaffold(init_fn=lambda scaffold, session: calls.append((scaffold, session)), init_feed_dict={1: 2})
+    first = tf.train.Scaffold(init_fn=lambda *arguments: calls.append(arguments), init_feed_dict={1: 2})
     own = tf.no_op()
     second = tf.train.Scaffold(init_op=own, copy_from_scaffold=first)
     assert second.init_op is own and second.init_feed_dict == {1: 2}
