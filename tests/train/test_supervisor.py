@@ -25,7 +25,7 @@ def test_a_chief_initialises_saves_and_restores(tmp_path: Path) -> None:
         with tf.Graph().as_default():
             step, add = counting()
             tf.summary.scalar("twice", 2 * step)
-            sv = tf.train.Supervisor(logdir=str(tmp_path), save_model_secs=3600)
+            sv = tf.train.Supervisor(logdir=str(tmp_path), save_model_secs=0)
             with sv.managed_session() as session:
                 assert session.run(step) == expected
                 session.run([add])
