@@ -601,10 +601,12 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.basic_loops": "basic_train_loop",
         "train.batching": (
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_initializers": "init_from_checkpoint",
         "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
@@ -614,8 +616,10 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.coordinator": "Coordinator LooperThread",
         "train.event_file_reader": "summary_iterator",
+        "train.final_hooks": "FeedFnHook FinalOpsHook",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
+        "train.hook_timers": "SecondOrStepTimer",
         "train.input_producers": (
             "input_producer limit_epochs match_filenames_once range_input_producer slice_input_producer "
             "string_input_producer"
@@ -624,14 +628,26 @@ NAMES: dict[str, dict[str, str]] = {
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
         ),
+        "train.logging_hooks": "LoggingTensorHook StepCounterHook",
         "train.meta_graph": "export_meta_graph",
         "train.meta_graph_loading": "import_meta_graph",
         "train.momentum": "MomentumOptimizer",
+        "train.monitored_session": "MonitoredSession SingularMonitoredSession",
+        "train.monitored_training": "MonitoredTrainingSession",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
         "train.saver": "Saver",
+        "train.scaffold": "Scaffold",
+        "train.session_creators": "ChiefSessionCreator SessionCreator WorkerSessionCreator",
+        "train.session_manager": "SessionManager",
+        "train.session_run_hook": "SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",
+        "train.stopping_hooks": (
+            "GlobalStepWaiterHook NanLossDuringTrainingError NanTensorHook StopAtStepHook"
+        ),
+        "train.summary_hooks": "ProfilerHook SummarySaverHook",
+        "train.supervisor": "Supervisor",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),

@@ -86,6 +86,11 @@ def test_arrays_round_trip(value: Any) -> None:
     np.testing.assert_array_equal(received, value)
 
 
+def test_a_string_of_rank_0_travels_as_bytes() -> None:
+    (found,) = through(tensors(b"a\0")).values
+    assert found.shape == () and found[()] == b"a\0"
+
+
 def test_layouts_and_byte_orders_are_normalised() -> None:
     base = np.arange(60_000, dtype=np.float32).reshape(200, 300)
     values = (

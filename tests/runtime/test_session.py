@@ -228,3 +228,17 @@ def test_a_kernel_error_names_its_node_and_line() -> None:
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as info:
         session.run(y, {x: np.ones((2, 3))})
     assert info.value.op is y.op and "bad_product" in info.value.message
+
+
+def test_nested_fetches_are_worked_out_once() -> None:
+    a, b = tf.constant(1), tf.constant(2)
+    pair = collections.namedtuple("pair", ["x", "y"])
+    with tf.Session() as session:
+        for _ in range(3):
+            assert session.run({"k": [a, (b,)], "l": a}) == {"k": [1, (2,)], "l": 1}
+        assert len(session._calls) == 1
+        assert session.run({"l": a, "k": [a, (b,)]}) == {"k": [1, (2,)], "l": 1}
+        assert session.run({"k": [a, [b]], "l": a}) == {"k": [1, [2]], "l": 1}
+        assert session.run({"k": [pair(a, b)]}) == {"k": [pair(1, 2)]}
+        assert session.run({"k": [(a, b)]})["k"][0].__class__ is tuple
+        assert len(session._calls) == 5

@@ -91,6 +91,8 @@ def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[A
 
 
 def _describe(value: Any, frames: list[Any]) -> list[Any]:
+    if type(value) is bytes:  # a kernel's rank-0 string; as an array it would lose trailing zero bytes
+        return [_STRING, [value]]
     if type(value) is not np.ndarray:
         value = np.asarray(value)
     enum = _enum_of.get(value.dtype)

@@ -136,12 +136,20 @@ class BaseSession:
             key = (wanted, type(fetches), tuple(feed_dict) if feed_dict else None)
             call = self._calls.get(key)
         except TypeError:  # something in it cannot be hashed, or feed_dict is no dict
-            key = call = None
+            key, call = self._find_nested_call(fetches, feed_dict)
         if call is not None:
             if not feed_dict:
                 return call, []
             return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
         return self._new_call(key, fetches, feed_dict)
+
+    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> tuple[Any, _Call | None]:
+        """The key of a call whose fetches are nested in lists and dicts, as those of hooks are, and the call."""
+        try:
+            key = (_frozen(fetches), dict, tuple(feed_dict) if feed_dict else None)
+            return key, self._calls.get(key)
+        except TypeError:
+            return None, None
 
     def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
         pairs: list[tuple[Tensor, Any]] = []
@@ -276,6 +284,16 @@ class BaseSession:
         # Only local resources: a garbage collector must not wait for a network.
         if not getattr(self, "_closed", True) and not self._target:
             self.close()
+
+
+def _frozen(fetches: Any) -> Any:
+    """Fetches as something that can be hashed; what differs in structure stays different."""
+    kind = type(fetches)
+    if kind is dict:
+        return (dict, tuple(fetches), *map(_frozen, fetches.values()))
+    if kind is list or kind is tuple:
+        return (kind, *map(_frozen, fetches))
+    return fetches
 
 
 class Session(BaseSession):

@@ -19,6 +19,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -45,9 +46,20 @@ class ProcessCluster:
     Args:
       ps, workers: how many tasks of each job.
       local: a task that the test itself is (its server runs in the test's process), as ("worker", 0).
+      program: the source of what every task runs, with the cluster as JSON, its job and its index as
+        arguments; it prints "ready" when its server is up. Default: a server that is joined.
+      arguments: more arguments of the program.
     """
 
-    def __init__(self, ps: int = 1, workers: int = 1, local: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        ps: int = 1,
+        workers: int = 1,
+        local: tuple[str, int] | None = None,
+        program: str = _TASK,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self._program, self._arguments = program, tuple(arguments)
         self._ids = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         self._local = TaskId(*local) if local else None
         self._reserved = reserve_cluster(self._ids)
@@ -80,7 +92,8 @@ class ProcessCluster:
         if TaskId(job, task) not in self.processes:
             environment[LISTEN_FD_ENV] = str(listener.fileno())
             handed = [listener.fileno()]
-        command = [sys.executable, "-c", _TASK, json.dumps(self.spec.as_dict()), job, str(task)]
+        about = [json.dumps(self.spec.as_dict()), job, str(task), *self._arguments]
+        command = [sys.executable, "-c", self._program, *about]
         process = subprocess.Popen(command, pass_fds=handed, env=environment, stdout=subprocess.PIPE, text=True)
         if handed:
             listener.close()

@@ -1,0 +1,392 @@
+"""Monitored sessions: order of calls, clean ends, recovery, arguments."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tfmini.train.wrapped_session import _CoordinatedSession, _RecoverableSession
+
+
+class Recorder(tf.train.SessionRunHook):
+    """Writes down its calls into a list that it may share."""
+
+    def __init__(self, name: str, calls: list[str], **request: Any) -> None:
+        self.name, self.calls, self.request = name, calls, request
+        self.values: list[Any] = []
+
+    def begin(self) -> None:
+        self.calls.append(f"{self.name} begin")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.calls.append(f"{self.name} created")
+
+    def before_run(self, run_context: Any) -> Any:
+        self.calls.append(f"{self.name} before")
+        return tf.train.SessionRunArgs(**self.request) if self.request else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.calls.append(f"{self.name} after")
+        self.values.append(run_values)
+
+    def end(self, session: Any) -> None:
+        self.calls.append(f"{self.name} end")
+
+
+class FailingCreator(tf.train.SessionCreator):
+    """Sessions whose runs fail as a list says, in the order of all runs."""
+
+    def __init__(self, failures: list[Exception | None]) -> None:
+        self.failures = failures
+        self.created = 0
+
+    def create_session(self) -> Any:
+        self.created += 1
+        session = tf.Session()
+        session.run(tf.get_collection("init"))
+        run = session.run
+
+        def failing_run(*args: Any, **kwargs: Any) -> Any:
+            error = self.failures.pop(0) if self.failures else None
+            if error is not None:
+                raise error
+            return run(*args, **kwargs)
+
+        session.run = failing_run
+        return session
+
+
+def aborted() -> tf.errors.AbortedError:
+    return tf.errors.AbortedError(None, None, "restarted")
+
+
+def test_hooks_are_called_in_order() -> None:
+    calls: list[str] = []
+    with tf.train.MonitoredSession(hooks=[Recorder("a", calls), Recorder("b", calls)]) as session:
+        session.run(tf.get_default_graph().get_operations()[0])
+    kinds = ("begin", "created", "before", "after", "end")
+    assert calls == [f"{name} {kind}" for kind in kinds for name in "ab"]
+
+
+def test_hooks_add_fetches_feeds_and_options() -> None:
+    x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+    product = x * y
+    hook = Recorder("a", [], fetches={"sum": x + y}, feed_dict={y: 2.0}, options=tf.RunOptions(timeout_in_ms=7000))
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        assert session.run(product, {x: 3.0}, options=tf.RunOptions(timeout_in_ms=5000)) == 6.0
+    (values,) = hook.values
+    assert values.results == {"sum": 5.0} and values.options.timeout_in_ms == 7000
+    assert values.run_metadata is not None
+
+
+def test_feeding_a_tensor_twice_is_refused() -> None:
+    x = tf.placeholder(tf.float32, [])
+    one, two = (Recorder(n, [], fetches=None, feed_dict={x: 1.0}) for n in "ab")
+    for hooks, feeds, whose in (([one, two], None, "two hooks."), ([one], {x: 2.0}, "a SessionRunHook and user.")):
+        with tf.train.MonitoredSession(hooks=hooks) as session, pytest.raises(
+            RuntimeError, match=f"Same tensor is fed by {whose}"
+        ):
+            session.run(x, feeds)
+
+
+def test_no_run_after_a_stop_was_requested() -> None:
+    class Stop(tf.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            run_context.request_stop()
+
+    c = tf.constant(1)
+    with tf.train.MonitoredSession(hooks=[Stop()]) as session:
+        assert not session.should_stop() and session.run(c) == 1 and session.should_stop()
+        with pytest.raises(RuntimeError, match="Run called even after should_stop requested."):
+            session.run(c)
+
+
+@pytest.mark.parametrize("error", [tf.errors.OutOfRangeError(None, None, "EOI"), StopIteration()])
+def test_the_end_of_the_input_is_a_clean_end(error: Exception) -> None:
+    calls: list[str] = []
+    with tf.train.MonitoredSession(hooks=[Recorder("a", calls)]) as session:
+        raise error
+    assert calls[-1] == "a end" and session.should_stop()
+
+
+def test_other_errors_go_through_without_end() -> None:
+    calls: list[str] = []
+    with pytest.raises(ValueError, match="mine"), tf.train.MonitoredSession(hooks=[Recorder("a", calls)]):
+        raise ValueError("mine")
+    assert "a end" not in calls
+
+
+def test_a_closed_session() -> None:
+    graph = tf.get_default_graph()
+    session = tf.train.MonitoredSession()
+    assert graph.finalized and session.graph is graph and not session._is_closed()
+    session.close()
+    assert session.should_stop() and session.graph is None and not graph.finalized and session._is_closed()
+    with pytest.raises(RuntimeError, match="Session is already closed."):
+        session.close()
+
+
+def test_an_error_of_a_thread_reaches_the_loop() -> None:
+    class Fail(tf.train.SessionRunHook):
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            with coord.stop_on_exception():
+                raise ValueError("of a thread")
+
+    c = tf.constant(1)
+    with pytest.raises(ValueError, match="of a thread"), tf.train.MonitoredSession(hooks=[Fail()]) as session:
+        session.run(c)
+        assert session.should_stop()
+
+
+def test_queue_runners_feed_the_loop_until_the_input_ends() -> None:
+    queue = tf.FIFOQueue(10, tf.float32, shapes=[()])
+    source = tf.Variable(0.0)
+    value = tf.cond(
+        source < 4.5,
+        lambda: tf.identity(source.assign_add(1.0)),
+        lambda: tf.check_numerics(tf.constant(float("nan")), "end"),
+    )
+    runner = tf.train.QueueRunner(
+        queue, [queue.enqueue(value)], queue_closed_exception_types=(tf.errors.InvalidArgumentError,)
+    )
+    tf.train.add_queue_runner(runner)
+    taken = queue.dequeue()
+    found = []
+    with tf.train.MonitoredSession() as session:
+        while not session.should_stop():
+            found.append(session.run(taken))
+    assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+# ---- recovery -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [tf.errors.AbortedError, tf.errors.UnavailableError])
+def test_a_step_is_run_again_in_a_new_session(kind: type[tf.errors.OpError]) -> None:
+    c = tf.constant(3)
+    calls: list[str] = []
+    creator = FailingCreator([None, kind(None, None, "gone"), kind(None, None, "gone again")])
+    tf.get_default_graph().add_to_collection("init", tf.no_op())
+    with tf.train.MonitoredSession(creator, [Recorder("a", calls)]) as session:
+        assert session.run(c) == 3 and not session.should_stop()
+        assert session.run(c) == 3
+    assert creator.created == 3
+    assert calls.count("a begin") == 1 and calls.count("a created") == 3
+
+
+def test_singular_sessions_do_not_recover() -> None:
+    c = tf.constant(3)
+
+    class Fail(tf.train.SessionRunHook):
+        def before_run(self, run_context: Any) -> None:
+            raise aborted()
+
+    with pytest.raises(tf.errors.AbortedError), tf.train.SingularMonitoredSession(hooks=[Fail()]) as session:
+        assert session.raw_session().run(c) == 3
+        session.run(c)
+
+
+def test_a_hook_that_meets_a_lost_task_at_creation_is_called_again() -> None:
+    c = tf.constant(3)
+
+    class Once(tf.train.SessionRunHook):
+        coords: list[Any] = []
+
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            self.coords.append(coord)
+            if len(self.coords) == 1:
+                raise aborted()
+
+    with tf.train.MonitoredSession(hooks=[Once()]) as session:
+        assert session.run(c) == 3
+    assert len(Once.coords) == 2 and Once.coords[0].joined
+
+
+def test_recovery_gives_up_in_the_end() -> None:
+    class Never:
+        max_recovery_s = 0.2
+        tries = 0
+
+        def create_session(self) -> Any:
+            self.tries += 1
+            raise tf.errors.UnavailableError(None, None, "/job:ps/replica:0/task:0 is unavailable")
+
+    never = Never()
+    with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
+        _RecoverableSession(never)
+    assert 2 <= never.tries < 10
+    assert tf.train.WorkerSessionCreator(max_wait_secs=5).max_recovery_s == 5
+
+
+def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
+    coord = tf.train.Coordinator(clean_stop_exception_types=())
+
+    class Session:
+        def run(self) -> None:
+            with coord.stop_on_exception():
+                raise aborted()
+            raise tf.errors.CancelledError(None, None, "queue closed")
+
+        def close(self) -> None:
+            pass
+
+    session = _CoordinatedSession(Session(), coord, 1)
+    with pytest.raises(tf.errors.AbortedError):
+        session.run()
+    with pytest.raises(tf.errors.AbortedError):
+        session.close()
+
+
+# ---- step functions -------------------------------------------------------------------------
+
+
+def test_step_functions() -> None:
+    x = tf.placeholder(tf.float32, [])
+    y = x + 1
+    hook = Recorder("a", [], fetches=x * 2)
+
+    def step(step_context: Any) -> tuple[float, float]:
+        return step_context.session.run(y, {x: 1.0}), step_context.run_with_hooks(y, {x: 2.0})
+
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        assert session.run_step_fn(step) == (2.0, 3.0)
+        assert [v.results for v in hook.values] == [4.0]
+        with pytest.raises(ValueError, match="`step_fn` may either have one `step_context` argument"):
+            session.run_step_fn(lambda x: x)
+        session.run_step_fn(lambda step_context: step_context.request_stop())
+    assert session.should_stop()
+
+
+def test_a_step_function_sees_the_new_session() -> None:
+    c = tf.constant(3)
+    tf.get_default_graph().add_to_collection("init", tf.no_op())
+    creator = FailingCreator([aborted()])
+    seen = []
+
+    def step(step_context: Any) -> Any:
+        seen.append(step_context.session)
+        return step_context.session.run(c)
+
+    with tf.train.MonitoredSession(creator) as session:
+        assert session.run_step_fn(step) == 3
+    assert len(seen) == 2 and seen[0] is not seen[1]
+
+
+# ---- MonitoredTrainingSession ---------------------------------------------------------------
+
+
+def hooks_of(**arguments: Any) -> list[tuple[str, Any, Any]]:
+    """(kind, steps, seconds) of the hooks that a chief gets."""
+    tf.train.get_or_create_global_step()
+    with tf.train.MonitoredTrainingSession(**arguments) as session:
+        return [
+            (type(h).__name__, h._timer._every_steps, h._timer._every_secs) if hasattr(h, "_timer") else (h.name, 0, 0)
+            for h in session._hooks
+        ]
+
+
+def test_the_usual_hooks(tmp_path: Path) -> None:
+    own, chiefs = Recorder("own", []), Recorder("chiefs", [])
+    assert hooks_of(checkpoint_dir=str(tmp_path), hooks=[own], chief_only_hooks=[chiefs]) == [
+        ("chiefs", 0, 0),
+        ("StepCounterHook", 100, None),
+        ("SummarySaverHook", 100, None),
+        ("CheckpointSaverHook", None, 600),
+        ("own", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"log_step_count_steps": None, "save_summaries_secs": 5}, {"SummarySaverHook": (None, 5)}),
+        ({"log_step_count_steps": 7, "save_summaries_steps": None}, {"StepCounterHook": (7, None)}),
+        ({"log_step_count_steps": 0, "save_summaries_steps": 3}, {"SummarySaverHook": (3, None)}),
+    ],
+)
+def test_periods(tmp_path: Path, arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = {kind: (steps, secs) for kind, steps, secs in hooks_of(summary_dir=str(tmp_path), **arguments)}
+    assert found == expected
+
+
+def test_training_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
+    for expected in (3, 6):
+        with tf.Graph().as_default():
+            step = tf.train.get_or_create_global_step()
+            add = step.assign_add(1)
+            with tf.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), hooks=[tf.train.StopAtStepHook(num_steps=3)], save_checkpoint_steps=2
+            ) as session:
+                while not session.should_stop():
+                    last = session.run(add)
+            assert last == expected
+
+
+def test_a_worker_waits_for_the_chief() -> None:
+    server = tf.train.Server.create_local_server()
+    ready, found = threading.Event(), []
+
+    def work() -> None:
+        with tf.Graph().as_default():
+            v = tf.get_variable("v", initializer=5.0)
+            ready.set()
+            with tf.train.MonitoredTrainingSession(server.target, is_chief=False, max_wait_secs=30) as session:
+                found.append(session.run(v))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        ready.wait(10)
+        tf.get_variable("v", initializer=5.0)
+        with tf.train.MonitoredTrainingSession(server.target):
+            worker.join(20)
+    finally:
+        worker.join(40)
+        server.stop()
+    assert found == [5.0]
+
+
+# ---- Scaffold -------------------------------------------------------------------------------
+
+
+def test_a_scaffold_finds_or_makes_its_pieces() -> None:
+    tf.get_variable("v", initializer=1.0)
+    tf.get_variable("local", initializer=2.0, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    mine = tf.no_op(name="mine")
+    tf.add_to_collection(tf.GraphKeys.LOCAL_INIT_OP, mine)
+    scaffold = tf.train.Scaffold()
+    assert scaffold.init_op is None and scaffold.saver is None
+    scaffold.finalize()
+    assert scaffold.local_init_op is mine and scaffold.summary_op is None
+    for key in (tf.GraphKeys.INIT_OP, tf.GraphKeys.READY_OP, tf.GraphKeys.READY_FOR_LOCAL_INIT_OP, tf.GraphKeys.SAVERS):
+        assert len(tf.get_collection(key)) == 1
+    with tf.Session() as session:
+        assert session.run(scaffold.ready_op).tolist() == [b"v", b"local"]
+        assert session.run(scaffold.ready_for_local_init_op).tolist() == [b"v"]
+        session.run(scaffold.init_op)
+        assert session.run(scaffold.ready_for_local_init_op).tolist() == []
+    assert tf.get_default_graph().finalized
+
+
+def test_a_scaffold_wants_one_candidate() -> None:
+    for _ in range(2):
+        tf.add_to_collection(tf.GraphKeys.INIT_OP, tf.no_op())
+    with pytest.raises(RuntimeError, match='More than one item in the collection "init_op"'):
+        tf.train.Scaffold().finalize()
+
+
+def test_scaffolds_can_be_copied() -> None:
+    calls = []
+    first = tf.train.Scaffold(init_fn=lambda *arguments: calls.append(arguments), init_feed_dict={1: 2})
+    own = tf.no_op()
+    second = tf.train.Scaffold(init_op=own, copy_from_scaffold=first)
+    assert second.init_op is own and second.init_feed_dict == {1: 2}
+    assert second.init_fn is not None
+    second.init_fn("session")
+    assert calls == [(second, "session")]
+    with pytest.raises(TypeError, match="copy_from_scaffold is not a Scaffold instance."):
+        tf.train.Scaffold(copy_from_scaffold=1)  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""A task of a training cluster, run as a process: a ps serves, the workers fit a line until a global step.
+
+Arguments: the cluster as JSON, job, index, directory of the checkpoints, API ("monitored" or
+"supervisor"), last step, steps between checkpoints. Every step prints "step <global step>", the end
+"done <loss>".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+
+import numpy as np
+
+import tfmini as tf
+
+
+def model(cluster: dict[str, list[str]], index: int):
+    rng = np.random.RandomState(0)
+    xs = rng.randn(64, 3).astype(np.float32)
+    ys = xs @ np.array([[1.0], [-2.0], [0.5]], np.float32) + 0.3
+    setter = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")
+    with tf.device(setter):
+        step = tf.train.get_or_create_global_step()
+        w = tf.get_variable("w", [3, 1], initializer=tf.zeros_initializer())
+        b = tf.get_variable("b", [1], initializer=tf.zeros_initializer())
+        loss = tf.reduce_mean(tf.square(tf.matmul(xs, w) + b - ys))
+        train = tf.train.GradientDescentOptimizer(0.02).minimize(loss, global_step=step)
+    return step, loss, train
+
+
+def monitored(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train) -> float:
+    value = float("nan")
+    hooks = [tf.train.StopAtStepHook(last_step=last)]
+    with tf.train.MonitoredTrainingSession(
+        target, is_chief, logdir, hooks=hooks, save_checkpoint_steps=every, max_wait_secs=60
+    ) as sess:
+        while not sess.should_stop():
+            value, _, at = sess.run([loss, train, step])
+            print("step", at, flush=True)
+    return value
+
+
+def supervised(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train) -> float:
+    sv = tf.train.Supervisor(is_chief=is_chief, logdir=logdir, save_model_secs=0.05 * every, global_step=step)
+    while True:
+        try:
+            with sv.managed_session(target) as sess:
+                value, at = sess.run([loss, step])
+                while not sv.should_stop() and at < last:
+                    value, _, at = sess.run([loss, train, step])
+                    print("step", at, flush=True)
+            return value
+        except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
+            print("again", type(error).__name__, flush=True)
+
+
+def main(cluster: str, job: str, index: str, logdir: str, api: str, last: str, every: str) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    logging.basicConfig(level=logging.INFO, format=f"{job}{index} %(relativeCreated)d %(message)s")
+    spec = json.loads(cluster)
+    server = tf.train.Server(spec, job_name=job, task_index=int(index))
+    print("ready", flush=True)
+    if job == "ps":
+        server.join()
+        return
+    train = {"monitored": monitored, "supervisor": supervised}[api]
+    value = train(server.target, index == "0", logdir, int(last), int(every), *model(spec, int(index)))
+    print("done", value, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
