@@ -341,17 +341,21 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.server": "Server",
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
+        "train.adagrad_da": "AdagradDAOptimizer",
         "train.adam": "AdamOptimizer",
         "train.event_file_reader": "summary_iterator",
+        "train.ftrl": "FtrlOptimizer",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
-            "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
+            "natural_exp_decay noisy_linear_cosine_decay piecewise_constant piecewise_constant_decay "
+            "polynomial_decay"
         ),
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
+        "train.proximal": "ProximalAdagradOptimizer ProximalGradientDescentOptimizer",
         "train.rmsprop": "RMSPropOptimizer",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
