@@ -9,7 +9,6 @@ from tfmini.ops import training_dense, training_sparse
 from tfmini.ops.array_identity import identity
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
-from tfmini.ops.math_elementwise import add
 from tfmini.ops.scoping import colocate_with, device
 from tfmini.train.adagrad import check_initial_accumulator
 from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
@@ -70,7 +69,7 @@ class AdagradDAOptimizer(FusedOptimizer):
     def _prepare(self) -> None:
         super()._prepare()
         with colocate_with(self._tensors["learning_rate"]):
-            self._next_step = add(identity(self._global_step), 1)
+            self._next_step = identity(self._global_step) + 1
 
     def _ops(self) -> UpdateOps:
         return _OPS
