@@ -542,6 +542,8 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adagrad": "AdagradOptimizer",
         "train.adagrad_da": "AdagradDAOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.basic_loops": "basic_train_loop",
+        "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
             "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
@@ -549,23 +551,37 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.coordinator": "Coordinator LooperThread",
         "train.event_file_reader": "summary_iterator",
+        "train.final_hooks": "FeedFnHook FinalOpsHook",
         "train.ftrl": "FtrlOptimizer",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
+        "train.hook_timers": "SecondOrStepTimer",
         "train.init_from_checkpoint": "init_from_checkpoint",
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay noisy_linear_cosine_decay piecewise_constant piecewise_constant_decay "
             "polynomial_decay"
         ),
+        "train.logging_hooks": "LoggingTensorHook StepCounterHook",
         "train.meta_graph": "export_meta_graph",
         "train.momentum": "MomentumOptimizer",
+        "train.monitored_session": "MonitoredSession SingularMonitoredSession",
+        "train.monitored_training": "MonitoredTrainingSession",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
         "train.proximal": "ProximalAdagradOptimizer ProximalGradientDescentOptimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
         "train.saver": "Saver import_meta_graph",
+        "train.scaffold": "Scaffold",
+        "train.session_creators": "ChiefSessionCreator SessionCreator WorkerSessionCreator",
+        "train.session_manager": "SessionManager",
+        "train.session_run_hook": "SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",
+        "train.stopping_hooks": (
+            "GlobalStepWaiterHook NanLossDuringTrainingError NanTensorHook StopAtStepHook"
+        ),
+        "train.summary_hooks": "ProfilerHook SummarySaverHook",
+        "train.supervisor": "Supervisor",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),

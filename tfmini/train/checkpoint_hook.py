@@ -1,0 +1,154 @@
+"""Checkpoints every so often (``tf.train.CheckpointSaverHook``) and who is told of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini import protos
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.ops.scoping import get_collection
+from tfmini.train.graph_io import write_graph
+from tfmini.train.hook_timers import SecondOrStepTimer
+from tfmini.train.meta_graph import export_meta_graph
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.stopping_hooks import global_step_read
+from tfmini.train.summary_writer import FileWriterCache
+
+_log = logging.getLogger("tfmini")
+
+
+class CheckpointSaverListener:
+    """Is called around every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
+
+    def begin(self) -> None:
+        """Before the graph is finalized."""
+
+    def before_save(self, session: Any, global_step_value: int) -> None:
+        """Before a checkpoint is written."""
+
+    def after_save(self, session: Any, global_step_value: int) -> bool | None:
+        """After a checkpoint has been written; True asks for the end of training."""
+
+    def end(self, session: Any, global_step_value: int) -> None:
+        """At the end of the session, after its last checkpoint."""
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Saves at the session's creation, every so often, and at its end (``tf.train.CheckpointSaverHook``).
+
+    Args:
+      checkpoint_dir: where checkpoints, ``graph.pbtxt`` and events go.
+      save_secs, save_steps: how often; exactly one.
+      saver: the Saver; default: the scaffold's, else the one of the collection ``savers``.
+      checkpoint_basename: the files are ``<checkpoint_dir>/<checkpoint_basename>-<step>``.
+      scaffold: instead of ``saver``.
+      listeners: called around every save.
+
+    Raises:
+      ValueError: unless exactly one period is given, and for both saver and scaffold.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str,
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Any = None,
+        listeners: Sequence[CheckpointSaverListener] | None = None,
+    ) -> None:
+        _log.info("Create CheckpointSaverHook.")
+        if saver is not None and scaffold is not None:
+            raise ValueError("You cannot provide both saver and scaffold.")
+        self._saver = saver
+        self._checkpoint_dir = checkpoint_dir
+        self._save_path = os.path.join(checkpoint_dir, checkpoint_basename)
+        self._scaffold = scaffold
+        self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
+        self._listeners = list(listeners or ())
+        self._steps_per_run = 1
+
+    def _set_steps_per_run(self, steps_per_run: int) -> None:
+        self._steps_per_run = steps_per_run
+
+    def begin(self) -> None:
+        self._summary_writer = FileWriterCache.get(self._checkpoint_dir)
+        self._global_step_tensor = global_step_read("CheckpointSaverHook")
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        step = int(session.run(self._global_step_tensor))
+        # Not in `begin`: the hooks after this one may have added to the graph.
+        self._write_graph()
+        self._save(session, step)
+        self._timer.update_last_triggered_step(step)
+
+    def _write_graph(self) -> None:
+        graph = get_default_graph()
+        graph_def = graph.as_graph_def(add_shapes=True)
+        write_graph(graph_def, self._checkpoint_dir, "graph.pbtxt")
+        saver = self._get_saver()
+        meta_graph = export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver.saver_def if saver else None)
+        self._summary_writer.add_graph(graph)
+        self._summary_writer.add_meta_graph(meta_graph)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._global_step_tensor)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if not self._timer.should_trigger_for_step(int(run_values.results) + self._steps_per_run):
+            return
+        # The value was read before the step; what is saved belongs to the one after it.
+        step = int(run_context.session.run(self._global_step_tensor))
+        if self._timer.should_trigger_for_step(step):
+            self._timer.update_last_triggered_step(step)
+            if self._save(run_context.session, step):
+                run_context.request_stop()
+
+    def end(self, session: Any) -> None:
+        last_step = int(session.run(self._global_step_tensor))
+        if last_step != self._timer.last_triggered_step():
+            self._save(session, last_step)
+        for listener in self._listeners:
+            listener.end(session, last_step)
+
+    def _save(self, session: Any, step: int) -> bool:
+        """Saves; True when a listener wants the end."""
+
+        _log.info("Saving checkpoints for %d into %s.", step, self._save_path)
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        self._get_saver().save(session, self._save_path, global_step=step)
+        note = protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        self._summary_writer.add_session_log(note, step)
+        should_stop = False
+        for listener in self._listeners:
+            if listener.after_save(session, step):
+                _log.info("A CheckpointSaverListener requested that training be stopped. listener: %s", listener)
+                should_stop = True
+        return should_stop
+
+    def _get_saver(self) -> Any:
+        if self._saver is not None:
+            return self._saver
+        if self._scaffold is not None:
+            return self._scaffold.saver
+        savers = get_collection(GraphKeys.SAVERS)
+        if not savers:
+            raise RuntimeError(
+                f"No items in collection {GraphKeys.SAVERS}. Please add a saver to the collection or provide a saver or"
+                " scaffold."
+            )
+        if len(savers) > 1:
+            raise RuntimeError(
+                f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to"
+                " the constructor."
+            )
+        self._saver = savers[0]
+        return self._saver

@@ -1,0 +1,187 @@
+"""Hooks that tell: values of tensors, steps per second."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfmini import protos
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.train.hook_timers import HookTimer, NeverTriggerTimer, SecondOrStepTimer
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.stopping_hooks import global_step_read
+from tfmini.train.summary_writer import FileWriterCache
+from tfmini.train.training_util import get_global_step
+
+_log = logging.getLogger("tfmini")
+_WARNINGS_OF_A_STANDING_STEP = 5
+
+
+def as_graph_element(obj: Any) -> Any:
+    """The tensor that a hook was given, or the one of that name in the default graph.
+
+    Raises:
+      ValueError: for a tensor of another graph, and for the name of an op with several outputs.
+    """
+    graph = get_default_graph()
+    if not isinstance(obj, str):
+        if getattr(obj, "graph", None) is not graph:
+            raise ValueError(
+                f"Passed {obj} should have graph attribute that is equal to current graph {graph}."
+            )
+        return obj
+    if ":" in obj:
+        return graph.as_graph_element(obj)
+    element = graph.as_graph_element(obj + ":0")
+    if len(element.op.outputs) > 1:
+        raise ValueError(
+            f"Name {obj} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
+        )
+    return element
+
+
+class LoggingTensorHook(SessionRunHook):
+    """Logs values of tensors every so often, and at the end (``tf.train.LoggingTensorHook``).
+
+    Args:
+      tensors: tag -> tensor or name, or an iterable of tensors or names, which are their own tags.
+      every_n_iter: every so many runs of this session.
+      every_n_secs: every so many seconds.
+      at_end: once more at the end of the session.
+      formatter: {tag: value} -> the line to log; default: "tag = value, ... (seconds sec)".
+
+    Raises:
+      ValueError: unless exactly one period is given, or ``at_end`` alone.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any] | Iterable[Any],
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[Any, Any]], str] | None = None,
+    ) -> None:
+        only_at_end = at_end and every_n_iter is None and every_n_secs is None
+        if not only_at_end and (every_n_iter is None) == (every_n_secs is None):
+            raise ValueError(
+                "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
+            )
+        if every_n_iter is not None and every_n_iter <= 0:
+            raise ValueError(f"invalid every_n_iter={every_n_iter}.")
+        if isinstance(tensors, Mapping):
+            self._tag_order: list[Any] = sorted(tensors)
+            self._tensors = dict(tensors)
+        else:
+            self._tag_order = list(tensors)
+            self._tensors = {item: item for item in self._tag_order}
+        self._formatter = formatter
+        self._timer: HookTimer = NeverTriggerTimer()
+        if not only_at_end:
+            self._timer = SecondOrStepTimer(every_secs=every_n_secs, every_steps=every_n_iter)
+        self._log_at_end = at_end
+
+    def begin(self) -> None:
+        self._timer.reset()
+        self._iter_count = 0
+        self._current_tensors = {tag: as_graph_element(tensor) for tag, tensor in self._tensors.items()}
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        self._should_trigger = self._timer.should_trigger_for_step(self._iter_count)
+        return SessionRunArgs(self._current_tensors) if self._should_trigger else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._should_trigger:
+            self._log_tensors(run_values.results)
+        self._iter_count += 1
+
+    def end(self, session: Any) -> None:
+        if self._log_at_end:
+            self._log_tensors(session.run(self._current_tensors))
+
+    def _log_tensors(self, values: dict[Any, Any]) -> None:
+        elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
+        if self._formatter is not None:
+            _log.info("%s", self._formatter(values))
+            return
+        with np.printoptions(suppress=True):
+            text = ", ".join(f"{tag} = {values[tag]}" for tag in self._tag_order)
+        if elapsed_secs is not None:
+            text = f"{text} ({elapsed_secs:.3f} sec)"
+        _log.info("%s", text)
+
+
+class StepCounterHook(SessionRunHook):
+    """Logs and records steps per second, as the summary ``global_step/sec`` (``tf.train.StepCounterHook``).
+
+    Args:
+      every_n_steps, every_n_secs: how often; exactly one.
+      output_dir: where the summaries go.
+      summary_writer: instead of ``output_dir``.
+
+    Raises:
+      ValueError: unless exactly one period is given.
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        every_n_secs: float | None = None,
+        output_dir: str | None = None,
+        summary_writer: Any = None,
+    ) -> None:
+        if (every_n_steps is None) == (every_n_secs is None):
+            raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
+        self._timer = SecondOrStepTimer(every_steps=every_n_steps, every_secs=every_n_secs)
+        self._summary_writer = summary_writer
+        self._output_dir = output_dir
+        self._last_global_step: int | None = None
+        self._warnings = 0
+        self._steps_per_run = 1
+
+    def _set_steps_per_run(self, steps_per_run: int) -> None:
+        self._steps_per_run = steps_per_run
+
+    def begin(self) -> None:
+        if self._summary_writer is None and self._output_dir:
+            self._summary_writer = FileWriterCache.get(self._output_dir)
+        self._global_step_tensor = global_step_read("StepCounterHook")
+        self._summary_tag = get_global_step().op.name + "/sec"
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._global_step_tensor)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        before = int(run_values.results)
+        if self._timer.should_trigger_for_step(before + self._steps_per_run):
+            # Whether this run has changed the step is seen by reading it again.
+            step = int(run_context.session.run(self._global_step_tensor))
+            if self._timer.should_trigger_for_step(step):
+                seconds, steps = self._timer.update_last_triggered_step(step)
+                if seconds is not None and steps is not None:
+                    self._log_and_record(steps, seconds, step)
+        if before == self._last_global_step:
+            self._warn_of_standing_step(before)
+        self._last_global_step = before
+
+    def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
+        steps_per_sec = elapsed_steps / elapsed_time if elapsed_time > 0 else float("inf")
+        if self._summary_writer is not None:
+
+            value = protos.Summary.Value(tag=self._summary_tag, simple_value=steps_per_sec)
+            self._summary_writer.add_summary(protos.Summary(value=[value]), global_step)
+        _log.info("%s: %g", self._summary_tag, steps_per_sec)
+
+    def _warn_of_standing_step(self, step: int) -> None:
+        # Some optimizers do it on purpose (a SyncReplicasOptimizer's worker leaves the step to the chief): say it rarely.
+        self._warnings += 1
+        if self._warnings <= _WARNINGS_OF_A_STANDING_STEP:
+            _log.warning(
+                "It seems that global step (tf.train.get_global_step) has not been increased. Current value (could be"
+                " stable): %s vs previous value: %s. You could increase the global step by passing"
+                " tf.train.get_global_step() to Optimizer.apply_gradients or Optimizer.minimize.",
+                step, self._last_global_step,
+            )  # fmt: skip

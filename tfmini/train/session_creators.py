@@ -1,0 +1,105 @@
+"""Who makes the sessions of a monitored session (``tf.train.SessionCreator``)."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.train.scaffold import Scaffold
+from tfmini.train.session_manager import SessionManager
+
+WORKER_MAX_WAIT_S = 30 * 60
+
+
+class SessionCreator(metaclass=abc.ABCMeta):
+    """Makes `tf.Session` objects that are ready for use."""
+
+    @abc.abstractmethod
+    def create_session(self) -> Any:
+        """A new session."""
+        raise NotImplementedError(f"create_session is not implemented for {self}.")
+
+
+class _ScaffoldedCreator(SessionCreator):
+    """What the two creators share: a scaffold, a target, and a session manager made from them at first use."""
+
+    def __init__(self, scaffold: Scaffold | None, master: str, config: Any) -> None:
+        self._scaffold = scaffold or Scaffold()
+        self._session_manager: SessionManager | None = None
+        self._master = master
+        self._config = config
+
+    def _get_session_manager(self) -> SessionManager:
+        if self._session_manager is None:
+            self._session_manager = SessionManager(
+                local_init_op=self._scaffold.local_init_op,
+                ready_op=self._scaffold.ready_op,
+                ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
+                graph=get_default_graph(),
+            )
+        return self._session_manager
+
+
+class ChiefSessionCreator(_ScaffoldedCreator):
+    """Restores or initialises the model (``tf.train.ChiefSessionCreator``).
+
+    Args:
+      scaffold: what to initialise and restore with; default: a new one.
+      master: the sessions' target.
+      config: their ConfigProto.
+      checkpoint_dir: its latest checkpoint is restored.
+      checkpoint_filename_with_path: this one is, instead.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._checkpoint_dir = checkpoint_dir
+        self._checkpoint_filename_with_path = checkpoint_filename_with_path
+
+    def create_session(self) -> Any:
+        scaffold = self._scaffold.finalize()
+        return self._get_session_manager().prepare_session(
+            self._master,
+            saver=scaffold.saver,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            config=self._config,
+            init_op=scaffold.init_op,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=scaffold.init_fn,
+        )
+
+
+class WorkerSessionCreator(_ScaffoldedCreator):
+    """Waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).
+
+    Args:
+      scaffold: what to check and initialise locally with; default: a new one.
+      master: the sessions' target.
+      config: their ConfigProto.
+      max_wait_secs: how long to wait.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float | None = WORKER_MAX_WAIT_S,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._max_wait_secs = max_wait_secs
+
+    def create_session(self) -> Any:
+        self._scaffold.finalize()
+        return self._get_session_manager().wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )

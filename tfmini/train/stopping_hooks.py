@@ -1,0 +1,147 @@
+"""Hooks that end or hold back the loop: after so many steps, at a NaN, until others have begun."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.training_util import _get_or_create_global_step_read
+
+_log = logging.getLogger("tfmini")
+# How often a waiting worker looks at the global step, and after how much progress it says so again.
+_LOOK_EVERY_S = 0.1
+_SAY_EVERY_STEPS = 1000
+
+
+def global_step_read(hook: str) -> Any:
+    """The tensor by which a hook reads the global step.
+
+    Raises:
+      RuntimeError: when the graph has no global step; it names the hook.
+    """
+    read = _get_or_create_global_step_read()
+    if read is None:
+        raise RuntimeError(f"Global step should be created to use {hook}.")
+    return read
+
+
+class StopAtStepHook(SessionRunHook):
+    """Asks for the end once the global step is at a value (``tf.train.StopAtStepHook``).
+
+    Args:
+      num_steps: that many steps after the first session was created; workers share the count.
+      last_step: the global step's value itself.
+
+    Raises:
+      ValueError: unless exactly one is given.
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if num_steps is None and last_step is None:
+            raise ValueError("One of num_steps or last_step must be specified.")
+        if num_steps is not None and last_step is not None:
+            raise ValueError("Only one of num_steps or last_step can be specified.")
+        self._num_steps = num_steps
+        self._last_step = last_step
+
+    def begin(self) -> None:
+        self._global_step_tensor = global_step_read("StopAtStepHook")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._last_step is None:
+            assert self._num_steps is not None
+            self._last_step = int(session.run(self._global_step_tensor)) + self._num_steps
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._global_step_tensor)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        assert self._last_step is not None
+        # The value was read before the step: this run may have added one, and whether it has is seen by reading again.
+        if run_values.results + 1 >= self._last_step:
+            if run_context.session.run(self._global_step_tensor) >= self._last_step:
+                run_context.request_stop()
+
+
+class NanLossDuringTrainingError(RuntimeError):
+    """The loss was NaN (``tf.train.NanLossDuringTrainingError``)."""
+
+    def __str__(self) -> str:
+        return "NaN loss during training."
+
+
+class NanTensorHook(SessionRunHook):
+    """Ends training at a NaN (``tf.train.NanTensorHook``).
+
+    Args:
+      loss_tensor: the tensor to watch.
+      fail_on_nan_loss: raise NanLossDuringTrainingError, or only ask for the end.
+    """
+
+    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
+        self._loss_tensor = loss_tensor
+        self._fail_on_nan_loss = fail_on_nan_loss
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._loss_tensor)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if not np.isnan(run_values.results):
+            return
+        failure_message = "Model diverged with loss = NaN."
+        if self._fail_on_nan_loss:
+            _log.error(failure_message)
+            raise NanLossDuringTrainingError
+        _log.warning(failure_message)
+        run_context.request_stop()
+
+
+class GlobalStepWaiterHook(SessionRunHook):
+    """Holds the first run back until others have taken so many steps (``tf.train.GlobalStepWaiterHook``).
+
+    The wait ends as well when the session's coordinator is asked to stop.
+
+    Args:
+      wait_until_step: the global step to wait for; 0 or less: none.
+    """
+
+    def __init__(self, wait_until_step: int) -> None:
+        self._wait_until_step = wait_until_step
+        self._coord: Any = None
+
+    def begin(self) -> None:
+        self._worker_is_started = False
+        self._global_step_tensor = global_step_read("_GlobalStepWaiterHook")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._coord = coord
+
+    def before_run(self, run_context: SessionRunContext) -> None:
+        if not self._worker_is_started:
+            if self._wait_until_step > 0:
+                self._wait(run_context.session)
+            self._worker_is_started = True
+
+    def _wait(self, session: Any) -> None:
+        _log.info("Waiting for global step %d before starting training.", self._wait_until_step)
+        last_logged_step = 0
+        while (step := int(session.run(self._global_step_tensor))) < self._wait_until_step:
+            if step - last_logged_step > _SAY_EVERY_STEPS:
+                _log.info(
+                    "Waiting for global step %d before starting training. Current step is %d.",
+                    self._wait_until_step, step,
+                )  # fmt: skip
+                last_logged_step = step
+            if self._pause():
+                return
+
+    def _pause(self) -> bool:
+        """Waits a little; True when the coordinator wants the end."""
+        if self._coord is not None:
+            return bool(self._coord.wait_for_stop(_LOOK_EVERY_S))
+        threading.Event().wait(_LOOK_EVERY_S)
+        return False

@@ -1,0 +1,92 @@
+"""The threads by which a chief's `Supervisor` serves a training: summaries, step counts, checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from tfmini import protos
+from tfmini.train.coordinator import LooperThread
+from tfmini.train.training_util import global_step
+
+if TYPE_CHECKING:
+    from tfmini.train.supervisor import Supervisor
+
+_log = logging.getLogger("tfmini")
+# How often a service that tells its figure every time is logged.
+_LOGGED_FIRST = 10
+
+
+class SVSummaryThread(LooperThread):
+    """Writes the supervisor's summaries every ``save_summaries_secs``."""
+
+    def __init__(self, sv: Supervisor, sess: Any) -> None:
+        super().__init__(sv.coord, sv.save_summaries_secs)
+        self._sv = sv
+        self._sess = sess
+
+    def run_loop(self) -> None:
+        sv = self._sv
+        step = None
+        if sv.global_step is not None:
+            summaries, step = self._sess.run([sv.summary_op, sv.global_step])
+        else:
+            summaries = self._sess.run(sv.summary_op)
+        if sv.summary_writer:
+            _log.info("Recording summary at step %s.", step)
+            sv.summary_writer.add_summary(summaries, step)
+
+
+class SVStepCounterThread(LooperThread):
+    """Records steps per second, as the summary ``global_step/sec``.
+
+    Args:
+      step_counter: default: the supervisor's global step.
+    """
+
+    def __init__(self, sv: Supervisor, sess: Any, step_counter: Any = None) -> None:
+        super().__init__(sv.coord, sv.save_summaries_secs)
+        self._sv = sv
+        self._sess = sess
+        self._last_time = 0.0
+        self._last_step = 0
+        self._logged = 0
+        self._step_counter = sv.global_step if step_counter is None else step_counter
+        self._summary_tag = f"{self._step_counter.op.name}/sec"
+
+    def start_loop(self) -> None:
+        self._last_time = time.time()
+        self._last_step = global_step(self._sess, self._step_counter)
+
+    def run_loop(self) -> None:
+
+        step, now = global_step(self._sess, self._step_counter), time.time()
+        seconds = now - self._last_time
+        steps_per_sec = (step - self._last_step) / seconds if seconds > 0 else float("inf")
+        self._last_step, self._last_time = step, now
+        if self._sv.summary_writer:
+            value = protos.Summary.Value(tag=self._summary_tag, simple_value=steps_per_sec)
+            self._sv.summary_writer.add_summary(protos.Summary(value=[value]), step)
+        if self._logged < _LOGGED_FIRST:
+            self._logged += 1
+            _log.info("%s: %g", self._summary_tag, steps_per_sec)
+
+
+class SVTimerCheckpointThread(LooperThread):
+    """Saves the model every ``save_model_secs``."""
+
+    def __init__(self, sv: Supervisor, sess: Any) -> None:
+        super().__init__(sv.coord, sv.save_model_secs)
+        self._sv = sv
+        self._sess = sess
+
+    def run_loop(self) -> None:
+
+        sv = self._sv
+        _log.info("Saving checkpoint to path %s", sv.save_path)
+        sv.saver.save(self._sess, sv.save_path, global_step=sv.global_step)
+        if sv.summary_writer and sv.global_step is not None:
+            step = global_step(self._sess, sv.global_step)
+            note = protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=sv.save_path)
+            sv.summary_writer.add_session_log(note, step)

@@ -1,0 +1,288 @@
+"""The layers of a monitored session: hooks innermost, then the coordinator, recovery outside.
+
+``Recoverable(Coordinated(Hooked(tf.Session)))``. Each layer is asked whether to stop, and closing
+goes through all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import errors, protos
+from tfmini.train.run_options import merge_run_options
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+
+_log = logging.getLogger("tfmini")
+# A task has been restarted or cannot be reached: a new session helps.
+PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
+_SAY_AGAIN_S = 30.0
+MAX_RECOVERY_S = 7200.0
+
+
+class StepContext:
+    """What a ``step_fn`` of ``run_step_fn`` works with."""
+
+    def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+        self._session = session
+        self._run_with_hooks_fn = run_with_hooks_fn
+
+    @property
+    def session(self) -> Any:
+        """The session without hooks."""
+        return self._session
+
+    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """The monitored session's ``run``."""
+        return self._run_with_hooks_fn(*args, **kwargs)
+
+    def request_stop(self) -> None:
+        """Leaves the ``step_fn`` and the loop.
+
+        Raises:
+          StopIteration: always; the monitored session's ``with`` block swallows it.
+        """
+        raise StopIteration("step_fn has requested the iterations to stop.")
+
+
+class _WrappedSession:
+    """A session, or a layer, with something around it."""
+
+    def __init__(self, sess: Any) -> None:
+        self._sess = sess
+        self._wrapped_is_stoppable = isinstance(sess, _WrappedSession)
+
+    @property
+    def graph(self) -> Any:
+        """The session's graph."""
+        return self._sess.graph
+
+    @property
+    def sess_str(self) -> Any:
+        """The session's target."""
+        return self._sess.sess_str
+
+    def should_stop(self) -> bool:
+        """Whether the session is not to be used any more, or is closed."""
+        if self._check_stop() or not self._sess:
+            return True
+        return self._wrapped_is_stoppable and self._sess.should_stop()
+
+    def _check_stop(self) -> bool:
+        """A layer's own reason to stop."""
+        return False
+
+    def close(self) -> None:
+        """Closes the session. That a task has gone is logged, no more."""
+        if not self._sess:
+            return
+        try:
+            self._sess.close()
+        except PREEMPTION_ERRORS as error:
+            _log.warning("While closing the session, a task of the cluster was restarted or gone: %s", error)
+        finally:
+            self._sess = None
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """`tf.Session.run`."""
+        return self._sess.run(*args, **kwargs)
+
+    def run_step_fn(
+        self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
+    ) -> Any:
+        """Calls ``step_fn`` with a `StepContext`, whose hooks run in this layer unless said otherwise."""
+        return step_fn(StepContext(raw_session, run_with_hooks or self.run))
+
+
+class _HookedSession(_WrappedSession):
+    """Runs hooks around every run, in the order of the list."""
+
+    def __init__(self, sess: Any, hooks: Sequence[SessionRunHook]) -> None:
+        super().__init__(sess)
+        self._hooks = hooks
+        self._should_stop = False
+
+    def _check_stop(self) -> bool:
+        return self._should_stop
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """One run for the caller and all hooks.
+
+        Raises:
+          RuntimeError: after a stop was requested, and when two feed the same tensor.
+        """
+
+        if self.should_stop():
+            raise RuntimeError("Run called even after should_stop requested.")
+        options = options or protos.RunOptions()
+        run_metadata = run_metadata or protos.RunMetadata()
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
+        all_fetches = {"caller": fetches}
+        feed_dict = self._before_run(context, all_fetches, feed_dict, options)
+        outputs = super().run(all_fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        for hook in self._hooks:
+            hook.after_run(context, SessionRunValues(outputs.get(hook), options, run_metadata))
+        self._should_stop = self._should_stop or context.stop_requested
+        return outputs["caller"]
+
+    def _before_run(self, context: SessionRunContext, fetches: dict[Any, Any], user_feeds: Any, options: Any) -> Any:
+        """Collects what the hooks want: into ``fetches`` and ``options``; returns all feeds."""
+        hook_feeds: dict[Any, Any] = {}
+        for hook in self._hooks:
+            request = hook.before_run(context)
+            if request is None:
+                continue
+            if request.fetches is not None:
+                fetches[hook] = request.fetches
+            if request.feed_dict:
+                _refuse_common(hook_feeds, request.feed_dict, "Same tensor is fed by two hooks.")
+                hook_feeds.update(request.feed_dict)
+            if request.options:
+                merge_run_options(options, request.options)
+        if not hook_feeds:
+            return user_feeds
+        if user_feeds:
+            _refuse_common(user_feeds, hook_feeds, "Same tensor is fed by a SessionRunHook and user.")
+            hook_feeds.update(user_feeds)
+        return hook_feeds
+
+
+def _refuse_common(feeds: Any, more: Any, message: str) -> None:
+    common = set(feeds) & set(more)
+    if common:
+        raise RuntimeError(f"{message} Conflict(s): {list(common)}")
+
+
+class _CoordinatedSession(_WrappedSession):
+    """Ends when a coordinator says so, and raises what stopped the coordinator's threads."""
+
+    def __init__(self, sess: Any, coord: Any, stop_grace_period_secs: float = 120) -> None:
+        super().__init__(sess)
+        self._coord = coord
+        self._stop_grace_period_secs = stop_grace_period_secs
+
+    def _check_stop(self) -> bool:
+        self._coord.raise_requested_exception()
+        return bool(self._coord.should_stop())
+
+    def close(self) -> None:
+        """Stops and joins the threads, then closes the session.
+
+        Raises:
+          what a thread failed with.
+        """
+        self._coord.request_stop()
+        try:
+            self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
+        finally:
+            try:
+                super().close()
+            except Exception as error:  # what `join` raised is the cause, this a consequence
+                _log.debug("Closing a session failed: %s", error)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._sess.run(*args, **kwargs)
+        except PREEMPTION_ERRORS:
+            raise
+        except Exception:  # of any kind: it may only follow from a preemption that a thread has met
+            self._raise_preemption_of_thread()
+            raise
+
+    def _raise_preemption_of_thread(self) -> None:
+        try:
+            self._coord.raise_requested_exception()
+        except PREEMPTION_ERRORS:
+            raise
+        except Exception as error:  # no root cause of the caller's error, which is raised instead
+            _log.debug("A thread had failed as well: %s", error)
+
+
+class _RecoverableSession(_WrappedSession):
+    """Makes a new session when a task of the cluster was restarted or cannot be reached.
+
+    Args:
+      sess_creator: makes the inner layers, in ``create_session``.
+      max_recovery_s: for how long on end to try to make a session.
+    """
+
+    def __init__(self, sess_creator: Any, max_recovery_s: float = MAX_RECOVERY_S) -> None:
+        self._sess_creator = sess_creator
+        self._max_recovery_s = max_recovery_s
+        super().__init__(self._create_session())
+
+    def _create_session(self) -> Any:
+        """A new session, tried for again while tasks are away.
+
+        Raises:
+          the last error, when that has taken ``max_recovery_s``.
+        """
+        begin = time.monotonic()
+        said_at, pause_s = float("-inf"), _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._sess_creator.create_session()
+            except PREEMPTION_ERRORS as error:
+                now = time.monotonic()
+                if now - begin >= self._max_recovery_s:
+                    raise
+                if now - said_at >= _SAY_AGAIN_S:
+                    said_at = now
+                    _log.info("A session could not be created, and is tried for again: %s", error)
+            threading.Event().wait(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    def _check_stop(self) -> bool:
+        try:
+            return self._sess._check_stop() if self._sess else True
+        except PREEMPTION_ERRORS as error:
+            self._note(error)
+            self.close()
+            self._sess = self._create_session()
+            return False
+        except Exception:  # `should_stop` is no place to raise: it says that the loop is over, `close` says why
+            return True
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """As `tf.Session.run`; in a new session, once more, when a task was restarted or is gone."""
+        return self._recovering(
+            lambda: self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        )
+
+    def run_step_fn(
+        self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
+    ) -> Any:
+        creator = self._sess_creator
+        return self._recovering(
+            # After a recovery the raw session is another one.
+            lambda: self._sess.run_step_fn(step_fn, getattr(creator, "tf_sess", raw_session), self._sess.run)
+        )
+
+    def _recovering(self, action: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                if not self._sess:
+                    self._sess = self._create_session()
+                return action()
+            except PREEMPTION_ERRORS as error:
+                self._note(error)
+                self._close_lost()
+
+    def _close_lost(self) -> None:
+        try:
+            self.close()
+        except Exception as error:  # threads of the lost session may have failed in any way; that is why it is lost
+            _log.debug("Closing a lost session failed: %s", error)
+        self._sess = None
+
+    @staticmethod
+    def _note(error: errors.OpError) -> None:
+        _log.info(
+            "A task of the cluster was restarted or cannot be reached. The session is closed, and a new one restored or"
+            " waited for: %s",
+            error,
+        )
