@@ -582,6 +582,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.summary_hooks": "ProfilerHook SummarySaverHook",
         "train.supervisor": "Supervisor",
+        "train.sync_replicas": "SyncReplicasOptimizer",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
