@@ -92,6 +92,8 @@ def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[A
 
 def _describe(value: Any, frames: list[Any]) -> list[Any]:
     if type(value) is not np.ndarray:
+        if isinstance(value, bytes):  # a scalar string; numpy would cut off zero bytes at its end
+            return [_STRING, [value]]
         value = np.asarray(value)
     enum = _enum_of.get(value.dtype)
     if enum is None:

@@ -293,8 +293,8 @@ def _item_checks(fields: tuple[Field, ...]) -> list[str]:
 
 
 def _check_items(cls: type[Message], name: str, item: Any, wanted: type) -> None:
-    """The slow path of an element check: numpy scalars and array subclasses are fine."""
-    if wanted is np.ndarray and isinstance(item, (np.ndarray, np.generic)):
+    """The slow path of an element check: numpy scalars, scalar strings and array subclasses are fine."""
+    if wanted is np.ndarray and isinstance(item, (np.ndarray, np.generic, bytes)):
         return
     raise LocalProtocolError(
         f"{cls.__name__}.{name} must hold {wanted.__name__} elements, got {type(item).__name__}: {item!r:.80}"

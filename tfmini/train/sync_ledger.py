@@ -130,5 +130,5 @@ def _ledger_op(graph: Any, accumulator: Any, place: str) -> Any:
         with graph.as_default(), device(place):
             is_resource = accumulator.accumulator_ref.dtype.base_dtype.name == "resource"
             read = accumulator_ops.ledger if is_resource else accumulator_ops.ledger_v1
-            made = accumulator._ledger_op = read(accumulator.accumulator_ref)
+            made = accumulator._ledger_op = read(accumulator.accumulator_ref, name="ledger")
     return made

@@ -95,7 +95,7 @@ class SyncReplicasHook(SessionRunHook):
         graph._unsafe_unfinalize()
         try:
             with graph.as_default(), device(queue_ref.device):
-                return queue_ops.queue_reopen(queue_ref)
+                return queue_ops.queue_reopen(queue_ref, name="reopen")
         finally:
             if finalized:
                 graph.finalize()
