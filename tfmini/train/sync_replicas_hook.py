@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfmini.train.sync_replicas import SyncReplicasOptimizer
 
 _log = logging.getLogger("tfmini")
-_REOPEN_WAIT_S = 30.0
+_REOPEN_WAIT_S = 10.0
 _POLL_S = 0.1
 # What a worker may meet at its end that only says that others have ended before.
 _OTHERS_ENDED = (errors.CancelledError, errors.OutOfRangeError, errors.AbortedError, errors.UnavailableError)
