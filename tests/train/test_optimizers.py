@@ -58,7 +58,9 @@ _train = SimpleNamespace(
     AdagradDAOptimizer=AdagradDAOptimizer,
     **{name: getattr(learning_rate_decay, name) for name in vars(learning_rate_decay) if not name.startswith("_")},
 )
-tf = SimpleNamespace(Variable=Variable, constant=constant, IndexedSlices=IndexedSlices, int64=dtypes.int64, train=_train)
+tf = SimpleNamespace(
+    Variable=Variable, constant=constant, IndexedSlices=IndexedSlices, int64=dtypes.int64, train=_train
+)
 
 
 @pytest.fixture(autouse=True)

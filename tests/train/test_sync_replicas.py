@@ -310,7 +310,7 @@ def test_gradients_of_an_earlier_step_are_dropped_and_their_sender_is_named() ->
     assert ledger.dropped()["/job:worker/task:1"] == 2
     assert ledger.stale == sum(ledger.dropped().values())
     assert "/job:worker/task:1" not in {who for s in ledger.steps for who in s.applied}
-    assert "stale: /job:worker/task:1 2" in str(ledger)
+    assert "/job:worker/task:1 2" in str(ledger).split("stale: ")[1]
     assert set(ledger.by_variable) == {"w", "b"}
 
 

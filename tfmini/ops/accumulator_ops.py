@@ -63,9 +63,9 @@ sparse_take_gradient = op(
 ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True)
 ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True)
 
-for _handle in (ledger, ledger_v1, accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
-                num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient, take_gradient_v1,
-                sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
+for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
+                ledger, ledger_v1, num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient,
+                take_gradient_v1, sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
     _handle.not_differentiable()
 
 
@@ -157,7 +157,7 @@ def _apply(
 
 
 def _contributor(node: Any, resources: Any) -> str:
-    """Who brings a gradient: the ``_contributor`` of its node, its session if that is empty, nobody if there is none."""
+    """Who brings a gradient: the ``_contributor`` of its node, or its session where that is empty."""
     named = node.attrs.get("_contributor")
     if named is None:
         return ""

@@ -54,7 +54,7 @@ def single_tag(tag: Any, message: str) -> str:
 
 
 def _one(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value.ravel()[0]  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value.ravel()[0]
 
 
 @scalar_summary.kernel("CPU")

@@ -69,7 +69,8 @@ class AdagradDAOptimizer(FusedOptimizer):
     def _prepare(self) -> None:
         super()._prepare()
         with colocate_with(self._tensors["learning_rate"]):
-            self._next_step = identity(self._global_step) + 1
+            step: Any = identity(self._global_step)
+            self._next_step = step + 1
 
     def _ops(self) -> UpdateOps:
         return _OPS
