@@ -133,13 +133,9 @@ def test_graph_of_reference_variables_is_tensorflows(expected: Any, combination:
 
 
 def describe(graph: Graph) -> list[list[Any]]:
-    def is_root(group: bytes) -> bool:
-        # A group that names an op of another group says nothing more than that one.
-        return graph.get_operation_by_name(group[5:].decode()).colocation_groups() == [group]
-
     found: list[list[Any]] = []
     for op in graph.get_operations():
-        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}" and is_root(g))
+        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}")
         found.append([op.name, op.type, [t.name for t in op.inputs], sorted(c.name for c in op.control_inputs), groups])
     return found
 
