@@ -366,3 +366,32 @@ def test_servers_that_outlive_a_run_serve_the_next_one() -> None:
             worker.run("momentum", train)
             assert worker.produced == 4
             assert worker.parameters > 0
+
+
+def test_rows_of_a_table_and_averages_in_a_plain_session() -> None:
+    """Without the hook, as scripts with a coordinator do it; sparse gradients are averaged row by row."""
+    table = tf.Variable([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], name="table")
+    step = tf.train.get_or_create_global_step()
+    averages = tf.train.ExponentialMovingAverage(0.5)
+    inner = tf.train.GradientDescentOptimizer(1.0)
+    opt = tf.train.SyncReplicasOptimizer(inner, 2, 1, averages, [table])
+    rows = tf.placeholder(tf.int32, [None])
+    train = opt.minimize(tf.reduce_sum(tf.gather(table, rows)), global_step=step)
+    tokens = opt.get_init_tokens_op(1)
+    coord = tf.train.Coordinator()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(opt.chief_init_op)
+        opt.get_chief_queue_runner().create_threads(session, coord, daemon=True, start=True)
+        session.run(tokens)
+        # One worker brings both gradients of an update: the init token lets it go on after the first.
+        session.run(train, {rows: [0, 1]})
+        session.run(train, {rows: [1, 2]})
+        np.testing.assert_allclose(session.run(table), [[0, 0], [1, 1], [2, 2]])
+        ledger = opt.ledger(session)
+        assert ledger.applied == 2
+        assert [len(s.applied) for s in ledger.steps if s.applied] == [1]  # named by its session
+        coord.request_stop()
+        coord.join(stop_grace_period_secs=10)
+        # The averages are kept after the token is given out; their step ends with the session at the latest.
+        assert session.run(averages.average(table)).shape == (3, 2)
