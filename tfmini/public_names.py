@@ -600,6 +600,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.server": "Server",
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
+        "train.adagrad_da": "AdagradDAOptimizer",
         "train.adam": "AdamOptimizer",
         "train.basic_loops": "basic_train_loop",
         "train.batching": (
@@ -617,6 +618,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.coordinator": "Coordinator LooperThread",
         "train.event_file_reader": "summary_iterator",
         "train.final_hooks": "FeedFnHook FinalOpsHook",
+        "train.ftrl": "FtrlOptimizer",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
         "train.hook_timers": "SecondOrStepTimer",
@@ -626,7 +628,8 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
-            "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
+            "natural_exp_decay noisy_linear_cosine_decay piecewise_constant piecewise_constant_decay "
+            "polynomial_decay"
         ),
         "train.logging_hooks": "LoggingTensorHook StepCounterHook",
         "train.meta_graph": "export_meta_graph",
@@ -636,6 +639,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.monitored_training": "MonitoredTrainingSession",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
+        "train.proximal": "ProximalAdagradOptimizer ProximalGradientDescentOptimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
         "train.saver": "Saver",
@@ -648,6 +652,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.summary_hooks": "ProfilerHook SummarySaverHook",
         "train.supervisor": "Supervisor",
+        "train.sync_replicas": "SyncReplicasOptimizer",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),

@@ -30,6 +30,7 @@ CASES: list[tuple[str, list[str], dict[str, Any], dict[str, Any], bool]] = [
     ("ApplyAdadelta", ["accum", "accum_update"], _DELTA, {}, True),
     ("ApplyAdam", ["m", "v"], _ADAM, {"use_nesterov": False}, False),
     ("ApplyAdam", ["m", "v"], _ADAM, {"use_nesterov": True}, False),
+    ("ApplyAdamWithAmsgrad", ["m", "v", "vhat"], _ADAM, {}, False),
     ("ApplyAdaMax", ["m", "v"], {k: v for k, v in _ADAM.items() if k != "beta2_power"}, {}, False),
     ("ApplyRMSProp", ["ms", "mom"], _RMS, {}, True),
     ("ApplyCenteredRMSProp", ["mg", "ms", "mom"], _RMS, {}, True),
@@ -51,7 +52,7 @@ def variants() -> list[tuple[str, str, int]]:
     found = []
     for index, (name, _, _, _, sparse) in enumerate(CASES):
         for form in ("Sparse" + name, name) if sparse else (name,):
-            if "Keras" not in name:
+            if "Keras" not in name and "Amsgrad" not in name:
                 found.append((f"{form}-{index}", form, index))
             found.append((f"Resource{form}-{index}", "Resource" + form, index))
     return found

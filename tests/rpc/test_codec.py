@@ -78,6 +78,13 @@ def test_strings_round_trip(items: list[bytes], as_matrix: bool) -> None:
     assert not received.flags.writeable
 
 
+@given(st.binary(max_size=20))
+def test_scalar_strings_round_trip(item: bytes) -> None:
+    (received,) = through(tensors(item)).values
+    assert received.shape == ()
+    assert received[()] == item
+
+
 @given(
     hnp.arrays(st.sampled_from([np.float32, np.int64, np.uint8]), hnp.array_shapes(min_dims=0, min_side=0))
 )

@@ -24,6 +24,12 @@ OPTIMIZERS = {
     "rmsprop_momentum": "tf.train.RMSPropOptimizer(0.1, momentum=0.5)",
     "rmsprop_centered": "tf.train.RMSPropOptimizer(0.1, centered=True)",
     "adadelta": "tf.train.AdadeltaOptimizer(1.0)",
+    "ftrl": "tf.train.FtrlOptimizer(0.1)",
+    "ftrl_regularized": "tf.train.FtrlOptimizer(0.3, -0.4, 0.2, 0.05, 0.1, accum_name='a', linear_name='b')",
+    "ftrl_shrinking": "tf.train.FtrlOptimizer(0.3, l2_shrinkage_regularization_strength=0.1, name='F')",
+    "proximal_sgd": "tf.train.ProximalGradientDescentOptimizer(0.1, 0.01, 0.1)",
+    "proximal_adagrad": "tf.train.ProximalAdagradOptimizer(0.1, 0.2, 0.01, 0.1)",
+    "adagrad_da": "tf.train.AdagradDAOptimizer(0.5, tf.constant(2, tf.int64), 0.2, 0.01, 0.1)",
 }
 
 

@@ -36,11 +36,14 @@ from tfmini.runtime.session import Session
 from tfmini.train import learning_rate_decay, training_util
 from tfmini.train.adadelta import AdadeltaOptimizer
 from tfmini.train.adagrad import AdagradOptimizer
+from tfmini.train.adagrad_da import AdagradDAOptimizer
 from tfmini.train.adam import AdamOptimizer
+from tfmini.train.ftrl import FtrlOptimizer
 from tfmini.train.gradient_descent import GradientDescentOptimizer
 from tfmini.train.momentum import MomentumOptimizer
 from tfmini.train.moving_averages import ExponentialMovingAverage, assign_moving_average
 from tfmini.train.optimizer import Optimizer
+from tfmini.train.proximal import ProximalAdagradOptimizer, ProximalGradientDescentOptimizer
 from tfmini.train.rmsprop import RMSPropOptimizer
 
 _train = SimpleNamespace(
@@ -50,9 +53,15 @@ _train = SimpleNamespace(
     AdamOptimizer=AdamOptimizer,
     RMSPropOptimizer=RMSPropOptimizer,
     AdadeltaOptimizer=AdadeltaOptimizer,
+    FtrlOptimizer=FtrlOptimizer,
+    ProximalGradientDescentOptimizer=ProximalGradientDescentOptimizer,
+    ProximalAdagradOptimizer=ProximalAdagradOptimizer,
+    AdagradDAOptimizer=AdagradDAOptimizer,
     **{name: getattr(learning_rate_decay, name) for name in vars(learning_rate_decay) if not name.startswith("_")},
 )
-tf = SimpleNamespace(Variable=Variable, constant=constant, IndexedSlices=IndexedSlices, train=_train)
+tf = SimpleNamespace(
+    Variable=Variable, constant=constant, IndexedSlices=IndexedSlices, int64=dtypes.int64, train=_train
+)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +123,8 @@ def test_runs_like_tensorflow(expected: Any, combination: tuple[str, bool, bool,
 
 @pytest.mark.oracle
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("combination", [c for c in cases.combinations() if not c[1]], ids=repr)
+# Ftrl of TensorFlow 2.x makes its slots and its l2 otherwise than that of 1.15.
+@pytest.mark.parametrize("combination", [c for c in cases.combinations() if not c[1] and "ftrl" not in c[0]], ids=repr)
 def test_graph_of_reference_variables_is_tensorflows(expected: Any, combination: tuple[str, bool, bool, bool]) -> None:
     cases.build(tf, *combination)
     wanted = expected["runs"][repr(combination)]["graph"]
@@ -124,13 +134,9 @@ def test_graph_of_reference_variables_is_tensorflows(expected: Any, combination:
 
 
 def describe(graph: Graph) -> list[list[Any]]:
-    def is_root(group: bytes) -> bool:
-        # A group that names an op of another group says nothing more than that one.
-        return graph.get_operation_by_name(group[5:].decode()).colocation_groups() == [group]
-
     found: list[list[Any]] = []
     for op in graph.get_operations():
-        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}" and is_root(g))
+        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}")
         found.append([op.name, op.type, [t.name for t in op.inputs], sorted(c.name for c in op.control_inputs), groups])
     return found
 
@@ -428,3 +434,20 @@ def test_an_average_without_its_zeros_is_the_average_of_the_values() -> None:
 def test_averages_are_of_floats() -> None:
     with pytest.raises(TypeError, match="The variables must be half, float, or double: Const:0"):
         ExponentialMovingAverage(0.9).apply([constant(1)])
+
+
+def test_noisy_decay_is_the_plain_one_plus_its_noise() -> None:
+    step = constant(4)
+    plain = learning_rate_decay.linear_cosine_decay(0.1, step, 10)
+    silent = learning_rate_decay.noisy_linear_cosine_decay(0.1, step, 10, initial_variance=0.0)
+    assert evaluate(silent) == pytest.approx(evaluate(plain))
+    noisy = learning_rate_decay.noisy_linear_cosine_decay(0.1, step, 10, initial_variance=4.0, variance_decay=1.0)
+    values = np.array([evaluate(noisy) for _ in range(300)])
+    wave = 0.5 * (1 + np.cos(np.pi * 0.4))
+    np.testing.assert_allclose(values.std(), 0.1 * wave * 2.0 / np.sqrt(5.0), rtol=0.2)
+
+
+def test_ftrl_refuses_wrong_signs() -> None:
+    for arguments in ({"learning_rate_power": 0.1}, {"initial_accumulator_value": -1.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(arguments))} .* needs to be"):
+            FtrlOptimizer(0.1, **arguments)

@@ -96,8 +96,8 @@ class ScopeState:
         return needed
 
     def apply_colocation(self, op: Operation) -> None:
-        """Adds the groups of the colocation stack to an op and moves it to their device."""
-        groups: list[bytes] = list(op.attrs.get("_class", ()))
+        """Puts an op into the groups of the colocation stack, in place of any it has, and moves it to their device."""
+        groups: list[bytes] = []
         for anchor in self.colocation:
             groups.extend(anchor.colocation_groups())
             if anchor._device:

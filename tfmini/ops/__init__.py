@@ -7,6 +7,7 @@ is written out, so that what is registered can be read here.
 from __future__ import annotations
 
 from tfmini.ops import (
+    accumulator_ledger,
     accumulator_ops,
     accumulator_state,
     accumulators,
@@ -175,6 +176,7 @@ from tfmini.ops import (
 )
 
 __all__ = [
+    "accumulator_ledger",
     "accumulator_ops",
     "accumulator_state",
     "accumulators",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,13 @@ sparse_take_gradient = op(
         dtype: numbertype""",  # noqa: E501
     stateful=True,
 )
+# Not TensorFlow's: they are never in a graph unless somebody asks for the ledger.
+ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True)
+ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True)
 
 for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
-                num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient, take_gradient_v1,
-                sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
+                ledger, ledger_v1, num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient,
+                take_gradient_v1, sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
     _handle.not_differentiable()
 
 
@@ -77,6 +81,8 @@ def _handle_shape(node: Operation) -> list[RawShape]:
 
 @num_accumulated.shape
 @num_accumulated_v1.shape
+@ledger.shape
+@ledger_v1.shape
 def _scalar(node: Operation) -> list[RawShape]:
     return [()]
 
@@ -142,20 +148,39 @@ def _scalar_step(local_step: Any) -> int:
 
 @apply_gradient.kernel("CPU")
 @apply_gradient_v1.kernel("CPU")
-def _apply(state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType) -> tuple[()]:
+def _apply(
+    state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType, node: Any, resources: Any
+) -> tuple[()]:
     _check_dtype(state, dtype)
-    state.apply(_scalar_step(local_step), gradient)
+    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources))
     return ()
+
+
+def _contributor(node: Any, resources: Any) -> str:
+    """Who brings a gradient: the ``_contributor`` of its node, or its session where that is empty."""
+    named = node.attrs.get("_contributor")
+    if named is None:
+        return ""
+    return named.decode() or f"session {getattr(resources, 'session', '')}"
 
 
 @sparse_apply_gradient.kernel("CPU")
 def _apply_sparse(
     state: AccumulatorState, local_step: Any, indices: Any, values: Any, shape: Any, *, dtype: DType,
-    has_known_shape: bool,
+    has_known_shape: bool, node: Any, resources: Any,
 ) -> tuple[()]:  # fmt: skip
     _check_dtype(state, dtype)
-    state.apply(_scalar_step(local_step), (indices, values, shape if has_known_shape else None))
+    gradient = (indices, values, shape if has_known_shape else None)
+    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources))
     return ()
+
+
+@ledger.kernel("CPU")
+@ledger_v1.kernel("CPU")
+def _read_ledger(state: AccumulatorState) -> bytes:
+    with state.lock:
+        plain = state.ledger.as_plain()
+    return json.dumps(plain).encode()
 
 
 @num_accumulated.kernel("CPU")

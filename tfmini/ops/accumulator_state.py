@@ -15,6 +15,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.waiting import Wait
+from tfmini.ops.accumulator_ledger import AccumulatorLedger
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -51,6 +52,7 @@ class AccumulatorState(WaitingState):
       applied, stale, taken: how many gradients were accepted and dropped, and how many means were
         taken, since the accumulator was made.
       applied_by, stale_by: the same per contributor, for callers that say who they are.
+      ledger: what became of the gradients of such callers, step by step.
     """
 
     def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
@@ -65,6 +67,7 @@ class AccumulatorState(WaitingState):
         self.applied = self.stale = self.taken = 0
         self.applied_by: Counter[str] = Counter()
         self.stale_by: Counter[str] = Counter()
+        self.ledger = AccumulatorLedger()
 
     def set_step(self, step: int) -> None:
         """Sets the global step."""
@@ -90,6 +93,8 @@ class AccumulatorState(WaitingState):
             else:
                 self.stale += 1
                 self.stale_by[who] += bool(who)
+            if who:
+                self.ledger.note(self.step, who, fresh)
         self.changed()
         return fresh
 
@@ -102,6 +107,8 @@ class AccumulatorState(WaitingState):
 
     def take(self) -> Any:
         """The reduction of all gradients so far, under the lock; starts anew."""
+        if self.applied_by:
+            self.ledger.taken(self.step)
         self.step += 1
         result = self._reduced()
         self.count = 0

@@ -69,4 +69,4 @@ def encode_wav(sound: np.ndarray[Any, Any], sample_rate: int) -> bytes:
     )  # fmt: skip
     scaled = sound.astype(np.float64) * 2**15
     rounded = np.trunc(scaled + np.copysign(0.5, scaled))  # halves away from zero
-    return header + np.clip(rounded, -(2**15), 2**15 - 1).astype("<i2").tobytes()
+    return header + np.clip(rounded, -(2**15), 2**15 - 1).astype("<i2").tobytes()  # type: ignore[no-any-return]

@@ -74,10 +74,12 @@ dequeue_up_to, dequeue_up_to_v1 = _access("QueueDequeueUpTo", ", n: int32", "com
 close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool = false")
 size, size_v1 = _access("QueueSize", "", "size: int32")
 is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool")
+# Not TensorFlow's: for a queue on a server that outlives the run whose end closed it.
+queue_reopen = op("_QueueReopen(handle: resource)", stateful=True)
 
 _NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
 _OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
-_WITHOUT_OUTPUT = (enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1)
+_WITHOUT_OUTPUT = (enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen)
 _SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
 _BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
 
@@ -306,3 +308,9 @@ def _size(queue: QueueState) -> Any:
 @is_closed_v1.kernel("CPU")
 def _is_closed(queue: QueueState) -> Any:
     return np.bool_(queue.is_closed)
+
+
+@queue_reopen.kernel("CPU")
+def _reopen(queue: QueueState) -> tuple[()]:
+    queue.reopen()
+    return ()

@@ -93,6 +93,11 @@ class QueueState(WaitingState):
         self.fail_all(errors.CancelledError(None, None, "Enqueue operation was cancelled"), self.enqueuers)
         wait.done(())
 
+    def reopen(self) -> None:
+        """Accepts elements again, after `close`."""
+        with self.lock:
+            self.is_closed = False
+
     def clear(self) -> None:
         """The queue is dropped from its task: elements are lost and whoever waits is told."""
         text = f"{self.kind} '{self.name}' was deleted by a reset of its container."

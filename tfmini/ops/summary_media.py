@@ -53,7 +53,7 @@ def _image_summary(tag: Any, tensor: Any, *, max_images: int, bad_color: Any) ->
         value = summary.value.add(tag=_numbered(f"{base}/image", i, max_images))
         value.image.height, value.image.width, value.image.colorspace = height, width, depth
         value.image.encoded_image_string = encode_png(pixels)
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _numbered(tag: str, i: int, count: int) -> str:
@@ -124,4 +124,4 @@ def _audio(tag: Any, tensor: Any, sample_rate: float, max_outputs: int) -> bytes
         audio.sample_rate, audio.num_channels, audio.length_frames = sample_rate, channels, frames
         audio.content_type = "audio/wav"
         audio.encoded_audio_string = encode_wav(sound, max(1, round(min(sample_rate, math.ldexp(1, 33)))))
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]

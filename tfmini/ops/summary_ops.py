@@ -54,7 +54,7 @@ def single_tag(tag: Any, message: str) -> str:
 
 
 def _one(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value.ravel()[0]  # type: ignore[no-any-return]
+    return value if isinstance(value, bytes) else value.ravel()[0]
 
 
 @scalar_summary.kernel("CPU")
@@ -68,7 +68,7 @@ def _scalar_summary(tags: Any, values: Any) -> bytes:
     flat = [tags] if isinstance(tags, bytes) else tags.ravel()
     for tag, value in zip(flat, np.ravel(values)):
         summary.value.add(tag=tag.decode(errors="replace"), simple_value=float(np.float32(value)))
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _brackets(shape: tuple[int, ...]) -> str:
@@ -84,7 +84,7 @@ def _histogram_summary(tag: Any, values: Any, *, node: Any) -> bytes:
     histogram.add(flat)
     summary = protos.Summary()
     histogram.write(summary.value.add(tag=text).histo)
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _refuse_non_finite(flat: Any, node_name: str) -> None:
@@ -100,7 +100,7 @@ def _refuse_non_finite(flat: Any, node_name: str) -> None:
 def _tensor_summary(tensor: Any, *, node: Any) -> bytes:
     summary = protos.Summary()
     summary.value.add(node_name=node.name).tensor.CopyFrom(_whole_content(tensor))
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]
 
 
 @tensor_summary_v2.kernel("CPU")
@@ -110,7 +110,7 @@ def _tensor_summary_v2(tag: Any, tensor: Any, serialized_summary_metadata: Any) 
     value.tensor.CopyFrom(_whole_content(tensor))
     value.metadata.SetInParent()
     value.metadata.ParseFromString(_one(serialized_summary_metadata))
-    return summary.SerializeToString()
+    return summary.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _whole_content(value: Any) -> Any:
@@ -140,4 +140,4 @@ def _merge_summary(inputs: list[Any]) -> bytes:
                 raise InvalidArgumentError(None, None, f"Duplicate tag {value.tag} found in summary inputs")
             tags.add(value.tag)
         merged.value.extend(values)
-    return merged.SerializeToString()
+    return merged.SerializeToString()  # type: ignore[no-any-return]

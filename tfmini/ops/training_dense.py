@@ -256,6 +256,24 @@ apply_adam, resource_apply_adam = declare_pair(
 )
 
 
+def _amsgrad(
+    var: Any, m: Any, v: Any, vhat: Any, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any,
+    epsilon: Any, grad: Any,
+) -> Any:  # fmt: skip
+    check_scalars(
+        beta1_power=beta1_power, beta2_power=beta2_power, lr=lr, beta1=beta1, beta2=beta2, epsilon=epsilon
+    )
+    alpha = adam_rate(lr, beta1_power, beta2_power)
+    return apply_dense(rules.amsgrad, (var, m, v, vhat), grad, alpha, one_minus(beta1), one_minus(beta2), epsilon)
+
+
+resource_apply_adam_with_amsgrad = declare(
+    "ResourceApplyAdamWithAmsgrad(var: resource, m: resource, v: resource, vhat: resource, beta1_power: T,"
+    " beta2_power: T, lr: T, beta1: T, beta2: T, epsilon: T, grad: T); T: numbertype; use_locking: bool = false",
+    _amsgrad,
+)
+
+
 def _ada_max(
     var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
 ) -> Any:

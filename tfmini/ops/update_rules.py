@@ -152,6 +152,19 @@ def adam(
     np.subtract(var, t, out=var)
 
 
+def amsgrad(
+    var: Array, m: Array, v: Array, vhat: Array, grad: Array, t: Array, alpha: Any, rest1: Any, rest2: Any, epsilon: Any
+) -> None:
+    """Like `adam`, with vhat = max(vhat, v) in place of v: the rate of an element never grows."""
+    _adam_moments(m, v, grad, t, rest1, rest2)
+    np.maximum(vhat, v, out=vhat)
+    np.sqrt(vhat, out=t)
+    np.add(t, epsilon, out=t)
+    np.divide(m, t, out=t)
+    np.multiply(t, alpha, out=t)
+    np.subtract(var, t, out=var)
+
+
 def nesterov_adam(
     var: Array, m: Array, v: Array, grad: Array, t: Array, alpha: Any, rest1: Any, rest2: Any, epsilon: Any, beta1: Any
 ) -> None:

@@ -94,6 +94,8 @@ def _describe(value: Any, frames: list[Any]) -> list[Any]:
     if type(value) is bytes:  # a kernel's rank-0 string; as an array it would lose trailing zero bytes
         return [_STRING, [value]]
     if type(value) is not np.ndarray:
+        if isinstance(value, bytes):  # a scalar string; numpy would cut off zero bytes at its end
+            return [_STRING, [value]]
         value = np.asarray(value)
     enum = _enum_of.get(value.dtype)
     if enum is None:

@@ -21,6 +21,7 @@ from tfmini.ops.case import case
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
 from tfmini.ops.math_powers import pow as power_of
+from tfmini.ops.random_values import random_normal
 from tfmini.ops.scoping import name_scope
 
 
@@ -195,6 +196,30 @@ def linear_cosine_decay(
         linear: Any = elementwise.truediv(elementwise.subtract(steps, step), steps)
         wave = _half_wave(2.0 * cast(num_periods, dtype) * elementwise.truediv(step, steps))
         return elementwise.multiply(rate, (cast(alpha, dtype) + linear) * wave + cast(beta, dtype), name=scope)
+
+
+def noisy_linear_cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
+    num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`linear_cosine_decay` with noise on the linear part, whose variance falls with the steps.
+
+    variance = initial_variance / (1 + step)^variance_decay.
+
+    Raises:
+      ValueError: when ``global_step`` is None.
+    """
+    _require_step(global_step, "noisy_linear_cosine_decay")
+    with name_scope(name or "NoisyLinearCosineDecay") as scope:
+        rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
+        dtype = rate.dtype
+        steps = cast(decay_steps, dtype)
+        step: Any = elementwise.minimum(cast(global_step, dtype), steps)
+        linear: Any = elementwise.truediv(elementwise.subtract(steps, step), steps)
+        spread = unary.sqrt(cast(initial_variance, dtype) / power_of(1.0 + step, cast(variance_decay, dtype)))
+        noisy = linear + random_normal(linear.shape, stddev=spread, dtype=dtype)
+        wave = _half_wave(2.0 * cast(num_periods, dtype) * elementwise.truediv(step, steps))
+        return elementwise.multiply(rate, (cast(alpha, dtype) + noisy) * wave + cast(beta, dtype), name=scope)
 
 
 def _require_step(global_step: Any, function: str) -> None:

@@ -9,10 +9,11 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from tfmini import _version, protos
+from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.train.event_file_writer import EventFileWriter
+from tfmini.train.meta_graph import export_meta_graph
 
 _log = logging.getLogger("tfmini")
 
@@ -32,7 +33,10 @@ class SummaryToEventTransformer:
         self._seen_tags: set[str] = set()
         if graph is not None or graph_def is not None:
             self.add_graph(graph=graph, graph_def=graph_def)
-            self.add_meta_graph(_meta_graph_of(graph if graph_def is None else graph_def))
+            given = graph if graph_def is None else graph_def
+            message = given.as_graph_def(add_shapes=True) if isinstance(given, Graph) else given
+            owner = given if isinstance(given, Graph) else get_default_graph()
+            self.add_meta_graph(export_meta_graph(graph=owner, graph_def=message))
 
     def add_summary(self, summary: Any, global_step: Any = None) -> None:
         """Adds a summary.
@@ -107,13 +111,6 @@ class SummaryToEventTransformer:
         if step is not None:
             event.step = int(step)
         self.event_writer.add_event(event)
-
-
-def _meta_graph_of(graph: Any) -> Any:
-    meta_graph = protos.MetaGraphDef()
-    meta_graph.meta_info_def.tensorflow_version = _version.API_VERSION
-    meta_graph.graph_def.CopyFrom(graph.as_graph_def(add_shapes=True) if isinstance(graph, Graph) else graph)
-    return meta_graph
 
 
 class FileWriter(SummaryToEventTransformer):

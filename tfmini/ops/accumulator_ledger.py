@@ -1,0 +1,66 @@
+"""What an accumulator remembers of the gradients it was offered: whose, of which step, and what became of them.
+
+Only gradients that come with a contributor are written down, as those of synchronous training do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Any
+
+_STEPS_KEPT = 10_000
+
+
+class _Entry:
+    __slots__ = ("step", "accepted", "stale", "taken")
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.accepted: Counter[str] = Counter()
+        self.stale: Counter[str] = Counter()
+        self.taken = False
+
+
+class AccumulatorLedger:
+    """The entries of one accumulator, one per global step, oldest first; the caller holds the accumulator's lock.
+
+    Entries beyond a bound are forgotten; what they counted stays in ``forgotten``.
+    """
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry] = deque()
+        self.forgotten = Counter[str]()
+
+    def note(self, step: int, who: str, fresh: bool) -> None:
+        """A gradient came while the accumulator was at ``step``; it was accepted if ``fresh``, else dropped."""
+        entry = self._entry(step)
+        (entry.accepted if fresh else entry.stale)[who] += 1
+
+    def taken(self, step: int) -> None:
+        """The mean of everything accepted and not yet taken was taken at ``step``."""
+        self._entry(step)
+        for entry in reversed(self._entries):
+            if entry.taken:
+                break
+            entry.taken = True
+
+    def _entry(self, step: int) -> _Entry:
+        if not self._entries or self._entries[-1].step != step:
+            self._entries.append(_Entry(step))
+            if len(self._entries) > _STEPS_KEPT:
+                self._forget(self._entries.popleft())
+        return self._entries[-1]
+
+    def _forget(self, entry: _Entry) -> None:
+        self.forgotten["applied" if entry.taken else "waiting"] += entry.accepted.total()
+        self.forgotten["stale"] += entry.stale.total()
+
+    def as_plain(self) -> dict[str, Any]:
+        """The ledger as numbers, strings, lists and dictionaries."""
+        return {
+            "forgotten": dict(self.forgotten),
+            "entries": [
+                {"step": e.step, "accepted": dict(e.accepted), "stale": dict(e.stale), "taken": e.taken}
+                for e in self._entries
+            ],
+        }

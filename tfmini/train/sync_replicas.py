@@ -1,0 +1,284 @@
+"""Synchronous training with between-graph replication: one update from the gradients of several workers.
+
+Each worker sends its gradients to accumulators beside the variables, together with the step for
+which they were computed, and then waits for a token. The chief has a thread that takes the mean of
+``replicas_to_aggregate`` gradients per variable, applies it, counts the step, and puts one token per
+worker, which carries the new step, into a queue. Gradients of an earlier step are dropped: a worker
+that is too slow loses its turn and goes on with the others.
+
+How a run ends, unlike TensorFlow's: a worker that ends gives its token back, so that the others need
+not wait for gradients that nobody will compute; the chief, without whom no update can happen, closes
+the token queue, and the others get `OutOfRangeError`, the end of the input, where they would wait
+for ever. Both need the hook of `SyncReplicasOptimizer.make_session_run_hook`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from tfmini import dtypes, errors
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from tfmini.ops.array_filling import fill
+from tfmini.ops.control import group, no_op
+from tfmini.ops.queues import FIFOQueue
+from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.ops.state_functions import assign
+from tfmini.ops.variables import Variable, global_variables, report_uninitialized_variables
+from tfmini.train.optimizer import GradAndVar, Optimizer
+from tfmini.train.queue_runners import QueueRunner
+from tfmini.train.sync_ledger import SyncLedger, ledger_ops
+from tfmini.train.sync_replicas_hook import SyncReplicasHook
+
+_log = logging.getLogger("tfmini")
+# The attr of an accumulator's update that tells the ledger whose gradient it brings.
+_CONTRIBUTOR = "_contributor"
+
+
+class SyncReplicasOptimizer(Optimizer):
+    """Makes an optimizer synchronous (``tf.train.SyncReplicasOptimizer``); see the module.
+
+    Args:
+      opt: the optimizer that computes and applies gradients.
+      replicas_to_aggregate: how many gradients one update takes the mean of.
+      total_num_replicas: how many workers there are, default ``replicas_to_aggregate``. More of them are backups
+        for slow ones; with fewer, workers bring several gradients per update.
+      variable_averages: an `ExponentialMovingAverage` to keep after each update.
+      variables_to_average: of which variables.
+      use_locking, name: as for `Optimizer`.
+    """
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        replicas_to_aggregate: int,
+        total_num_replicas: int | None = None,
+        variable_averages: Any = None,
+        variables_to_average: Any = None,
+        use_locking: bool = False,
+        name: str = "sync_replicas",
+    ) -> None:
+        super().__init__(use_locking, name)
+        self._opt = opt
+        self._replicas_to_aggregate = replicas_to_aggregate
+        self._total_num_replicas = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
+        self._variable_averages = variable_averages
+        self._variables_to_average = variables_to_average
+        self._tokens_per_step = max(self._total_num_replicas, replicas_to_aggregate)
+        self._global_step: Any = None
+        self._local_step: Any = None
+        self._sync_token_queue: Any = None
+        self._chief_queue_runner: QueueRunner | None = None
+        # (name of the variable, accumulator, device) for each variable with a gradient.
+        self._accumulators: list[tuple[str, Any, str]] = []
+        self.chief_init_op: Operation
+        self.local_step_init_op: Any
+        self.ready_for_local_init_op: Tensor
+        _log.info(
+            "SyncReplicasV2: replicas_to_aggregate=%s; total_num_replicas=%s",
+            replicas_to_aggregate, self._total_num_replicas,
+        )  # fmt: skip
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
+        """`compute_gradients` of the optimizer within."""
+        return self._opt.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[GradAndVar], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """What a worker runs per step: sends its gradients and waits for the next step's token.
+
+        It also adds what the chief runs: see `get_chief_queue_runner`, ``chief_init_op``, ``local_step_init_op``,
+        ``ready_for_local_init_op``, `get_init_tokens_op`.
+
+        Args:
+          grads_and_vars: as `compute_gradients` returns them.
+          global_step: counts updates; it is needed to tell stale gradients.
+
+        Raises:
+          ValueError: without gradients or global step, or for a gradient that is none.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError("Must supply at least one variable")
+        if global_step is None:
+            raise ValueError("Global step is required to check staleness")
+        self._global_step = global_step
+        self._add_local_step(global_step)
+        with name_scope(None, self._name):
+            sent, aggregated = self._add_accumulators(pairs)
+            with device(global_step.device), name_scope(""):
+                update = self._opt.apply_gradients(aggregated, global_step)
+            self._add_queues(global_step)
+            train_op = self._add_steps(global_step, sent, update, dummy=self._dummy_queue)
+            self._add_chief_init(global_step)
+        return train_op
+
+    def _add_local_step(self, global_step: Any) -> None:
+        # The variable must not land on a parameter server; this op is placed on the worker's own task.
+        self._anchor = no_op()
+        with colocate_with(self._anchor):
+            self._local_step = Variable(
+                initial_value=0,
+                trainable=False,
+                collections=[GraphKeys.LOCAL_VARIABLES],
+                dtype=global_step.dtype.base_dtype,
+                name="sync_rep_local_step",
+            )
+        self.local_step_init_op = assign(self._local_step, global_step)
+        self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
+
+    def _add_accumulators(self, pairs: list[GradAndVar]) -> tuple[list[Operation], list[GradAndVar]]:
+        """The operations that send gradients, and the means with their variables."""
+        sent: list[Operation] = []
+        aggregated: list[GradAndVar] = []
+        for grad, var in pairs:
+            with device(var.device):
+                mean = None if grad is None else self._accumulate(grad, var, sent)
+            aggregated.append((mean, var))
+        return sent, aggregated
+
+    def _accumulate(self, grad: Any, var: Any, sent: list[Operation]) -> Any:
+        accumulator: Any
+        shared_name = var.name + "/grad_accum"
+        if isinstance(grad, Tensor):
+            accumulator = ConditionalAccumulator(grad.dtype, shape=var.get_shape(), shared_name=shared_name)
+            apply, take = accumulator.apply_grad, accumulator.take_grad
+        elif isinstance(grad, IndexedSlices):
+            accumulator = SparseConditionalAccumulator(grad.dtype, shape=(), shared_name=shared_name)
+            apply, take = accumulator.apply_indexed_slices_grad, accumulator.take_indexed_slices_grad
+        else:
+            raise ValueError("Unknown grad type!")
+        sending = apply(grad, local_step=self._local_step)
+        sending._set_attr(_CONTRIBUTOR, self._anchor.device.encode())
+        sent.append(sending)
+        self._accumulators.append((var.op.name, accumulator, var.device))
+        return take(self._replicas_to_aggregate)
+
+    def _add_queues(self, global_step: Any) -> None:
+        dtype = global_step.dtype.base_dtype
+        with device(global_step.device), name_scope(""):
+            self._sync_token_queue = FIFOQueue(-1, dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q")
+            # The chief's thread belongs to this queue, which has no other use: a runner closes its queue at its
+            # end, and a queue on a parameter server would stay closed for the next run.
+            self._dummy_queue = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
+
+    def _add_steps(self, global_step: Any, sent: list[Operation], update: Operation, dummy: Any) -> Any:
+        with device(global_step.device), name_scope(""):
+            with control_dependencies(sent):
+                token = self._sync_token_queue.dequeue()
+            train_op = assign(self._local_step, token)
+            with control_dependencies([update]):
+                tokens = fill([self._tokens_per_step], global_step)
+                sync_op = self._sync_token_queue.enqueue_many((tokens,))
+            if self._variable_averages is not None:
+                with control_dependencies([sync_op]), name_scope(""):
+                    sync_op = self._variable_averages.apply(self._variables_to_average)
+            self._chief_queue_runner = _ChiefQueueRunner(
+                dummy,
+                [sync_op],
+                queue_closed_exception_types=(errors.OutOfRangeError, errors.CancelledError),
+            )
+        return train_op
+
+    def _add_chief_init(self, global_step: Any) -> None:
+        inits = [self.local_step_init_op]
+        for _, accumulator, place in self._accumulators:
+            with device(place):
+                inits.append(accumulator.set_global_step(global_step, name="SetGlobalStep"))
+        self.chief_init_op = group(*inits)
+
+    def get_chief_queue_runner(self) -> QueueRunner:
+        """The chief's thread, which applies the updates and gives out the tokens.
+
+        Raises:
+          ValueError: before `apply_gradients`.
+        """
+        if self._chief_queue_runner is None:
+            raise ValueError("Should be called after apply_gradients().")
+        return self._chief_queue_runner
+
+    def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
+        """What the chief runs once, before the first step: tokens for workers to start with.
+
+        Args:
+          num_tokens: default ``replicas_to_aggregate``. At least ``replicas_to_aggregate - total_num_replicas``
+            are needed, or the first update would wait for ever.
+
+        Raises:
+          ValueError: for too few of them, and before `apply_gradients`.
+        """
+        if self._chief_queue_runner is None:
+            raise ValueError("get_init_tokens_op() should be called after apply_gradients().")
+        needed = self._replicas_to_aggregate - self._total_num_replicas
+        if num_tokens == -1:
+            num_tokens = self._replicas_to_aggregate
+        elif num_tokens < needed:
+            raise ValueError(f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)")
+        if num_tokens <= 0:
+            return no_op(name="no_init_tokens")
+        with device(self._global_step.device), name_scope(""):
+            tokens = fill([num_tokens], self._global_step)
+            return self._sync_token_queue.enqueue_many((tokens,))  # type: ignore[no-any-return]
+
+    def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SyncReplicasHook:
+        """The hook that initialises local steps, starts the chief's thread, and ends the run (see the module).
+
+        Args:
+          is_chief: whether this worker is the chief.
+          num_tokens: see `get_init_tokens_op`.
+        """
+        return SyncReplicasHook(self, is_chief, num_tokens)
+
+    def ledger(self, session: Any) -> SyncLedger:
+        """Which worker's gradients each step used, and which were dropped as stale or are still waiting.
+
+        The parameter servers keep it, for all workers; any session of the cluster may ask, at any time.
+
+        Args:
+          session: a session of this graph, also a monitored one. When it is asked for the first time, ops are
+            added to the graph, even if that is finalized.
+
+        Raises:
+          ValueError: before `apply_gradients`.
+        """
+        if self._chief_queue_runner is None:
+            raise ValueError("ledger() should be called after apply_gradients().")
+        plain = session._tf_sess() if hasattr(session, "_tf_sess") else session
+        return SyncLedger.from_json(plain.run(ledger_ops(self._accumulators)))
+
+    # ---- the optimizer within ---------------------------------------------------------------
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """`get_slot` of the optimizer within."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def variables(self) -> list[Any]:
+        """`variables` of the optimizer within."""
+        return self._opt.variables()
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+        """`get_slot_names` of the optimizer within."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+
+class _Unjoined:
+    """A coordinator to report to and to be stopped by, but which does not wait for one's threads."""
+
+    def __init__(self, coord: Any) -> None:
+        self._coord = coord
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coord, name)
+
+    def register_thread(self, thread: Any) -> None:
+        """The chief's thread waits for gradients until its session is closed, which happens after the join."""
+
+
+class _ChiefQueueRunner(QueueRunner):
+    def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
+        return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]
