@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tfmini.compat
 import tfmini.graph.building
+import tfmini.layers
 import tfmini.ops
 import tfmini.train  # noqa: F401 - a public namespace that is a package of ours
 from tfmini import _version, namespace

@@ -296,6 +296,18 @@ NAMES: dict[str, dict[str, str]] = {
     "io.gfile": {
         "compat.file_io": "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk",
     },
+    "layers": {
+        "layers.base": "Layer",
+        "layers.input_spec": "InputSpec",
+        "layers.core": "Dense Dropout Flatten dense dropout flatten",
+        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
+        "layers.convolutional_variants": "Conv2DTranspose SeparableConv2D conv2d_transpose separable_conv2d",
+        "layers.pooling": (
+            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d "
+            "average_pooling2d max_pooling1d max_pooling2d"
+        ),
+        "layers.normalization": "BatchNormalization batch_normalization",
+    },
     "linalg": {
         "ops.array_diagonals": (
             "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
@@ -311,6 +323,17 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.tf_logging": (
             "DEBUG ERROR FATAL INFO TaskLevelStatusMessage WARN debug error fatal flush get_verbosity "
             "info log log_every_n log_first_n log_if set_verbosity vlog warn warning"
+        ),
+    },
+    "losses": {
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss huber_loss log_loss "
+            "mean_pairwise_squared_error mean_squared_error sigmoid_cross_entropy softmax_cross_entropy "
+            "sparse_softmax_cross_entropy"
+        ),
+        "layers.loss_reduction": (
+            "Reduction add_loss compute_weighted_loss get_losses get_regularization_loss "
+            "get_regularization_losses get_total_loss"
         ),
     },
     "manip": {
@@ -352,6 +375,19 @@ NAMES: dict[str, dict[str, str]] = {
             "argmax argmin bincount count_nonzero reduce_all reduce_any reduce_euclidean_norm "
             "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
             "reduce_variance"
+        ),
+    },
+    "metrics": {
+        "layers.metrics": (
+            "accuracy mean mean_absolute_error mean_cosine_distance mean_iou mean_per_class_accuracy "
+            "mean_relative_error mean_squared_error mean_tensor percentage_below "
+            "root_mean_squared_error"
+        ),
+        "layers.metrics_binary": (
+            "auc false_negatives false_negatives_at_thresholds false_positives "
+            "false_positives_at_thresholds precision precision_at_thresholds recall "
+            "recall_at_thresholds sensitivity_at_specificity specificity_at_sensitivity true_negatives "
+            "true_negatives_at_thresholds true_positives true_positives_at_thresholds"
         ),
     },
     "nn": {
