@@ -139,7 +139,7 @@ class Layer:
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
         """Records update ops, which the training step is to run."""
-        self._updates += [update for update in _as_list(updates) if update is not None]
+        self._updates += [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
         """Records losses, and puts them into REGULARIZATION_LOSSES."""

@@ -10,11 +10,11 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.layers.weights import assert_broadcastable, broadcast_weights
 from tfmini.ops.array_filling import ones_like, zeros_like
+from tfmini.ops.array_filling import range as range_of
 from tfmini.ops.array_masking import where
 from tfmini.ops.array_shape import rank, size
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
-from tfmini.ops.array_filling import range as range_of
 from tfmini.ops.math_comparison import equal, greater
 from tfmini.ops.math_elementwise import div_no_nan, maximum, multiply, subtract
 from tfmini.ops.math_sums import add_n

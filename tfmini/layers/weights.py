@@ -8,7 +8,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array_filling import ones_like
 from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.logging_ops import Assert
+from tfmini.ops.assertion import Assert
 from tfmini.ops.control import no_op
 from tfmini.ops.math_comparison import equal, logical_or
 from tfmini.ops.math_elementwise import multiply

@@ -14,11 +14,10 @@ from tfmini.ops.array_diagonals import eye, matrix_band_part, matrix_diag, matri
 from tfmini.ops.array_filling import zeros_like
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_transpose import matrix_transpose
-from tfmini.ops.array_values import as_ndarray
 from tfmini.ops.casting import cast
-from tfmini.ops.linalg_solving import inverse_op, matrix_triangular_solve
+from tfmini.ops.linalg_solving import matrix_triangular_solve
 from tfmini.ops.linalg_values import FLOATS, adjoint_of, check_square, lapack, matrix_parts, square
-from tfmini.ops.math_elementwise import divide, div_no_nan
+from tfmini.ops.math_elementwise import div_no_nan, divide
 from tfmini.ops.math_matmul import matmul
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape

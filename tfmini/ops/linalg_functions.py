@@ -11,10 +11,10 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops import array_shape
 from tfmini.ops.array_diagonals import matrix_diag_part
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_sets import invert_permutation, setdiff1d
 from tfmini.ops.array_filling import ones_like, zeros_like
 from tfmini.ops.array_filling import range as range_tensor
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_sets import invert_permutation, setdiff1d
 from tfmini.ops.array_transpose import matrix_transpose, transpose
 from tfmini.ops.casting import cast
 from tfmini.ops.linalg_decompositions import cholesky, svd
