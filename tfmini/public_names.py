@@ -203,8 +203,39 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.framework": {
+        "layers.arg_scope": (
+            "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope "
+            "has_arg_scope"
+        ),
+        "layers.model_variables": (
+            "add_model_variable filter_variables get_local_variables get_model_variables "
+            "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
+            "get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable "
+            "local_variable model_variable variable"
+        ),
+        "layers.conditions": "smart_cond smart_constant_value",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
+        ),
+    },
+    "contrib.layers": {
+        "layers.contrib_layers": (
+            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
+            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
+            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm "
+            "relu=fully_connected"
+        ),
+        "layers.contrib_batch_norm": "batch_norm",
+        "layers.regularizers": (
+            "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer "
+            "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d"
+        ),
+    },
+    "contrib.layers.utils": {
+        "layers.contrib_outputs": (
+            "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict "
+            "first_dimension gather_tensors_aliases get_tensor_aliases last_dimension "
+            "n_positive_integers smart_cond two_element_tuple"
         ),
     },
     "contrib.learn.datasets.mnist": {
@@ -226,6 +257,71 @@ NAMES: dict[str, dict[str, str]] = {
             "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
             "index_table_from_tensor index_to_string index_to_string_table_from_file "
             "index_to_string_table_from_tensor string_to_index"
+        ),
+    },
+    "contrib.losses": {
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
+            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy "
+            "sparse_softmax_cross_entropy"
+        ),
+        "layers.loss_reduction": "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss",
+    },
+    "contrib.rnn": {
+        "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
+        "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
+        "layers.rnn": "static_bidirectional_rnn static_rnn",
+    },
+    "contrib.slim": {
+        "layers.contrib_layers": (
+            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
+            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
+            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm"
+        ),
+        "layers.contrib_batch_norm": "batch_norm",
+        "layers.regularizers": (
+            "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer "
+            "variance_scaling_initializer xavier_initializer"
+        ),
+        "layers.arg_scope": (
+            "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope "
+            "has_arg_scope"
+        ),
+        "layers.model_variables": (
+            "add_model_variable filter_variables get_local_variables get_model_variables "
+            "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
+            "get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable "
+            "local_variable model_variable variable"
+        ),
+        "train.training_util": "assert_global_step create_global_step get_global_step get_or_create_global_step",
+    },
+    "contrib.slim.initializers": {
+        "layers.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
+    },
+    "contrib.slim.layers": {
+        "layers.contrib_layers": (
+            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
+            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
+            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm"
+        ),
+        "layers.contrib_batch_norm": "batch_norm",
+    },
+    "contrib.slim.losses": {
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
+            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy "
+            "sparse_softmax_cross_entropy"
+        ),
+        "layers.loss_reduction": "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss",
+    },
+    "contrib.slim.regularizers": {
+        "layers.regularizers": "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer",
+    },
+    "contrib.slim.utils": {
+        "layers.contrib_outputs": (
+            "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict "
+            "first_dimension gather_tensors_aliases get_tensor_aliases last_dimension "
+            "n_positive_integers smart_cond two_element_tuple"
         ),
     },
     "contrib.staging": {
@@ -273,6 +369,9 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.mnist_data": (
             "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets"
         ),
+    },
+    "examples.tutorials.mnist.mnist": {
+        "compat.mnist_model": "IMAGE_PIXELS IMAGE_SIZE NUM_CLASSES evaluation inference loss training",
     },
     "flags": {
         "compat.flags": (
@@ -438,6 +537,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
+        "layers.rnn": "bidirectional_dynamic_rnn dynamic_rnn static_bidirectional_rnn static_rnn",
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
@@ -460,6 +560,10 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+    },
+    "nn.rnn_cell": {
+        "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
+        "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",

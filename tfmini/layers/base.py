@@ -37,6 +37,7 @@ class Layer:
     """
 
     input_spec: InputSpec | None = None
+    updates_collection: str | None = GraphKeys.UPDATE_OPS
 
     def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
         scope = kwargs.pop("_scope", None)
@@ -214,7 +215,8 @@ class Layer:
                 )
             if outputs is inputs:
                 outputs = identity(outputs, name=self._name)
-        _add_once(GraphKeys.UPDATE_OPS, self._updates)
+        if self.updates_collection:
+            _add_once(self.updates_collection, self._updates)
         return outputs
 
     apply = __call__
