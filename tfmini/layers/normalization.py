@@ -10,7 +10,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.conditions import smart_cond, smart_constant_value
 from tfmini.layers.input_spec import InputSpec
-from tfmini.ops.array_shape import reshape, size
+from tfmini.ops.array_shape import reshape
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
 from tfmini.ops.initializers import Ones, Zeros
@@ -158,10 +158,7 @@ class BatchNormalization(Layer):
         data_format = "NCHW" if self.axis == [1] else "NHWC"
 
         def by_batch() -> list[Any]:
-            found = fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon, data_format=data_format)
-            # The op divides by n - 1; the averages are of the variance of the batch itself.
-            count = cast(size(inputs), dtypes.float32) / float(channels)
-            return [found[0], found[1], found[2] * ((count - 1.0) / count)]
+            return list(fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon, data_format=data_format))
 
         def by_averages() -> list[Any]:
             return list(
