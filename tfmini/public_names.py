@@ -537,6 +537,11 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
+        "ops.candidate_sampling": (
+            "all_candidate_sampler compute_accidental_hits learned_unigram_candidate_sampler "
+            "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
+        "layers.sampled_losses": "nce_loss sampled_softmax_loss",
         "layers.rnn": "bidirectional_dynamic_rnn dynamic_rnn static_bidirectional_rnn static_rnn",
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
         "ops.math_unary": "sigmoid tanh",
