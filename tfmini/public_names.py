@@ -9,7 +9,7 @@ from __future__ import annotations
 
 NAMES: dict[str, dict[str, str]] = {
     "": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION CXX11_ABI_FLAG GIT_VERSION MONOLITHIC_BUILD VERSION=API_VERSION",
         "compat.behavior": (
             "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
             "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
@@ -713,7 +713,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
 }

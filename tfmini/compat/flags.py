@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags as absl_flags
+from absl import logging as absl_logging  # noqa: F401 - defines --log_dir and others, which a script may define anew
 from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
 
 absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller

@@ -74,7 +74,7 @@ _OPS = {
     "variable_scope": "tf :ops.variable_scope",
     "variable_v1": ":compat.internal_names tf",
     "variables": "tf :ops.variable_base :ops.variables :compat.internal_names",
-    "weights_broadcast_ops": "tf.losses :losses.weights",
+    "weights_broadcast_ops": ":layers.weights",
     "while_v2": "-",
     **{
         f"gen_{family}_ops": "raw"
@@ -155,7 +155,7 @@ _TRAINING = {
     "session_manager": "tf.train",
     "session_run_hook": "tf.train",
     "slot_creator": ":train.slot_creator",
-    "summary_io": "tf.summary tf.train",
+    "summary_io": ":compat.summary_io tf.summary tf.train",
     "supervisor": "tf.train",
     "sync_replicas_optimizer": "tf.train",
     "training": "tf.train",
@@ -167,7 +167,7 @@ _TRAINING = {
 _OTHERS = {
     "client.device_lib": ":compat.internal_names",
     "client.session": "tf",
-    "client.timeline": ":compat.timeline",
+    "client.timeline": "-",
     "compiler.tensorrt.trt_convert": "-",
     "data.experimental.ops": "-",
     "data.ops.dataset_ops": "tf.data",
