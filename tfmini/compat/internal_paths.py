@@ -246,7 +246,7 @@ _CONTRIB = {
     "contrib.layers.python.layers.regularizers": "tf.contrib.layers",
     "contrib.layers.python.layers.utils": "tf.contrib.layers.utils",
     "contrib.learn.python.learn.datasets": "tf.contrib.learn.datasets",
-    "contrib.learn.python.learn.datasets.base": ":compat.learn_datasets",
+    "contrib.learn.python.learn.datasets.base": ":compat.mnist_data",
     "contrib.learn.python.learn.datasets.mnist": "tf.contrib.learn.datasets.mnist",
     "contrib.lookup.lookup_ops": "tf.contrib.lookup tf.lookup",
     "contrib.nccl": "-",
