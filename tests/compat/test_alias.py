@@ -21,8 +21,8 @@ def installed() -> Iterator[None]:
 
 
 def test_public_namespaces_are_the_same_objects() -> None:
-    for path in ("tensorflow", "tensorflow.compat.v1", "tensorflow.nn", "tensorflow.compat.v1.train", "tensorflow.errors"):
-        importlib.import_module(path)
+    for path in ("", ".compat.v1", ".nn", ".compat.v1.train", ".errors"):
+        importlib.import_module("tensorflow" + path)
     assert sys.modules["tensorflow"] is sys.modules["tensorflow.compat.v1"] is tf
     assert sys.modules["tensorflow.nn"] is tf.nn
     assert sys.modules["tensorflow.compat.v1.train"] is tf.train

@@ -31,8 +31,10 @@ def script(tmp_path: Path, tail: str, *args: str) -> subprocess.CompletedProcess
 
 
 def test_run_parses_and_hands_on_the_rest(tmp_path: Path) -> None:
-    tail = "def main(argv):\n    print(argv[1:], FLAGS.name, FLAGS.count, FLAGS.on, FLAGS.hosts, FLAGS.job)\ntf.app.run()\n"
-    done = script(tmp_path, tail, "--name=x", "--count", "3", "--noon", "--hosts=c", "--job=worker", "--unknown=1", "rest")
+    shown = "argv[1:], FLAGS.name, FLAGS.count, FLAGS.on, FLAGS.hosts, FLAGS.job"
+    tail = f"def main(argv):\n    print({shown})\ntf.app.run()\n"
+    args = ("--name=x", "--count", "3", "--noon", "--hosts=c", "--job=worker", "--unknown=1", "rest")
+    done = script(tmp_path, tail, *args)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['--unknown=1', 'rest'] x 3 False ['c'] worker\n"
 
@@ -50,6 +52,11 @@ def test_wrong_flags_are_errors(tmp_path: Path, argument: str) -> None:
 
 def test_mixes_with_absl(tmp_path: Path) -> None:
     assert script(tmp_path, "from absl import flags as f; print(f.FLAGS['name'].default)").stdout == "a\n"
+
+
+def test_flags_of_absl_may_be_defined_anew(tmp_path: Path) -> None:
+    tail = "flags.DEFINE_string('log_dir', '/x', '')\ntf.app.run(lambda argv: print(FLAGS.log_dir))"
+    assert script(tmp_path, tail).stdout == "/x\n"
 
 
 def test_exit_code_of_main(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def _parse(argv: Sequence[str] | None) -> list[str]:
     return left
 
 
-def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
+def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parses the flags, calls ``main(argv)`` with what is left of the arguments, and exits with its result.
 
     ``tf.app.run``. As in TensorFlow, flags that nobody defined are left for ``main``.

@@ -93,7 +93,7 @@ def _start(x: Any, shape: Any, value: Any) -> np.ndarray:
     return value
 
 
-def _reals(array: np.ndarray) -> np.ndarray:
+def _reals(array: np.ndarray) -> Any:
     """A flat view, of the real and imaginary parts where the array is complex."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
@@ -127,7 +127,7 @@ def _dense(slices: Any, like: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _by_differences(x: Any, at: np.ndarray, y: Any, delta: float, feeds: dict[Any, Any]) -> np.ndarray:
+def _by_differences(x: Any, at: np.ndarray, y: Any, delta: float, feeds: dict[Any, Any]) -> Any:
     session = get_default_session()
     rows = []
     for row in range(_reals(at).size):

@@ -81,7 +81,8 @@ _OPS = {
         for family in (
             "array", "audio", "bitwise", "candidate_sampling", "control_flow", "ctc", "data_flow", "dataset",
             "functional", "image", "io", "linalg", "list", "logging", "lookup", "math", "nn", "parsing", "random",
-            "resource_variable", "rnn", "script", "sparse", "spectral", "state", "stateless_random", "string", "summary",
+            "resource_variable", "rnn", "script", "sparse", "spectral", "state", "stateless_random", "string",
+            "summary",
         )
     },
 }  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.graph.operation import Tensor
 from tfmini.layers.arg_scope import add_arg_scope
 from tfmini.layers.conditions import smart_constant_value
 from tfmini.layers.contrib_outputs import collect_named_outputs
@@ -45,7 +44,7 @@ def batch_norm(
     renorm_clipping: Any = None,
     renorm_decay: float = 0.99,
     adjustment: Any = None,
-) -> Tensor:
+) -> Any:
     """Batch normalisation (``tf.contrib.layers.batch_norm``).
 
     Args:

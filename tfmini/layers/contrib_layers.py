@@ -66,7 +66,7 @@ def _finished(
     settings: dict[str, Any],
     scope: Any,
     data_format: str = _NHWC,
-) -> Tensor:
+) -> Any:
     """Normalisation or bias, activation, and the collections of the result."""
     if settings["normalizer_fn"] is not None:
         outputs = settings["normalizer_fn"](outputs, **(settings["normalizer_params"] or {}))
@@ -97,7 +97,7 @@ def fully_connected(
     outputs_collections: Any = None,
     trainable: bool = True,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """``activation_fn(inputs @ weights + biases)`` over the last axis (``tf.contrib.layers.fully_connected``).
 
     Args:
@@ -161,7 +161,7 @@ def convolution2d(
     outputs_collections: Any = None,
     trainable: bool = True,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are `fully_connected`'s."""
     settings = dict(locals())
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as opened:
@@ -202,7 +202,7 @@ def convolution2d_transpose(
     outputs_collections: Any = None,
     trainable: bool = True,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """The convolution whose gradient is a `convolution2d` (``tf.contrib.layers.conv2d_transpose``)."""
     settings = dict(locals())
     with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as opened:
@@ -255,7 +255,7 @@ def separable_convolution2d(
     outputs_collections: Any = None,
     trainable: bool = True,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """A convolution of each channel, then one across channels (``tf.contrib.layers.separable_conv2d``).
 
     With ``num_outputs`` None the second is left out.
@@ -297,7 +297,7 @@ def bias_add(
     trainable: bool = True,
     data_format: str | None = _NHWC,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """Adds biases, and applies an activation (``tf.contrib.layers.bias_add``)."""
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), _format(data_format)
@@ -313,7 +313,7 @@ def bias_add(
 def _pooled(
     function: Any, default_name: str, inputs: Any, kernel_size: Any, stride: Any, padding: str,
     data_format: str | None, outputs_collections: Any, scope: Any,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     with variable_scope(scope, default_name, [inputs]) as opened:
         inputs, layout = convert_to_tensor(inputs), _format(data_format)
         outputs = function(
@@ -335,7 +335,7 @@ def max_pool2d(
     data_format: str | None = _NHWC,
     outputs_collections: Any = None,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """The maximum of each window (``tf.contrib.layers.max_pool2d``)."""
     return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
 
@@ -349,7 +349,7 @@ def avg_pool2d(
     data_format: str | None = _NHWC,
     outputs_collections: Any = None,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """The mean of each window (``tf.contrib.layers.avg_pool2d``)."""
     return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
 
@@ -363,7 +363,7 @@ def dropout(
     outputs_collections: Any = None,
     scope: Any = None,
     seed: int | None = None,
-) -> Tensor:
+) -> Any:
     """Zeroes elements in training (``tf.contrib.layers.dropout``), which is the default."""
     with variable_scope(scope, "Dropout", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
@@ -374,7 +374,7 @@ def dropout(
 
 
 @add_arg_scope
-def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Tensor:
+def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
     """Joins all axes but the first (``tf.contrib.layers.flatten``)."""
     with variable_scope(scope, "Flatten", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
@@ -392,7 +392,7 @@ def one_hot_encoding(
     off_value: float = 0.0,
     outputs_collections: Any = None,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """One-hot labels (``tf.contrib.layers.one_hot_encoding``)."""
     with variable_scope(scope, "OneHotEncoding", [labels]) as opened:
         outputs = one_hot(convert_to_tensor(labels), num_classes, on_value=on_value, off_value=off_value)
@@ -400,7 +400,7 @@ def one_hot_encoding(
 
 
 @add_arg_scope
-def softmax(logits: Any, scope: Any = None) -> Tensor:
+def softmax(logits: Any, scope: Any = None) -> Any:
     """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
     with variable_scope(scope, "softmax", [logits]):
         logits = convert_to_tensor(logits)
@@ -411,7 +411,7 @@ def softmax(logits: Any, scope: Any = None) -> Tensor:
 
 
 @add_arg_scope
-def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Tensor:
+def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
     """Inputs of length 1 along an axis (``tf.contrib.layers.unit_norm``)."""
     with variable_scope(scope, "UnitNorm", [inputs]):
         return l2_normalize(inputs, dim, epsilon)
@@ -430,7 +430,7 @@ def layer_norm(
     begin_norm_axis: int = 1,
     begin_params_axis: int = -1,
     scope: Any = None,
-) -> Tensor:
+) -> Any:
     """Normalises each example over its own axes (``tf.contrib.layers.layer_norm``)."""
     with variable_scope(scope, "LayerNorm", [inputs], reuse=reuse) as opened:
         inputs = convert_to_tensor(inputs)
@@ -450,7 +450,7 @@ def layer_norm(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
-def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
+def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """A layer, applied several times, each in a scope ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
     name = kwargs.pop("scope", None)
     with variable_scope(name, "Repeat", [inputs]):
@@ -461,7 +461,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
         return inputs
 
 
-def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Tensor:
+def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
     """A layer, applied once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
     name = kwargs.pop("scope", None)
     if not isinstance(stack_args, (list, tuple)):
@@ -475,7 +475,7 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
         return inputs
 
 
-def linear(*args: Any, **kwargs: Any) -> Tensor:
+def linear(*args: Any, **kwargs: Any) -> Any:
     """`fully_connected` without an activation (``tf.contrib.layers.linear``)."""
     return fully_connected(*args, **{"activation_fn": None, **kwargs})
 

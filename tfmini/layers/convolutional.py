@@ -97,7 +97,7 @@ class Conv(Layer):
                 constraint=self.bias_constraint,
             )
 
-    def call(self, inputs: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any) -> Any:
         return self._finished(self._convolved(inputs))
 
     def _convolved(self, inputs: Any) -> Any:

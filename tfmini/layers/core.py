@@ -85,7 +85,7 @@ class Dense(Layer):
                 constraint=self.bias_constraint,
             )
 
-    def call(self, inputs: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any) -> Any:
         rank = inputs.shape.ndims
         if rank > 2:
             outputs = tensordot(inputs, self.kernel, [[rank - 1], [0]], name="Tensordot")
@@ -120,7 +120,7 @@ class Dropout(Layer):
         super().__init__(True, name, **kwargs)
         self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
 
-    def call(self, inputs: Any, training: Any = False) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, training: Any = False) -> Any:
         """Drops when ``training``, a bool or a bool tensor; the identity otherwise."""
 
         def dropped() -> Any:
@@ -145,7 +145,7 @@ class Flatten(Layer):
         super().__init__(**kwargs)
         self.input_spec = InputSpec(min_ndim=1)
 
-    def call(self, inputs: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any) -> Any:
         sizes = inputs.shape.as_list()
         if all(size is not None for size in sizes[1:]):
             return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])

@@ -85,7 +85,7 @@ def compute_weighted_loss(
         return loss
 
 
-def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
+def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> Any:
     if reduction == Reduction.SUM:
         return total
     if reduction == Reduction.MEAN:

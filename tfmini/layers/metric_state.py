@@ -26,7 +26,7 @@ def metric_variable(shape: Any, dtype: Any, validate_shape: bool = True, name: s
     )
 
 
-def accumulated(variable: Variable, amount: Any) -> Tensor:
+def accumulated(variable: Variable, amount: Any) -> Any:
     """The variable after ``amount`` has been added."""
     return assign_add(variable, amount)
 

@@ -60,20 +60,21 @@ def global_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
     """A variable in GLOBAL_VARIABLES that is not trained (``tf.contrib.framework.global_variable``)."""
+    return _untrained(initial_value, GraphKeys.GLOBAL_VARIABLES, validate_shape, name, use_resource)
+
+
+def _untrained(value: Any, collection: str, validate_shape: bool, name: str | None, use_resource: bool | None) -> Any:
+    settings: dict[str, Any] = {} if use_resource is None else {"use_resource": use_resource}
     return Variable(
-        initial_value, trainable=False, collections=[GraphKeys.GLOBAL_VARIABLES], validate_shape=validate_shape,
-        name=name, use_resource=use_resource,
-    )  # fmt: skip
+        value, trainable=False, collections=[collection], validate_shape=validate_shape, name=name, **settings
+    )
 
 
 def local_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
     """A variable in LOCAL_VARIABLES that is not trained (``tf.contrib.framework.local_variable``)."""
-    return Variable(
-        initial_value, trainable=False, collections=[GraphKeys.LOCAL_VARIABLES], validate_shape=validate_shape,
-        name=name, use_resource=use_resource,
-    )  # fmt: skip
+    return _untrained(initial_value, GraphKeys.LOCAL_VARIABLES, validate_shape, name, use_resource)
 
 
 def add_model_variable(var: Any) -> None:

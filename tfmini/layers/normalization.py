@@ -73,7 +73,8 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, **kwargs)
-        for unsupported, given in (("renorm", renorm), ("virtual_batch_size", virtual_batch_size), ("adjustment", adjustment)):
+        refused = {"renorm": renorm, "virtual_batch_size": virtual_batch_size, "adjustment": adjustment}
+        for unsupported, given in refused.items():
             if given:
                 raise NotImplementedError(f"tfmini's batch normalization has no `{unsupported}`; leave it out.")
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else [axis]
@@ -102,9 +103,10 @@ class BatchNormalization(Layer):
         self.input_spec = InputSpec(ndim=rank, axes=lengths)
         fits = rank == 4 and axes in ([1], [3])
         self.fused = fits if self.fused is None else bool(self.fused) and fits
-        self._build_weights([lengths[axes[0]]] if len(axes) == 1 else [sizes[i] if i in axes else 1 for i in range(rank)])
+        several = [size if i in axes else 1 for i, size in enumerate(sizes)]
+        self._build_weights(several if len(axes) > 1 else [lengths[axes[0]]])
 
-    def _build_weights(self, shape: list[int]) -> None:
+    def _build_weights(self, shape: list[Any]) -> None:
         dtype = dtypes.float32 if self._dtype in (dtypes.float16, dtypes.bfloat16, None) else self._dtype
         self.gamma = self.beta = None
         if self.scale:
@@ -128,7 +130,7 @@ class BatchNormalization(Layer):
         if self._scope:
             self._scope.set_partitioner(partitioner)
 
-    def call(self, inputs: Any, training: Any = False) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, training: Any = False) -> Any:
         """Normalises by the batch when ``training``, a bool or a bool tensor; by the averages otherwise."""
         if training is None:
             training = False

@@ -43,7 +43,7 @@ class _Pooling(Layer):
         both = values if self.rank == 2 else (*values, 1)
         return [1, 1, *both] if self.data_format == "channels_first" else [1, *both, 1]
 
-    def call(self, inputs: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any) -> Any:
         first = self.data_format == "channels_first"
         added = None if self.rank == 2 else (3 if first else 2)
         images = inputs if added is None else expand_dims(inputs, added)

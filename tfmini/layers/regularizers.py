@@ -66,7 +66,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     return l2
 
 
-def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Regularizer:
+def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Any:
     """The sum of both (``tf.contrib.layers.l1_l2_regularizer``)."""
     if _checked(scale_l1) == 0.0:
         return l2_regularizer(scale_l2, scope)
@@ -114,7 +114,11 @@ xavier_initializer_conv2d = xavier_initializer
 
 
 def variance_scaling_initializer(
-    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = dtypes.float32
+    factor: float = 2.0,
+    mode: str = "FAN_IN",
+    uniform: bool = False,
+    seed: int | None = None,
+    dtype: Any = dtypes.float32,
 ) -> Any:
     """Random, of variance ``factor / n``, n by the mode (``tf.contrib.layers.variance_scaling_initializer``).
 

@@ -60,7 +60,7 @@ class RNNCell(Layer):
     def output_size(self) -> Any:
         raise NotImplementedError("Abstract method")
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
         """(output, new state) of one step, for inputs ``[batch, width]``."""
         if scope is None:
             return super().__call__(inputs, state, *args, **kwargs)
@@ -101,7 +101,13 @@ class _Gated(RNNCell):
     """The base of the cells below: one or more ``[inputs, state] @ kernel + bias``."""
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, **kwargs: Any
+        self,
+        num_units: int,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self._num_units = num_units

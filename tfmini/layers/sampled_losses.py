@@ -106,12 +106,12 @@ def _sampled_logits(
         return concat([true, drawn], 1), targets
 
 
-def _rows(table: Any, ids: Tensor, strategy: str, like: Tensor) -> Tensor:
+def _rows(table: Any, ids: Tensor, strategy: str, like: Tensor) -> Any:
     return cast(embedding_lookup(table, ids, partition_strategy=strategy), like.dtype)
 
 
 def _true_logits(inputs: Tensor, rows: Tensor, num_true: int) -> Tensor:
-    width = shape_of(rows)[1]  # type: ignore[index] # overloaded when the operators are installed
+    width = shape_of(rows)[1]
     by_example = reshape(rows, stack([-1, num_true, width]))
     return reduce_sum(multiply(expand_dims(inputs, 1), by_example), 2)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Tensor
 from tfmini.ops.array_filling import ones_like
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.assertion import Assert
@@ -51,7 +50,7 @@ def _first_mismatch(pairs: list[tuple[int | None, int | None]]) -> int:
     return next(i for i, (w, v) in enumerate(pairs) if w is not None and v is not None and w not in (1, v))
 
 
-def broadcast_weights(weights: Any, values: Any) -> Tensor:
+def broadcast_weights(weights: Any, values: Any) -> Any:
     """``weights`` in the shape of ``values``."""
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")

@@ -19,7 +19,8 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.scoping import get_seed
 from tfmini.shapes import RawShape
 
-_OUTPUTS = """(true_classes: int64) -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float
+_OUTPUTS = """(true_classes: int64)
+    -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float
     num_true: int >= 1
     num_sampled: int >= 1
     unique: bool
@@ -33,7 +34,8 @@ learned_unigram_op = op(
 )
 all_op = op("AllCandidateSampler" + _OUTPUTS + _SEEDS, stateful=True)
 accidental_hits_op = op(
-    """ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64) -> indices: int32, ids: int64, weights: float
+    """ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)
+    -> indices: int32, ids: int64, weights: float
     num_true: int
 """
     + _SEEDS
@@ -72,7 +74,7 @@ def _log_uniform(generator: np.random.Generator, limit: int) -> Sampler:
     """Class k with probability ``log((k + 2) / (k + 1)) / log(limit + 1)``."""
     log_range = np.log1p(limit)
 
-    def draw(count: int) -> np.ndarray:
+    def draw(count: int) -> Any:
         values = np.exp(generator.random(count) * log_range).astype(np.int64) - 1
         return np.minimum(values, limit - 1)
 
@@ -93,7 +95,7 @@ def _attach(handle: OpHandle, distribution: Callable[[np.random.Generator, int],
             _check(true_classes, node.attrs["num_true"], limit, count, unique)
             sampled, tries = _distinct(draw, count) if unique else (draw(count), count)
 
-            def expected(ids: np.ndarray) -> np.ndarray:
+            def expected(ids: np.ndarray) -> Any:
                 chance = probability(ids)
                 counts = -np.expm1(tries * np.log1p(-chance)) if unique else chance * tries
                 return counts.astype(np.float32)
@@ -142,12 +144,12 @@ def _learned_unigram(node: Any) -> Callable[[Any], Any]:
         bounds = np.cumsum(seen)
         chances = seen / bounds[-1]
 
-        def draw(number: int) -> np.ndarray:
+        def draw(number: int) -> Any:
             return np.searchsorted(bounds, generator.random(number) * bounds[-1], side="right")
 
         sampled, tries = _distinct(draw, count) if unique else (draw(count), count)
 
-        def expected(ids: np.ndarray) -> np.ndarray:
+        def expected(ids: np.ndarray) -> Any:
             counts = -np.expm1(tries * np.log1p(-chances[ids])) if unique else chances[ids] * tries
             return counts.astype(np.float32)
 
