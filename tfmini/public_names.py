@@ -399,6 +399,19 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "image": {
+        "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
+        "layers.image_geometry": (
+            "ResizeMethod central_crop crop_to_bounding_box flip_left_right flip_up_down "
+            "pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images "
+            "resize_image_with_crop_or_pad resize_images "
+            "resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image "
+            "transpose_image"
+        ),
+        "layers.image_colours": (
+            "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation "
+            "convert_image_dtype grayscale_to_rgb hsv_to_rgb per_image_standardization "
+            "random_brightness random_contrast random_hue random_saturation rgb_to_grayscale rgb_to_hsv"
+        ),
         "ops.random_values": "random_crop",
     },
     "initializers": {

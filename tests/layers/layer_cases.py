@@ -124,7 +124,44 @@ RECURRENT: dict[str, Callable[[Any], Any]] = {
     ),
 }
 
-GROUPS = {"layers": LAYERS, "losses": LOSSES, "metrics": METRICS, "recurrent": RECURRENT}
+IMAGES = (np.arange(2 * 4 * 5 * 3) * 37 % 256).astype(np.uint8).reshape(2, 4, 5, 3)
+FLOATS = (IMAGES / 255.0).astype(np.float32)
+
+
+def _resized(name: str, **kwargs: Any) -> Callable[[Any], Any]:
+    def build(tf: Any) -> Any:
+        v = tf.get_variable("v", initializer=FLOATS)
+        return [getattr(tf.image, name)(v, [7, 3], **kwargs), getattr(tf.image, name)(IMAGES, [2, 9], **kwargs)]
+
+    return build
+
+
+IMAGE: dict[str, Callable[[Any], Any]] = {
+    "bilinear": _resized("resize_bilinear"),
+    "bilinear_corners": _resized("resize_bilinear", align_corners=True),
+    "bilinear_centers": _resized("resize_bilinear", half_pixel_centers=True),
+    "nearest": _resized("resize_nearest_neighbor"),
+    "nearest_corners": _resized("resize_nearest_neighbor", align_corners=True),
+    "bicubic": _resized("resize_bicubic"),
+    "bicubic_corners": _resized("resize_bicubic", align_corners=True),
+    "area": lambda tf: [tf.image.resize_area(FLOATS, [3, 3]), tf.image.resize_area(IMAGES, [6, 2])],
+    "resize_images": lambda tf: tf.image.resize_images(IMAGES[0], [8, 10]),
+    "crop_or_pad": lambda tf: tf.image.resize_image_with_crop_or_pad(IMAGES, 6, 2),
+    "central_crop": lambda tf: tf.image.central_crop(FLOATS[0], 0.5),
+    "flips": lambda tf: [tf.image.flip_left_right(IMAGES[0]), tf.image.flip_up_down(IMAGES[0])],
+    "rot90": lambda tf: tf.image.rot90(IMAGES[0], 3),
+    "standardized": lambda tf: tf.image.per_image_standardization(IMAGES[0]),
+    "to_floats": lambda tf: tf.image.convert_image_dtype(IMAGES, tf.float32),
+    "to_bytes": lambda tf: tf.image.convert_image_dtype(FLOATS * 1.2, tf.uint8, saturate=True),
+    "brightness": lambda tf: [tf.image.adjust_brightness(IMAGES, 0.2), tf.image.adjust_brightness(FLOATS, -0.1)],
+    "contrast": lambda tf: [tf.image.adjust_contrast(FLOATS, 1.7), tf.image.adjust_contrast(IMAGES, 0.5)],
+    "gray": lambda tf: tf.image.rgb_to_grayscale(FLOATS),
+    "hsv": lambda tf: [tf.image.rgb_to_hsv(FLOATS), tf.image.hsv_to_rgb(FLOATS)],
+    "saturation": lambda tf: tf.image.adjust_saturation(FLOATS, 1.5),
+    "hue": lambda tf: tf.image.adjust_hue(FLOATS, 0.2),
+}
+
+GROUPS = {"image": IMAGE, "layers": LAYERS, "losses": LOSSES, "metrics": METRICS, "recurrent": RECURRENT}
 
 
 def _fill(index: int, shape: list[int]) -> np.ndarray:
