@@ -121,7 +121,7 @@ def _by_gradients(x: Any, at: np.ndarray, dx: Any, dy: Any, feeds: dict[Any, Any
     return jacobian
 
 
-def _dense(slices: Any, like: np.ndarray) -> np.ndarray:
+def _dense(slices: Any, like: np.ndarray) -> Any:
     whole = np.zeros_like(like)
     np.add.at(whole, slices.indices, slices.values)
     return whole

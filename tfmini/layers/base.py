@@ -211,7 +211,8 @@ class Layer:
             outputs = self.call(inputs, *args, **kwargs)
             if outputs is None:
                 raise ValueError(
-                    f"A layer's `call` method should return a Tensor or a list of Tensors, not None (layer: {self._name})."
+                    "A layer's `call` method should return a Tensor or a list of Tensors, not None"
+                    f" (layer: {self._name})."
                 )
             if outputs is inputs:
                 outputs = identity(outputs, name=self._name)

@@ -32,7 +32,10 @@ def smart_constant_value(pred: Any) -> bool | None:
 
 
 def smart_cond(
-    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, name: str | None = None
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    name: str | None = None,
 ) -> Any:
     """``tf.cond``, or just the one branch when the condition is known (``tf.contrib.framework.smart_cond``).
 

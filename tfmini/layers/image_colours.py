@@ -8,17 +8,17 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.ops.array_filling import zeros_like
 from tfmini.ops.array_joining import stack, unstack
 from tfmini.ops.array_layout import tile
 from tfmini.ops.array_masking import where
-from tfmini.ops.array_filling import zeros_like
 from tfmini.ops.casting import cast, saturate_cast
+from tfmini.ops.clip import clip_by_value
 from tfmini.ops.constant import constant
 from tfmini.ops.math_comparison import equal, greater
 from tfmini.ops.math_complex import abs as absolute
 from tfmini.ops.math_elementwise import floormod, maximum
 from tfmini.ops.math_unary import sqrt
-from tfmini.ops.clip import clip_by_value
 from tfmini.ops.random_values import random_uniform
 from tfmini.ops.reduce_functions import reduce_max, reduce_mean, reduce_min, reduce_sum
 from tfmini.ops.scoping import name_scope

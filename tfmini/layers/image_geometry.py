@@ -243,7 +243,8 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
 def transpose_image(image: Any, name: str | None = None) -> Any:
     """An image, or each of a batch, with rows and columns swapped (``tf.image.transpose_image``)."""
     image = convert_to_tensor(image, name="image")
-    return transpose(image, [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3], name=name)
+    order = [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3]
+    return transpose(image, order, name=name or "transpose_image")
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:

@@ -28,8 +28,8 @@ from tfmini.ops.reduce_functions import reduce_sum
 from tfmini.ops.scoping import name_scope
 
 __all__ = [
-    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss",
-    "mean_pairwise_squared_error", "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
+    "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
 ]  # fmt: skip
 
 _LOSSES = GraphKeys.LOSSES

@@ -19,12 +19,11 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.scoping import get_seed
 from tfmini.shapes import RawShape
 
-_OUTPUTS = """(true_classes: int64)
-    -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float
-    num_true: int >= 1
-    num_sampled: int >= 1
-    unique: bool
-"""
+_OUTPUTS = (
+    "(true_classes: int64)"
+    " -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float\n"
+    "    num_true: int >= 1\n    num_sampled: int >= 1\n    unique: bool\n"
+)
 _SEEDS = "    seed: int = 0\n    seed2: int = 0"
 
 log_uniform_op = op("LogUniformCandidateSampler" + _OUTPUTS + "    range_max: int >= 1\n" + _SEEDS, stateful=True)
@@ -34,11 +33,8 @@ learned_unigram_op = op(
 )
 all_op = op("AllCandidateSampler" + _OUTPUTS + _SEEDS, stateful=True)
 accidental_hits_op = op(
-    """ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)
-    -> indices: int32, ids: int64, weights: float
-    num_true: int
-"""
-    + _SEEDS
+    "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
+    " -> indices: int32, ids: int64, weights: float\n    num_true: int\n" + _SEEDS
 )
 for _handle in (log_uniform_op, uniform_op, learned_unigram_op, all_op, accidental_hits_op):
     _handle.not_differentiable()
