@@ -79,7 +79,7 @@ def _gradient_node(x: Any, y: Any, y_shape: Any) -> tuple[Any, Any]:
         return gradients(y, x, identity(dy))[0], dy
 
 
-def _start(x: Any, shape: Any, value: Any) -> np.ndarray:
+def _start(x: Any, shape: Any, value: Any) -> Any:
     dtype = dtypes.as_dtype(x.dtype).base_dtype
     if dtype not in _CHECKED:
         raise TypeError(f"compute_gradient needs a float or complex x, not {dtype.name}")

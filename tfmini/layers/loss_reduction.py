@@ -57,7 +57,7 @@ def compute_weighted_loss(
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
-) -> Tensor:
+) -> Any:
     """``losses * weights``, reduced (``tf.losses.compute_weighted_loss``).
 
     Args:
