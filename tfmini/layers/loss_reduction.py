@@ -57,7 +57,7 @@ def compute_weighted_loss(
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
-) -> Any:
+) -> Tensor:
     """``losses * weights``, reduced (``tf.losses.compute_weighted_loss``).
 
     Args:
@@ -77,7 +77,7 @@ def compute_weighted_loss(
             losses = convert_to_tensor(losses)
             input_dtype = losses.dtype
             losses, weights = cast(losses, dtypes.float32), cast(weights, dtypes.float32)
-            loss = multiply(losses, weights)
+            loss: Tensor = multiply(losses, weights)
             if reduction != Reduction.NONE:
                 loss = _reduced(reduce_sum(loss), losses, weights, reduction)
             loss = cast(loss, input_dtype)
