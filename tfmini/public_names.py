@@ -440,7 +440,9 @@ NAMES: dict[str, dict[str, str]] = {
     "layers": {
         "layers.base": "Layer",
         "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
-        "layers.convolutional_variants": "Conv2DTranspose SeparableConv2D conv2d_transpose separable_conv2d",
+        "layers.convolutional_variants": (
+            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d separable_conv2d"
+        ),
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",

@@ -28,6 +28,7 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
     "conv2d_transpose": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2),
     "conv2d_transpose_same": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2, padding="same"),
     "separable": lambda tf: tf.layers.separable_conv2d(X4, 4, 3, depth_multiplier=2),
+    "separable1d": lambda tf: tf.layers.separable_conv1d(X3, 3, 2, strides=2, depth_multiplier=2),
     "max_pool": lambda tf: tf.layers.max_pooling2d(X4, 2, 2),
     "avg_pool": lambda tf: tf.layers.average_pooling2d(X4, [3, 2], 1, padding="same"),
     "max_pool1d": lambda tf: tf.layers.max_pooling1d(X3, 2, 2),

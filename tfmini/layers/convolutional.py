@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.layers.base import Layer
-from tfmini.layers.images import channel_axis, channels_of, convolved_length, image_format, normalized_tuple
+from tfmini.layers.images import (
+    channel_axis,
+    channels_of,
+    convolved_length,
+    image_format,
+    known_padding,
+    normalized_tuple,
+)
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.initializers import Zeros
 from tfmini.ops.nn_bias import bias_add
@@ -58,7 +65,7 @@ class Conv(Layer):
         self.kernel_size = normalized_tuple(kernel_size, rank, "kernel_size")
         self.strides = normalized_tuple(strides, rank, "strides")
         self.dilation_rate = normalized_tuple(dilation_rate, rank, "dilation_rate")
-        self.padding, self.data_format = _known_padding(padding), image_format(data_format)
+        self.padding, self.data_format = known_padding(padding), image_format(data_format)
         self.activation, self.use_bias = activation, use_bias
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
@@ -121,12 +128,6 @@ class Conv(Layer):
             for each in zip(space, self.kernel_size, self.strides, self.dilation_rate)
         ]
         return TensorShape([sizes[0], self.filters, *new] if self._first else [sizes[0], *new, self.filters])
-
-
-def _known_padding(padding: str) -> str:
-    if padding.lower() not in ("valid", "same"):
-        raise ValueError(f'The `padding` argument must be one of "valid", "same". Received: {padding}')
-    return padding.lower()
 
 
 class Conv2D(Conv):

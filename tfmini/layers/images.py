@@ -55,3 +55,10 @@ def deconvolved_length(length: Any, window: int, stride: int, padding: str) -> A
     if length is None:
         return None
     return length * stride if padding == "same" else length * stride + max(window - stride, 0)
+
+
+def known_padding(padding: str) -> str:
+    """``valid`` or ``same``, in lower case; a ValueError otherwise."""
+    if padding.lower() not in ("valid", "same"):
+        raise ValueError(f'The `padding` argument must be one of "valid", "same". Received: {padding}')
+    return padding.lower()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.layers.base import Layer
-from tfmini.layers.images import convolved_length, image_format, normalized_tuple
+from tfmini.layers.images import convolved_length, image_format, known_padding, normalized_tuple
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.nn_pooling import avg_pool, max_pool
@@ -36,7 +36,7 @@ class _Pooling(Layer):
         super().__init__(name=name, **kwargs)
         self.pool_size = normalized_tuple(pool_size, self.rank, "pool_size")
         self.strides = normalized_tuple(pool_size if strides is None else strides, self.rank, "strides")
-        self.padding, self.data_format = padding.lower(), image_format(data_format)
+        self.padding, self.data_format = known_padding(padding), image_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def _axes(self, values: tuple[int, ...]) -> list[int]:
