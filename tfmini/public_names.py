@@ -220,10 +220,12 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.layers": {
         "layers.contrib_layers": (
-            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
-            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
-            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm "
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d "
             "relu=fully_connected"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
         "layers.contrib_batch_norm": "batch_norm",
         "layers.regularizers": (
@@ -274,9 +276,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.slim": {
         "layers.contrib_layers": (
-            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
-            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
-            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm"
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
         "layers.contrib_batch_norm": "batch_norm",
         "layers.regularizers": (
@@ -300,9 +304,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.slim.layers": {
         "layers.contrib_layers": (
-            "avg_pool2d bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose dropout "
-            "flatten fully_connected layer_norm linear max_pool2d one_hot_encoding repeat "
-            "separable_conv2d=separable_convolution2d separable_convolution2d softmax stack unit_norm"
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
         "layers.contrib_batch_norm": "batch_norm",
     },

@@ -8,16 +8,11 @@ from typing import Any
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.conditions import smart_cond
 from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.layers.core import Flatten
 from tfmini.layers.images import normalized_tuple
 from tfmini.layers.model_variables import model_variable
 from tfmini.layers.regularizers import xavier_initializer
-from tfmini.ops.array_identity import identity
 from tfmini.ops.array_joining import stack as stack_of
-from tfmini.ops.array_sets import one_hot
-from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.initializers import Ones, Zeros
 from tfmini.ops.math_contraction import tensordot
@@ -27,17 +22,13 @@ from tfmini.ops.nn_bias import bias_add as add_bias
 from tfmini.ops.nn_convolution import conv2d as convolve
 from tfmini.ops.nn_convolution import conv2d_transpose as deconvolve
 from tfmini.ops.nn_convolution import depthwise_conv2d, separable_conv2d
-from tfmini.ops.nn_cross_entropy import softmax as softmax_of
-from tfmini.ops.nn_norm import batch_normalization, l2_normalize, moments
-from tfmini.ops.nn_norm import dropout as drop_out
-from tfmini.ops.nn_pooling import avg_pool, max_pool
+from tfmini.ops.nn_norm import batch_normalization, moments
 from tfmini.ops.variable_scope import variable_scope
 from tfmini.shapes import TensorShape
 
 __all__ = [
-    "avg_pool2d", "bias_add", "conv2d", "conv2d_transpose", "convolution2d", "convolution2d_transpose", "dropout",
-    "flatten", "fully_connected", "layer_norm", "linear", "max_pool2d", "one_hot_encoding", "repeat",
-    "separable_convolution2d", "softmax", "stack", "unit_norm",
+    "bias_add", "conv2d", "conv2d_transpose", "convolution2d", "convolution2d_transpose", "fully_connected",
+    "layer_norm", "linear", "separable_convolution2d",
 ]  # fmt: skip
 
 _ZEROS, _ONES, _XAVIER = Zeros(), Ones(), xavier_initializer()
@@ -123,13 +114,15 @@ def fully_connected(
         return _finished(outputs, num_outputs, settings, opened)
 
 
-def _format(data_format: str | None) -> str:
+def known_format(data_format: str | None) -> str:
+    """NHWC or NCHW; a ValueError otherwise."""
     if data_format not in (None, "NHWC", "NCHW"):
         raise ValueError(f"Invalid data_format: {data_format!r}")
     return data_format or _NHWC
 
 
-def _around(values: Sequence[int], data_format: str) -> list[int]:
+def around(values: Sequence[int], data_format: str) -> list[int]:
+    """The values of the spatial axes with 1 for batch and channels."""
     return [1, 1, *values] if data_format == "NCHW" else [1, *values, 1]
 
 
@@ -165,7 +158,7 @@ def convolution2d(
     """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are `fully_connected`'s."""
     settings = dict(locals())
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as opened:
-        inputs, layout = convert_to_tensor(inputs), _format(data_format)
+        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), _channels(inputs, layout), num_outputs]
         weights = _weights(
             "weights", kernel, inputs.dtype.base_dtype, weights_initializer, weights_regularizer, trainable,
@@ -174,10 +167,10 @@ def convolution2d(
         outputs = convolve(
             inputs,
             weights,
-            _around(normalized_tuple(stride, 2, "stride"), layout),
+            around(normalized_tuple(stride, 2, "stride"), layout),
             padding.upper(),
             data_format=layout,
-            dilations=_around(normalized_tuple(rate, 2, "rate"), layout),
+            dilations=around(normalized_tuple(rate, 2, "rate"), layout),
         )
         return _finished(outputs, num_outputs, settings, opened, layout)
 
@@ -206,7 +199,7 @@ def convolution2d_transpose(
     """The convolution whose gradient is a `convolution2d` (``tf.contrib.layers.conv2d_transpose``)."""
     settings = dict(locals())
     with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as opened:
-        inputs, layout = convert_to_tensor(inputs), _format(data_format)
+        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
         weights = _weights(
             "weights", [*window, num_outputs, _channels(inputs, layout)], inputs.dtype.base_dtype,
@@ -214,7 +207,7 @@ def convolution2d_transpose(
         )  # fmt: skip
         shape = _deconvolved_shape(inputs, num_outputs, window, steps, padding.upper(), layout)
         outputs = deconvolve(
-            inputs, weights, stack_of(shape), _around(steps, layout), padding.upper(), data_format=layout
+            inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
         )
         outputs.set_shape([size if isinstance(size, int) else None for size in shape])
         return _finished(outputs, num_outputs, settings, opened, layout)
@@ -262,7 +255,7 @@ def separable_convolution2d(
     """
     settings = dict(locals())
     with variable_scope(scope, "SeparableConv2d", [inputs], reuse=reuse) as opened:
-        inputs, layout = convert_to_tensor(inputs), _format(data_format)
+        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = _channels(inputs, layout)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier]
         common = (inputs.dtype.base_dtype,)
@@ -270,7 +263,7 @@ def separable_convolution2d(
             "depthwise_weights", kernel, *common, weights_initializer, weights_regularizer, trainable,
             variables_collections,
         )  # fmt: skip
-        steps = _around(normalized_tuple(stride, 2, "stride"), layout)
+        steps = around(normalized_tuple(stride, 2, "stride"), layout)
         gaps = list(normalized_tuple(rate, 2, "rate"))
         if num_outputs is None:
             outputs = depthwise_conv2d(inputs, depthwise, steps, padding.upper(), rate=gaps, data_format=layout)
@@ -300,7 +293,7 @@ def bias_add(
 ) -> Any:
     """Adds biases, and applies an activation (``tf.contrib.layers.bias_add``)."""
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as opened:
-        inputs, layout = convert_to_tensor(inputs), _format(data_format)
+        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = inputs.shape.as_list()[1 if layout == "NCHW" else -1]
         biases = _weights(
             "biases", [channels], inputs.dtype.base_dtype, initializer, regularizer, trainable, variables_collections
@@ -308,113 +301,6 @@ def bias_add(
         outputs = add_bias(inputs, biases, layout)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-def _pooled(
-    function: Any, default_name: str, inputs: Any, kernel_size: Any, stride: Any, padding: str,
-    data_format: str | None, outputs_collections: Any, scope: Any,
-) -> Any:  # fmt: skip
-    with variable_scope(scope, default_name, [inputs]) as opened:
-        inputs, layout = convert_to_tensor(inputs), _format(data_format)
-        outputs = function(
-            inputs,
-            _around(normalized_tuple(kernel_size, 2, "kernel_size"), layout),
-            _around(normalized_tuple(stride, 2, "stride"), layout),
-            padding.upper(),
-            data_format=layout,
-        )
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-@add_arg_scope
-def max_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The maximum of each window (``tf.contrib.layers.max_pool2d``)."""
-    return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
-
-
-@add_arg_scope
-def avg_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str | None = _NHWC,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """The mean of each window (``tf.contrib.layers.avg_pool2d``)."""
-    return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
-
-
-@add_arg_scope
-def dropout(
-    inputs: Any,
-    keep_prob: Any = 0.5,
-    noise_shape: Any = None,
-    is_training: Any = True,
-    outputs_collections: Any = None,
-    scope: Any = None,
-    seed: int | None = None,
-) -> Any:
-    """Zeroes elements in training (``tf.contrib.layers.dropout``), which is the default."""
-    with variable_scope(scope, "Dropout", [inputs]) as opened:
-        inputs = convert_to_tensor(inputs)
-        outputs = smart_cond(
-            is_training, lambda: drop_out(inputs, keep_prob, noise_shape, seed), lambda: identity(inputs)
-        )
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-@add_arg_scope
-def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """Joins all axes but the first (``tf.contrib.layers.flatten``)."""
-    with variable_scope(scope, "Flatten", [inputs]) as opened:
-        inputs = convert_to_tensor(inputs)
-        if inputs.shape.ndims is None or inputs.shape.ndims < 2:
-            raise ValueError("Inputs must have a least 2 dimensions.")
-        outputs = Flatten().call(inputs)
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-@add_arg_scope
-def one_hot_encoding(
-    labels: Any,
-    num_classes: int,
-    on_value: float = 1.0,
-    off_value: float = 0.0,
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """One-hot labels (``tf.contrib.layers.one_hot_encoding``)."""
-    with variable_scope(scope, "OneHotEncoding", [labels]) as opened:
-        outputs = one_hot(convert_to_tensor(labels), num_classes, on_value=on_value, off_value=off_value)
-        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-@add_arg_scope
-def softmax(logits: Any, scope: Any = None) -> Any:
-    """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
-    with variable_scope(scope, "softmax", [logits]):
-        logits = convert_to_tensor(logits)
-        width = logits.shape.as_list()[-1]
-        predictions = reshape(softmax_of(reshape(logits, [-1, width])), shape_of(logits))
-        predictions.set_shape(logits.shape)
-        return predictions
-
-
-@add_arg_scope
-def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
-    """Inputs of length 1 along an axis (``tf.contrib.layers.unit_norm``)."""
-    with variable_scope(scope, "UnitNorm", [inputs]):
-        return l2_normalize(inputs, dim, epsilon)
 
 
 @add_arg_scope
@@ -448,31 +334,6 @@ def layer_norm(
         outputs.set_shape(inputs.shape)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
-
-
-def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """A layer, applied several times, each in a scope ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
-    name = kwargs.pop("scope", None)
-    with variable_scope(name, "Repeat", [inputs]):
-        inputs = convert_to_tensor(inputs)
-        prefix = name or getattr(layer, "__name__", None) or getattr(layer.func, "__name__", "repeat")
-        for i in range(repetitions):
-            inputs = layer(inputs, *args, scope=f"{prefix}_{i + 1}", **kwargs)
-        return inputs
-
-
-def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
-    """A layer, applied once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
-    name = kwargs.pop("scope", None)
-    if not isinstance(stack_args, (list, tuple)):
-        raise ValueError("stack_args need to be a list or tuple")
-    with variable_scope(name, "Stack", [inputs]):
-        inputs = convert_to_tensor(inputs)
-        prefix = name or getattr(layer, "__name__", "stack")
-        for i, arguments in enumerate(stack_args):
-            given = arguments if isinstance(arguments, (list, tuple)) else [arguments]
-            inputs = layer(inputs, *given, scope=f"{prefix}_{i + 1}", **kwargs)
-        return inputs
 
 
 def linear(*args: Any, **kwargs: Any) -> Any:
