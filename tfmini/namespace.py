@@ -28,7 +28,6 @@ _GRAPH_WAY = "build the graph with ops and run it in a tf.Session"
 # What is out of scope, and the nearest supported way. Keys are names below ``tf``.
 OUT_OF_SCOPE = {
     "keras": "tf.get_variable, tf.nn and a tf.train optimizer",
-    "layers": "tf.get_variable and tf.nn",
     "estimator": "tf.train.Server with tf.train.replica_device_setter and a tf.Session",
     "feature_column": "tf.placeholder and tf.nn.embedding_lookup",
     "tpu": "tf.device with CPU devices",

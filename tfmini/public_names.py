@@ -9,7 +9,7 @@ from __future__ import annotations
 
 NAMES: dict[str, dict[str, str]] = {
     "": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION CXX11_ABI_FLAG GIT_VERSION MONOLITHIC_BUILD VERSION=API_VERSION",
         "compat.behavior": (
             "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
             "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
@@ -225,6 +225,16 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.framework": {
+        "layers.arg_scope": (
+            "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
+        ),
+        "layers.conditions": "smart_cond smart_constant_value",
+        "layers.model_variables": (
+            "add_model_variable filter_variables get_local_variables get_model_variables "
+            "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
+            "get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable "
+            "local_variable model_variable variable"
+        ),
         "ops.cond": "smart_cond smart_constant_value",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
@@ -232,6 +242,28 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.framework.nest": {
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
+    },
+    "contrib.layers": {
+        "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_layers": (
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear relu=fully_connected separable_conv2d=separable_convolution2d "
+            "separable_convolution2d"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+        "layers.regularizers": (
+            "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer "
+            "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d"
+        ),
+    },
+    "contrib.layers.utils": {
+        "layers.contrib_outputs": (
+            "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict "
+            "first_dimension gather_tensors_aliases get_tensor_aliases last_dimension n_positive_integers "
+            "smart_cond two_element_tuple"
+        ),
     },
     "contrib.learn.datasets.mnist": {
         "compat.mnist_data": (
@@ -251,6 +283,80 @@ NAMES: dict[str, dict[str, str]] = {
             "index_to_string_table_from_tensor string_to_index"
         ),
         "train.saved_tables": "MutableDenseHashTable=DenseHashTable MutableHashTable",
+    },
+    "contrib.losses": {
+        "layers.loss_reduction": (
+            "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss"
+        ),
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
+            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
+        ),
+    },
+    "contrib.rnn": {
+        "layers.rnn": "static_bidirectional_rnn static_rnn",
+        "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
+        "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
+    },
+    "contrib.slim": {
+        "layers.arg_scope": (
+            "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
+        ),
+        "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_layers": (
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+        "layers.model_variables": (
+            "add_model_variable filter_variables get_local_variables get_model_variables "
+            "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
+            "get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable "
+            "local_variable model_variable variable"
+        ),
+        "layers.regularizers": (
+            "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer "
+            "variance_scaling_initializer xavier_initializer"
+        ),
+        "train.training_util": (
+            "assert_global_step create_global_step get_global_step get_or_create_global_step"
+        ),
+    },
+    "contrib.slim.initializers": {
+        "layers.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
+    },
+    "contrib.slim.layers": {
+        "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_layers": (
+            "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
+            "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
+        ),
+        "layers.contrib_plain_layers": (
+            "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+    },
+    "contrib.slim.losses": {
+        "layers.loss_reduction": (
+            "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss"
+        ),
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
+            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
+        ),
+    },
+    "contrib.slim.regularizers": {
+        "layers.regularizers": (
+            "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer"
+        ),
+    },
+    "contrib.slim.utils": {
+        "layers.contrib_outputs": (
+            "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict "
+            "first_dimension gather_tensors_aliases get_tensor_aliases last_dimension n_positive_integers "
+            "smart_cond two_element_tuple"
+        ),
     },
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
@@ -298,6 +404,9 @@ NAMES: dict[str, dict[str, str]] = {
             "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets"
         ),
     },
+    "examples.tutorials.mnist.mnist": {
+        "compat.mnist_model": "IMAGE_PIXELS IMAGE_SIZE NUM_CLASSES evaluation inference loss training",
+    },
     "flags": {
         "compat.flags": (
             "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
@@ -324,6 +433,18 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "image": {
+        "layers.image_colours": (
+            "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype "
+            "grayscale_to_rgb hsv_to_rgb per_image_standardization random_brightness random_contrast "
+            "random_hue random_saturation rgb_to_grayscale rgb_to_hsv"
+        ),
+        "layers.image_geometry": (
+            "ResizeMethod central_crop crop_to_bounding_box flip_left_right flip_up_down pad_to_bounding_box "
+            "random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad "
+            "resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 "
+            "transpose=transpose_image transpose_image"
+        ),
+        "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
     },
     "initializers": {
@@ -355,6 +476,21 @@ NAMES: dict[str, dict[str, str]] = {
     "io.gfile": {
         "compat.file_io": (
             "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk"
+        ),
+    },
+    "layers": {
+        "layers.base": "Layer",
+        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
+        "layers.convolutional_variants": (
+            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d "
+            "separable_conv2d"
+        ),
+        "layers.core": "Dense Dropout Flatten dense dropout flatten",
+        "layers.input_spec": "InputSpec",
+        "layers.normalization": "BatchNormalization batch_normalization",
+        "layers.pooling": (
+            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
+            "max_pooling1d max_pooling2d"
         ),
     },
     "linalg": {
@@ -389,6 +525,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "lookup.experimental": {
         "train.saved_tables": "DenseHashTable",
+    },
+    "losses": {
+        "layers.loss_reduction": (
+            "Reduction add_loss compute_weighted_loss get_losses get_regularization_loss "
+            "get_regularization_losses get_total_loss"
+        ),
+        "layers.losses": (
+            "absolute_difference cosine_distance hinge_loss huber_loss log_loss mean_pairwise_squared_error "
+            "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
+        ),
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
@@ -432,11 +578,29 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_variance"
         ),
     },
+    "metrics": {
+        "layers.metrics": (
+            "accuracy mean mean_absolute_error mean_cosine_distance mean_iou mean_per_class_accuracy "
+            "mean_relative_error mean_squared_error mean_tensor percentage_below root_mean_squared_error"
+        ),
+        "layers.metrics_binary": (
+            "auc false_negatives false_negatives_at_thresholds false_positives false_positives_at_thresholds "
+            "precision precision_at_thresholds recall recall_at_thresholds sensitivity_at_specificity "
+            "specificity_at_sensitivity true_negatives true_negatives_at_thresholds true_positives "
+            "true_positives_at_thresholds"
+        ),
+    },
     "nest": {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
+        "layers.rnn": "bidirectional_dynamic_rnn dynamic_rnn static_bidirectional_rnn static_rnn",
+        "layers.sampled_losses": "nce_loss sampled_softmax_loss",
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
+        "ops.candidate_sampling": (
+            "all_candidate_sampler compute_accidental_hits learned_unigram_candidate_sampler "
+            "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
         "ops.nn_batch_norm": "fused_batch_norm",
@@ -458,6 +622,10 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+    },
+    "nn.rnn_cell": {
+        "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
+        "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
@@ -662,7 +830,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
 }

@@ -11,6 +11,7 @@ from absl import app as absl_app
 from absl import logging as absl_logging
 
 from tfmini.compat.flags import FLAGS
+from tfmini.compat.tf_logging import get_logger
 
 
 def _not_ours(record: LogRecord) -> bool:
@@ -24,7 +25,7 @@ def _parse(argv: Sequence[str] | None) -> list[str]:
     return left
 
 
-def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
+def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parses the flags, calls ``main(argv)`` with what is left of the arguments, and exits with its result.
 
     ``tf.app.run``. As in TensorFlow, flags that nobody defined are left for ``main``.
@@ -33,4 +34,5 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
       main: default the ``main`` of the script.
       argv: default ``sys.argv``.
     """
+    get_logger()  # before absl sets up the root logger, which would be taken for the user's own
     absl_app.run(main=main or sys.modules["__main__"].main, argv=argv, flags_parser=_parse)

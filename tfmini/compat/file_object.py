@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from tfmini import errors
 from tfmini.compat.text import as_bytes, as_str_any, path_to_str
@@ -69,7 +69,7 @@ class GFile:
             raise errors.InvalidArgumentError(
                 None, None, "mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'"
             )
-        self._file: BinaryIO | None = None
+        self._file: IO[bytes] | None = None
 
     @property
     def name(self) -> Any:
@@ -81,7 +81,7 @@ class GFile:
         """The mode that was given."""
         return self._mode
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> IO[bytes]:
         if self._file is None:
             path = local_path(self._name)
             try:
@@ -90,7 +90,7 @@ class GFile:
                 raise file_error(error, path) from error
         return self._file
 
-    def _reader(self) -> BinaryIO:
+    def _reader(self) -> IO[bytes]:
         if self._plain not in _READING:
             raise errors.PermissionDeniedError(None, None, "File isn't open for reading")
         return self._opened()

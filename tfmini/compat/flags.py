@@ -12,9 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags as absl_flags
+from absl import logging as absl_logging  # noqa: F401 - its flags, see below
 from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
 
 absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller
+
+# A script may define --log_dir and the like for itself, as it could before TensorFlow used absl.
+for _flag in absl_flags.FLAGS.flags_by_module_dict().get("absl.logging", []):
+    _flag.allow_override = True
 
 _OLD_ARGUMENTS = {"flag_name": "name", "default_value": "default", "docstring": "help"}
 
@@ -76,4 +81,4 @@ class _SelfParsingFlags:
         return self.__dict__["_flags"](*args, **kwargs)
 
 
-FLAGS: Any = _SelfParsingFlags(absl_flags.FLAGS)
+FLAGS: Any = _SelfParsingFlags(absl_flags.FLAGS)  # type: ignore[no-redef] # absl's, from the star

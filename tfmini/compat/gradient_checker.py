@@ -79,7 +79,7 @@ def _gradient_node(x: Any, y: Any, y_shape: Any) -> tuple[Any, Any]:
         return gradients(y, x, identity(dy))[0], dy
 
 
-def _start(x: Any, shape: Any, value: Any) -> np.ndarray:
+def _start(x: Any, shape: Any, value: Any) -> Any:
     dtype = dtypes.as_dtype(x.dtype).base_dtype
     if dtype not in _CHECKED:
         raise TypeError(f"compute_gradient needs a float or complex x, not {dtype.name}")
@@ -93,7 +93,7 @@ def _start(x: Any, shape: Any, value: Any) -> np.ndarray:
     return value
 
 
-def _reals(array: np.ndarray) -> np.ndarray:
+def _reals(array: np.ndarray) -> Any:
     """A flat view, of the real and imaginary parts where the array is complex."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
@@ -121,13 +121,13 @@ def _by_gradients(x: Any, at: np.ndarray, dx: Any, dy: Any, feeds: dict[Any, Any
     return jacobian
 
 
-def _dense(slices: Any, like: np.ndarray) -> np.ndarray:
+def _dense(slices: Any, like: np.ndarray) -> Any:
     whole = np.zeros_like(like)
     np.add.at(whole, slices.indices, slices.values)
     return whole
 
 
-def _by_differences(x: Any, at: np.ndarray, y: Any, delta: float, feeds: dict[Any, Any]) -> np.ndarray:
+def _by_differences(x: Any, at: np.ndarray, y: Any, delta: float, feeds: dict[Any, Any]) -> Any:
     session = get_default_session()
     rows = []
     for row in range(_reals(at).size):

@@ -74,14 +74,15 @@ _OPS = {
     "variable_scope": "tf :ops.variable_scope",
     "variable_v1": ":compat.internal_names tf",
     "variables": "tf :ops.variable_base :ops.variables :compat.internal_names",
-    "weights_broadcast_ops": "tf.losses :losses.weights",
+    "weights_broadcast_ops": ":layers.weights",
     "while_v2": "-",
     **{
         f"gen_{family}_ops": "raw"
         for family in (
             "array", "audio", "bitwise", "candidate_sampling", "control_flow", "ctc", "data_flow", "dataset",
             "functional", "image", "io", "linalg", "list", "logging", "lookup", "math", "nn", "parsing", "random",
-            "resource_variable", "rnn", "script", "sparse", "spectral", "state", "stateless_random", "string", "summary",
+            "resource_variable", "rnn", "script", "sparse", "spectral", "state", "stateless_random", "string",
+            "summary",
         )
     },
 }  # fmt: skip
@@ -155,7 +156,7 @@ _TRAINING = {
     "session_manager": "tf.train",
     "session_run_hook": "tf.train",
     "slot_creator": ":train.slot_creator",
-    "summary_io": "tf.summary tf.train",
+    "summary_io": ":compat.summary_io tf.summary tf.train",
     "supervisor": "tf.train",
     "sync_replicas_optimizer": "tf.train",
     "training": "tf.train",
@@ -167,7 +168,7 @@ _TRAINING = {
 _OTHERS = {
     "client.device_lib": ":compat.internal_names",
     "client.session": "tf",
-    "client.timeline": ":compat.timeline",
+    "client.timeline": "-",
     "compiler.tensorrt.trt_convert": "-",
     "data.experimental.ops": "-",
     "data.ops.dataset_ops": "tf.data",
@@ -246,7 +247,7 @@ _CONTRIB = {
     "contrib.layers.python.layers.regularizers": "tf.contrib.layers",
     "contrib.layers.python.layers.utils": "tf.contrib.layers.utils",
     "contrib.learn.python.learn.datasets": "tf.contrib.learn.datasets",
-    "contrib.learn.python.learn.datasets.base": ":compat.learn_datasets",
+    "contrib.learn.python.learn.datasets.base": ":compat.mnist_data",
     "contrib.learn.python.learn.datasets.mnist": "tf.contrib.learn.datasets.mnist",
     "contrib.lookup.lookup_ops": "tf.contrib.lookup tf.lookup",
     "contrib.nccl": "-",

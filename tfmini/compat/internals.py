@@ -109,8 +109,9 @@ def _lookup(source: str) -> Callable[[str], Any]:
     return lambda name: getattr(_namespace(source), name)
 
 
-def _namespace(source: str) -> ModuleType:
-    return import_module(source.replace("tf", _ROOT, 1))
+def _namespace(source: str) -> ModuleType | None:
+    """A public namespace; None for one that has no names yet."""
+    return sys.modules.get(source.replace("tf", _ROOT, 1))
 
 
 def _names(sources: list[str]) -> Iterator[str]:
@@ -127,8 +128,7 @@ def _raw_names() -> dict[str, str]:
 
 def generated_name(op: str) -> str:
     """The function name that TensorFlow generates for an op type: MatMul -> mat_mul."""
-    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", op)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])", "_", op).lower()
 
 
 def _raw(name: str) -> Any:

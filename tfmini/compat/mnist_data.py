@@ -231,7 +231,7 @@ def extract_images(f: BinaryIO) -> np.ndarray:
     return np.frombuffer(data, np.uint8, count * rows * columns, 16).reshape(count, rows, columns, 1)
 
 
-def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) -> np.ndarray:
+def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) -> Any:
     """An IDX file of labels as uint8 ``[n]``, or one-hot; a ValueError for another file."""
     print("Extracting", f.name)
     data = _uncompressed(f, 8, _LABEL_MAGIC, "label")
@@ -256,6 +256,6 @@ def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
         raise ValueError(f"{f.name} is cut off: {len(data)} bytes of {wanted}")
 
 
-def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> np.ndarray:
+def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:
     """Class numbers as rows of a float64 unit matrix."""
     return np.eye(num_classes)[labels_dense.ravel()]

@@ -182,7 +182,7 @@ class Assertions(absltest.TestCase):
         self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)
 
     @contextmanager
-    def assertRaisesWithPredicateMatch(
+    def assertRaisesWithPredicateMatch(  # type: ignore[override] # TensorFlow's has other arguments than absl's
         self, exception_type: Any, expected_err_re_or_predicate: Any
     ) -> Iterator[None]:
         """The block raises, and the message (with the op's name) matches the expression or the predicate."""
@@ -229,7 +229,9 @@ class Assertions(absltest.TestCase):
     def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
         self.assertCountEqual(expected_seq, actual_seq, msg)
 
-    def assertRaisesRegexp(self, expected_exception: Any, expected_regexp: Any, *args: Any, **kwargs: Any) -> Any:
+    def assertRaisesRegexp(  # type: ignore[override] # gone from Python 3.12
+        self, expected_exception: Any, expected_regexp: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         return self.assertRaisesRegex(expected_exception, expected_regexp, *args, **kwargs)
 
 

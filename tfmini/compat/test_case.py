@@ -210,7 +210,8 @@ class Benchmark:
         if mbs:
             extra["throughput"] = mbs / median
         self.report_benchmark(iters=min_iters, wall_time=median, extras=extra, name=name)
-        return {"iters": min_iters, "wall_time": median, "extras": extra, "name": name, "throughput": mbs and mbs / median}
+        throughput = mbs and mbs / median
+        return {"iters": min_iters, "wall_time": median, "extras": extra, "name": name, "throughput": throughput}
 
     def report_benchmark(
         self,

@@ -1,0 +1,150 @@
+"""tf.test: its own assertions, sessions, threads, clusters and gradient checks."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.compat import test_functions
+
+
+@pytest.fixture
+def case() -> tf.test.TestCase:
+    case = tf.test.TestCase()
+    case.setUp()
+    yield case
+    case.tearDown()
+    case.doCleanups()
+
+
+def test_values(case: tf.test.TestCase) -> None:
+    case.assertAllEqual([[1, 2]], tf.constant([[1, 2]]))
+    case.assertAllEqual([np.nan], np.array([np.nan]))
+    case.assertAllClose({"a": [1.0, (2.0, tf.constant(3.0))]}, {"a": [1.0, (2.0, 3.0 + 1e-7)]})
+    case.assertAllCloseAccordingToType(np.float16(1.0), np.float16(1.0005))
+    case.assertNotAllClose([1.0], [1.1])
+    case.assertNotAllEqual([1], [2])
+    case.assertAllInRange(tf.constant([1, 2]), 1, 2)
+    case.assertAllInSet([1, 1, 2], {1, 2})
+    case.assertAllGreater([2, 3], 1)
+    case.assertArrayNear([1.0, 2.0], [1.0, 2.01], 0.02)
+    case.assertShapeEqual(np.zeros((2, 3)), tf.zeros([2, 3]))
+    case.assertDTypeEqual(tf.constant(1.0), np.float32)
+    case.assertDeviceEqual("/cpu:0", "/device:CPU:0")
+    case.assertProtoEquals("name: 'x' op: 'NoOp'", tf.NodeDef(name="x", op="NoOp"))
+
+
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        (lambda c: c.assertAllEqual([1, 2], [1, 3]), r"1 of 2 values differ, first at \(1,\)"),
+        (lambda c: c.assertAllClose([1.0], [1.1], msg="about x"), "Not close .* about x"),
+        (lambda c: c.assertAllClose([[1.0]], [1.0]), "Shape mismatch"),
+        (lambda c: c.assertAllClose([{"a": 1.0}], [{"a": 2.0}]), "Not close"),
+        (lambda c: c.assertAllLess([1, 5], 3), r"Not < 3 at \[\[1\]\]"),
+        (lambda c: c.assertNotAllEqual([1], [1]), "equal at all"),
+        (lambda c: c.assertShapeEqual(np.zeros(2), tf.zeros([3])), "Not equal"),
+    ],
+)
+def test_failures_say_where(case: tf.test.TestCase, claim, told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        claim(case)
+
+
+def test_errors_of_ops(case: tf.test.TestCase) -> None:
+    with case.session(), case.assertRaisesOpError("is not positive|must be"):
+        tf.check_numerics(tf.constant(np.nan), "must be a number").eval()
+    with pytest.raises(AssertionError, match="does not match"):  # noqa: SIM117
+        with case.assertRaisesWithPredicateMatch(ValueError, "x"):
+            raise ValueError("y")
+
+
+def test_sessions(case: tf.test.TestCase) -> None:
+    x = tf.constant(2)
+    assert case.evaluate([x, x + 1]) == [2, 3]
+    with case.cached_session() as first, case.cached_session() as second:
+        assert first is second and x.eval() == 2
+    with case.test_session(graph=tf.Graph()) as other:
+        assert other is not first and tf.get_default_graph() is other.graph
+
+
+def test_threads(case: tf.test.TestCase) -> None:
+    def fail() -> None:
+        raise ValueError("inside")
+
+    thread = case.checkedThread(fail)
+    thread.start()
+    with pytest.raises(AssertionError, match="ValueError: inside"):
+        thread.join()
+
+
+def test_capture(case: tf.test.TestCase, capfd: pytest.CaptureFixture[str]) -> None:
+    with case.captureWritesToStream(sys.__stderr__) as captured:
+        os.write(sys.__stderr__.fileno(), b"from below")
+        assert captured.contents() == "from below"
+
+
+def test_temp_dirs(case: tf.test.TestCase) -> None:
+    assert os.path.isdir(case.get_temp_dir()) and case.get_temp_dir().startswith(tf.test.get_temp_dir())
+
+
+def test_local_cluster() -> None:
+    workers, ps = tf.test.create_local_cluster(num_workers=2, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(3.0)
+    with tf.Session(workers[1].target) as sess:
+        sess.run(v.initializer)
+        assert sess.run(v + 1.0) == 4.0
+    for server in workers + ps:
+        server.stop()
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.complex128])
+def test_gradients_by_differences(case: tf.test.TestCase, dtype: tf.DType) -> None:
+    with case.session():
+        x = tf.placeholder_with_default(tf.zeros([3], dtype), [3])
+        y = x * x * 2
+        theoretical, numeric = tf.test.compute_gradient(x, [3], y, [3], delta=1e-4)
+        assert theoretical.shape == ((6, 6) if dtype.is_complex else (3, 3))
+        np.testing.assert_allclose(theoretical, numeric, atol=1e-6)
+        assert tf.test.compute_gradient_error(x, [3], y, [3], delta=1e-4) < 1e-6
+
+
+def test_a_wrong_gradient_shows(case: tf.test.TestCase) -> None:
+    with case.session():
+        x = tf.constant([1.0, 2.0])
+        y = x * tf.stop_gradient(x)
+        assert tf.test.compute_gradient_error(x, [2], y, [2]) > 0.5
+
+
+def test_graphs() -> None:
+    tf.constant(1, name="one")
+    test_functions.assert_ops_in_graph({"one": "Const"}, tf.get_default_graph())
+    with pytest.raises(ValueError, match="is missing from the graph"):
+        test_functions.assert_ops_in_graph({"two": "Const"}, tf.get_default_graph())
+    graph_def = tf.get_default_graph().as_graph_def()
+    tf.test.assert_equal_graph_def(graph_def, graph_def)
+    with pytest.raises(AssertionError, match="Nodes only in the actual graph"):
+        tf.test.assert_equal_graph_def(graph_def, tf.GraphDef())
+
+
+def test_what_there_is_not() -> None:
+    assert not tf.test.is_gpu_available() and not tf.test.is_built_with_cuda() and tf.test.gpu_device_name() == ""
+
+
+def test_stubs() -> None:
+    stubs = tf.test.StubOutForTesting()
+    with stubs:
+        stubs.Set(os, "sep", "!")
+        assert os.sep == "!"
+    assert os.sep == "/"
+
+
+def test_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    with tf.Session() as sess:
+        found = tf.test.Benchmark().run_op_benchmark(sess, tf.constant(1), min_iters=3, name="one")
+    assert found["iters"] == 3 and "Benchmark.one" in capsys.readouterr().out

@@ -1,0 +1,112 @@
+"""`tfmini run`: what a script sees, where its errors point, and what is said about Python 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+
+def run(tmp_path: Path, source: str | bytes, *args: str, command: str = "run") -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    data = source if isinstance(source, bytes) else textwrap.dedent(source).encode()
+    script.write_bytes(data)
+    argv = [sys.executable, "-m", "tfmini", command, str(script), *args]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+
+
+def test_a_script_sees_what_it_would_under_python(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+    source = """
+        import json, sys
+        import beside
+        print(json.dumps([sys.argv[1:], __name__, __file__, sys.path[0], beside.VALUE,
+                          sys.modules["__main__"].json is json, __spec__ is None if "__spec__" in globals() else True]))
+    """
+    done = run(tmp_path, source, "--flag=1", "--help", "-x", "rest")
+    assert done.returncode == 0, done.stderr
+    argv, name, file, path, value, is_main, spec = json.loads(done.stdout)
+    assert argv == ["--flag=1", "--help", "-x", "rest"]
+    assert (name, file, path, value) == ("__main__", str(tmp_path / "script.py"), str(tmp_path), 7)
+    assert is_main and spec
+
+
+def test_tensorflow_means_tfmini(tmp_path: Path) -> None:
+    fake = tmp_path / "tensorflow"
+    fake.mkdir()
+    (fake / "__init__.py").write_text("raise RuntimeError('the installed one')\n")
+    source = """
+        import tensorflow as tf
+        import tensorflow.compat.v1 as tf1
+        from tensorflow.python.framework import ops
+        from tensorflow.contrib.framework import arg_scope
+        assert tf is tf1 and tf.__name__ == "tfmini"
+        with tf.Session() as sess:
+            print(sess.run(tf.constant(2) + 3), ops.Graph is tf.Graph)
+    """
+    done = run(tmp_path, source)
+    assert (done.returncode, done.stdout) == (0, "5 True\n"), done.stderr
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    assert run(tmp_path, "import sys; sys.exit(3)").returncode == 3
+    assert run(tmp_path, "raise SystemExit('gone wrong')").returncode == 1
+
+
+def test_an_error_shows_the_traceback_of_the_script(tmp_path: Path) -> None:
+    done = run(tmp_path, "def f():\n    raise EOFError('no more')\n\nf()\n")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert f'File "{tmp_path / "script.py"}", line 4' in lines[1]
+    assert lines[-1] == "EOFError: no more"
+    assert "tfmini/tools" not in done.stderr
+
+
+def test_a_python_2_script_gets_a_list_of_what_to_change(tmp_path: Path) -> None:
+    source = b'import urllib2\nprint "x"\ntry:\n\tpass\nexcept IOError, e:\n        raise e, "m"\n'
+    done = run(tmp_path, source)
+    assert done.returncode == 1
+    for told in (
+        "is written for Python 2",
+        "line 1: module urllib2; import urllib.request",
+        "line 2: print statement; write print(...)",
+        "line 5: 'except X, e'; write 'except X as e:'",
+        "line 6: 'raise X, message'; write raise X(message)",
+    ):
+        assert told in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("for i in xrange(3): pass", "xrange is Python 2's; write range"),
+        ("{}.iteritems()", ".iteritems is Python 2's; write items()"),
+        ("import cPickle", "module cPickle is Python 2's; import pickle"),
+        ("range(4 / 2)", "write //"),
+        ("{1: 2}.keys()[0]", "write list(d.keys())[i]"),
+    ],
+)
+def test_python_2_at_run_time(tmp_path: Path, line: str, told: str) -> None:
+    done = run(tmp_path, f"x = 1\n{line}\n")
+    assert done.returncode == 1
+    assert f"line 2: {told}" in done.stderr or told in done.stderr
+
+
+def test_launch_runs_scripts_of_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import tensorflow as tf\nprint('it is', tf.__name__)\n")
+    argv = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "1", str(tmp_path / "script.py")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "it is tfmini" in done.stdout
+
+
+def test_a_missing_script_is_named(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "tfmini", "run", str(tmp_path / "none.py")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "none.py" in done.stderr

@@ -1,0 +1,58 @@
+"""``tensorflow.examples.tutorials.mnist.mnist``: the two-layer model of TensorFlow's first tutorial."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.layers.losses import sparse_softmax_cross_entropy
+from tfmini.ops.array_filling import zeros
+from tfmini.ops.casting import cast
+from tfmini.ops.math_elementwise import add
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.nn_activation import relu
+from tfmini.ops.nn_topk import in_top_k
+from tfmini.ops.random_values import truncated_normal
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.summaries import scalar
+from tfmini.ops.variable_base import Variable
+from tfmini.train.gradient_descent import GradientDescentOptimizer
+
+NUM_CLASSES = 10
+IMAGE_SIZE = 28
+IMAGE_PIXELS = IMAGE_SIZE * IMAGE_SIZE
+
+
+def _layer(inputs: Any, width: int, units: int, name: str) -> Tensor:
+    with name_scope(name):
+        deviation = 1.0 / math.sqrt(float(width))
+        weights = Variable(truncated_normal([width, units], stddev=deviation), name="weights")
+        biases = Variable(zeros([units]), name="biases")
+        return add(matmul(inputs, weights), biases)
+
+
+def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
+    """Logits ``[batch, 10]`` of images ``[batch, 784]``."""
+    hidden1 = relu(_layer(images, IMAGE_PIXELS, hidden1_units, "hidden1"))
+    hidden2 = relu(_layer(hidden1, hidden1_units, hidden2_units, "hidden2"))
+    return _layer(hidden2, hidden2_units, NUM_CLASSES, "softmax_linear")
+
+
+def loss(logits: Any, labels: Any) -> Tensor:
+    """The mean cross entropy of int labels ``[batch]``."""
+    return sparse_softmax_cross_entropy(labels=cast(labels, dtypes.int64), logits=logits)
+
+
+def training(loss: Any, learning_rate: Any) -> Operation:
+    """A step of gradient descent that also counts a new variable ``global_step``."""
+    scalar("loss", loss)
+    global_step = Variable(0, name="global_step", trainable=False)
+    return GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
+
+
+def evaluation(logits: Any, labels: Any) -> Tensor:
+    """How many of a batch are predicted right, int32."""
+    return reduce_sum(cast(in_top_k(logits, labels, 1), dtypes.int32))

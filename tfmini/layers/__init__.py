@@ -1,0 +1,1 @@
+"""What models are built from: layers, losses, metrics, regularizers (``tf.layers``, ``tf.losses``, ``tf.metrics``)."""

@@ -1,0 +1,284 @@
+"""``tf.layers.Layer``: an object that owns variables and adds ops each time it is called.
+
+The variables live in a variable scope of their own, named after the layer, which is opened when the
+layer is first used; ops go to the name scope that was opened with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.layers.input_spec import InputSpec, check_inputs
+from tfmini.ops import variable_scope as vs
+from tfmini.ops.array_identity import identity
+from tfmini.ops.scoping import add_to_collection, colocate_with, name_scope
+from tfmini.ops.variables import global_variables, trainable_variables
+from tfmini.shapes import TensorShape
+
+_NAMES_KEY = "tfmini.layers.names"
+
+
+class Layer:
+    """The base of all layers (``tf.layers.Layer``).
+
+    A sub-class makes its variables in `build` by `add_weight` and its ops in `call`.
+
+    Args:
+      trainable: whether its variables are; a weight may be less, never more.
+      name: of its scope; default its class in snake case, made unique.
+      dtype: of its variables; default that of the first input.
+    """
+
+    input_spec: InputSpec | None = None
+    updates_collection: str | None = GraphKeys.UPDATE_OPS
+
+    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        scope = kwargs.pop("_scope", None)
+        self._reuse = kwargs.pop("_reuse", None)
+        kwargs.pop("activity_regularizer", None)
+        if kwargs:
+            raise TypeError(f"Keyword argument not understood: {next(iter(kwargs))}")
+        self.trainable = trainable
+        self.built = False
+        self._dtype = None if dtype is None else dtypes.as_dtype(dtype)
+        self._trainable_weights: list[Any] = []
+        self._non_trainable_weights: list[Any] = []
+        self._updates: list[Any] = []
+        self._losses: list[Any] = []
+        self._set_name(name)
+        self._scope: vs.VariableScope | None = None
+        if scope:
+            with vs.variable_scope(scope) as captured:
+                self._scope = captured
+
+    def _set_name(self, name: Any) -> None:
+        if isinstance(name, vs.VariableScope):
+            self._base_name, self._name = name.name, name.name.rpartition("/")[2]
+        elif name:
+            self._base_name = self._name = name
+        else:
+            self._base_name = to_snake_case(type(self).__name__)
+            counts = get_default_graph().attachments.setdefault(_NAMES_KEY, {})
+            counts[self._base_name] = number = counts.get(self._base_name, 0) + 1
+            self._name = f"{self._base_name}_{number}"
+
+    @property
+    def name(self) -> str:
+        """The given name, or one made from the class."""
+        return self._name
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its variables; None until it is known."""
+        return None if self._dtype is None else self._dtype.name
+
+    @property
+    def scope_name(self) -> str:
+        """The name of its variable scope; a ValueError before its first use."""
+        if self._scope is None:
+            raise ValueError(
+                f'No name available for layer scope because the layer "{self._name}" has not been used yet. The scope'
+                " name  is determined the first time the layer instance is called. You must therefore call the layer"
+                " before querying `scope_name`."
+            )
+        return self._scope.name
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return list(self._trainable_weights) if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        if self.trainable:
+            return list(self._non_trainable_weights)
+        return [*self._trainable_weights, *self._non_trainable_weights]
+
+    @property
+    def weights(self) -> list[Any]:
+        return self.trainable_weights + self.non_trainable_weights
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self.trainable_weights
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        return self.non_trainable_weights
+
+    @property
+    def variables(self) -> list[Any]:
+        return self.weights
+
+    @property
+    def updates(self) -> list[Any]:
+        """The ops that keep its moving averages, also in UPDATE_OPS."""
+        return list(self._updates)
+
+    @property
+    def losses(self) -> list[Any]:
+        """The losses of its regularizers, also in REGULARIZATION_LOSSES."""
+        return list(self._losses)
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Makes the variables; called once, before the first `call`."""
+        self.built = True
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Adds the ops; the sub-class says which."""
+        return inputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The shape of the result for an input of that shape."""
+        raise NotImplementedError
+
+    def add_update(self, updates: Any, inputs: Any = None) -> None:
+        """Records update ops, which the training step is to run."""
+        self._updates += [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
+
+    def add_loss(self, losses: Any, inputs: Any = None) -> None:
+        """Records losses, and puts them into REGULARIZATION_LOSSES."""
+        new = [loss for loss in _as_list(losses) if loss is not None]
+        self._losses += new
+        _add_once(GraphKeys.REGULARIZATION_LOSSES, new)
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        trainable: bool | None = None,
+        constraint: Any = None,
+        use_resource: bool | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        partitioner: Any = None,
+    ) -> Any:
+        """A variable of the layer, made or shared by its name in the layer's scope.
+
+        The arguments are those of ``tf.get_variable``.
+        """
+        known = set(map(id, global_variables()))
+        with self._in_scope(self.built or self._reuse) as scope, name_scope(scope.original_name_scope):
+            variable = vs.get_variable(
+                name,
+                shape=shape,
+                dtype=dtypes.as_dtype(dtype or self._dtype or dtypes.float32),
+                initializer=scope.initializer if initializer is None else initializer,
+                trainable=(True if trainable is None else trainable) and self.trainable,
+                constraint=constraint,
+                partitioner=partitioner,
+                use_resource=use_resource,
+                synchronization=synchronization,
+                aggregation=aggregation,
+            )
+            if regularizer is not None and not any(id(part) in known for part in _parts(variable)):
+                self._regularize(name, variable, regularizer)
+        wanted = True if trainable is None else trainable
+        frozen = wanted and self.trainable and not _is_in(variable, trainable_variables())
+        (self._trainable_weights if wanted and not frozen else self._non_trainable_weights).append(variable)
+        return variable
+
+    add_variable = add_weight
+
+    def _regularize(self, name: str, variable: Any, regularizer: Any) -> None:
+        for part in _parts(variable):
+            with colocate_with(part.op), name_scope(name + "/Regularizer"):
+                loss = regularizer(part)
+            if loss is not None:
+                self.add_loss(loss)
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Builds the layer if it is new, adds its ops, and returns their result.
+
+        Raises:
+          ValueError: when the inputs do not fit the layer.
+        """
+        self._set_scope(kwargs.pop("scope", None))
+        with self._in_scope(True if self.built else self._reuse) as scope, name_scope(scope.original_name_scope):
+            inputs = _tensors(inputs)
+            check_inputs(self.input_spec, inputs, self._name)
+            if not self.built:
+                self._build_for(inputs)
+            outputs = self.call(inputs, *args, **kwargs)
+            if outputs is None:
+                raise ValueError(
+                    "A layer's `call` method should return a Tensor or a list of Tensors, not None"
+                    f" (layer: {self._name})."
+                )
+            if outputs is inputs:
+                outputs = identity(outputs, name=self._name)
+        if self.updates_collection:
+            _add_once(self.updates_collection, self._updates)
+        return outputs
+
+    apply = __call__
+
+    def _build_for(self, inputs: Any) -> None:
+        first = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
+        if self._dtype is None:
+            self._dtype = first.dtype.base_dtype
+        shape = [t.shape for t in inputs] if isinstance(inputs, (list, tuple)) else first.shape
+        self.build(shape)  # type: ignore[arg-type] # a list only for layers that take several inputs
+        self.built = True
+
+    def _set_scope(self, scope: Any) -> None:
+        if self._scope is not None:
+            return
+        if self._reuse:
+            opened = vs.variable_scope(self._base_name if scope is None else scope)
+        else:
+            opened = vs.variable_scope(scope, default_name=self._base_name)
+        with opened as captured:
+            self._scope = captured
+
+    def _in_scope(self, reuse: Any) -> AbstractContextManager[vs.VariableScope]:
+        self._set_scope(None)
+        return vs.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False)
+
+    def count_params(self) -> int:
+        """The number of elements of all its weights; a ValueError before it is built."""
+        if not self.built:
+            raise ValueError(f"You tried to call `count_params` on {self._name}, but the layer isn't built.")
+        return sum(weight.shape.num_elements() for weight in self.weights)
+
+
+def to_snake_case(name: str) -> str:
+    """``SeparableConv2D`` is ``separable_conv2d``."""
+    spaced = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
+
+
+def _tensors(inputs: Any) -> Any:
+    if isinstance(inputs, (list, tuple)):
+        return [convert_to_tensor(one) for one in inputs]
+    return convert_to_tensor(inputs)
+
+
+def _as_list(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _parts(variable: Any) -> list[Any]:
+    """The variables that a partitioned variable consists of, or the variable itself."""
+    return list(variable) if hasattr(variable, "_get_partitions") else [variable]
+
+
+def _is_in(variable: Any, known: Iterable[Any]) -> bool:
+    ids = set(map(id, known))
+    return all(id(part) in ids for part in _parts(variable))
+
+
+def _add_once(collection: str, items: Iterable[Any]) -> None:
+    present = set(map(id, get_default_graph().get_collection_ref(collection)))
+    for item in items:
+        if id(item) not in present:
+            add_to_collection(collection, item)

@@ -1,0 +1,103 @@
+"""``tf.contrib.layers.batch_norm``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.layers.arg_scope import add_arg_scope
+from tfmini.layers.conditions import smart_constant_value
+from tfmini.layers.contrib_outputs import collect_named_outputs
+from tfmini.layers.model_variables import add_model_variable
+from tfmini.layers.normalization import BatchNormalization
+from tfmini.ops.array_identity import identity
+from tfmini.ops.initializers import Ones, Zeros
+from tfmini.ops.scoping import add_to_collections, control_dependencies
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = ["batch_norm"]
+
+
+@add_arg_scope
+def batch_norm(
+    inputs: Any,
+    decay: float = 0.999,
+    center: bool = True,
+    scale: bool = False,
+    epsilon: float = 0.001,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    param_regularizers: Any = None,
+    updates_collections: Any = GraphKeys.UPDATE_OPS,
+    is_training: Any = True,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    batch_weights: Any = None,
+    fused: bool | None = None,
+    data_format: str = "NHWC",
+    zero_debias_moving_mean: bool = False,
+    scope: Any = None,
+    renorm: bool = False,
+    renorm_clipping: Any = None,
+    renorm_decay: float = 0.99,
+    adjustment: Any = None,
+) -> Any:
+    """Batch normalisation (``tf.contrib.layers.batch_norm``).
+
+    Args:
+      updates_collections: where the updates of the averages go; None: they run with the layer.
+      param_initializers, param_regularizers: by variable: beta, gamma, moving_mean, moving_variance.
+      batch_weights, zero_debias_moving_mean, renorm, adjustment: not supported.
+      The others are those of `tfmini.layers.normalization.batch_normalization`.
+
+    Raises:
+      NotImplementedError: for what is not supported.
+    """
+    if batch_weights is not None or zero_debias_moving_mean:
+        raise NotImplementedError("tfmini's batch_norm has no `batch_weights` and no `zero_debias_moving_mean`.")
+    with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as opened:
+        inputs = convert_to_tensor(inputs)
+        layer = BatchNormalization(
+            axis=1 if data_format == "NCHW" else -1, momentum=decay, epsilon=epsilon, center=center, scale=scale,
+            trainable=trainable, renorm=renorm, adjustment=adjustment, fused=fused, name=opened.name, _scope=opened,
+            _reuse=reuse, **_parameters(param_initializers, param_regularizers),
+        )  # fmt: skip
+        layer.updates_collection = None
+        outputs = layer(inputs, training=is_training)
+        _collect(layer, variables_collections)
+        if smart_constant_value(is_training) is not False:
+            if updates_collections is None:
+                with control_dependencies(layer.updates):
+                    outputs = identity(outputs)
+            else:
+                for update in layer.updates:
+                    add_to_collections(updates_collections, update)
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
+        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+
+def _parameters(initializers: Any, regularizers: Any) -> dict[str, Any]:
+    first, second = initializers or {}, regularizers or {}
+    return {
+        "beta_initializer": first.get("beta", Zeros()),
+        "gamma_initializer": first.get("gamma", Ones()),
+        "moving_mean_initializer": first.get("moving_mean", Zeros()),
+        "moving_variance_initializer": first.get("moving_variance", Ones()),
+        "beta_regularizer": second.get("beta"),
+        "gamma_regularizer": second.get("gamma"),
+    }
+
+
+def _collect(layer: BatchNormalization, variables_collections: Any) -> None:
+    for name in ("beta", "gamma", "moving_mean", "moving_variance"):
+        variable = getattr(layer, name)
+        if variable is None:
+            continue
+        add_model_variable(variable)
+        wanted = variables_collections
+        if isinstance(wanted, dict):
+            wanted = wanted.get(name)
+        add_to_collections(wanted or (), variable)

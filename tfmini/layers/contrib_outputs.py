@@ -1,0 +1,93 @@
+"""``tf.contrib.layers.utils``: the named results of layers, and readers of layer arguments."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from tfmini.layers.conditions import smart_cond, smart_constant_value
+from tfmini.ops.scoping import add_to_collections, get_collection, get_collection_ref
+from tfmini.shapes import TensorShape
+
+__all__ = [
+    "append_tensor_alias", "collect_named_outputs", "constant_value", "convert_collection_to_dict",
+    "first_dimension", "gather_tensors_aliases", "get_tensor_aliases", "last_dimension", "n_positive_integers",
+    "smart_cond", "two_element_tuple",
+]  # fmt: skip
+
+constant_value = smart_constant_value
+
+
+def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
+    """Puts a tensor into collections, under an alias; returns it."""
+    if collections:
+        append_tensor_alias(outputs, alias)
+        add_to_collections(collections, outputs)
+    return outputs
+
+
+def append_tensor_alias(tensor: Any, alias: str) -> Any:
+    """Gives a tensor one more name."""
+    _aliases(tensor).append(alias[:-1] if alias.endswith("/") else alias)
+    return tensor
+
+
+def get_tensor_aliases(tensor: Any) -> list[str]:
+    """The aliases of a tensor, or its op's name."""
+    return list(_aliases(tensor)) or [tensor.op.name]
+
+
+def _aliases(tensor: Any) -> list[str]:
+    by_name: dict[str, list[str]] = tensor.graph.attachments.setdefault("tfmini.layers.aliases", {})
+    return by_name.setdefault(tensor.name, [])
+
+
+def gather_tensors_aliases(tensors: Any) -> list[str]:
+    """The aliases of several tensors."""
+    return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
+
+
+def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> OrderedDict[str, Any]:
+    """alias -> tensor for a collection of named results."""
+    found = OrderedDict((alias, t) for t in get_collection(collection) for alias in get_tensor_aliases(t))
+    if clear_collection:
+        get_collection_ref(collection).clear()
+    return found
+
+
+def first_dimension(shape: Any, min_rank: int = 1) -> int | None:
+    """The length of the first axis; a ValueError where it is not known."""
+    return _dimension(shape, 0, min_rank)
+
+
+def last_dimension(shape: Any, min_rank: int = 1) -> int | None:
+    """The length of the last axis; a ValueError where it is not known."""
+    return _dimension(shape, -1, min_rank)
+
+
+def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
+    sizes = TensorShape(shape)
+    if sizes.ndims is None:
+        raise ValueError("dims of shape must be known but is None")
+    if sizes.ndims < min_rank:
+        raise ValueError(f"rank of shape must be at least {min_rank} not: {sizes.ndims}")
+    value = sizes.as_list()[position]
+    if value is None:
+        raise ValueError("dimension of shape must be known but is None")
+    return int(value)
+
+
+def two_element_tuple(int_or_tuple: Any) -> tuple[int, int]:
+    """Two ints from one or two; a ValueError otherwise."""
+    first, second = n_positive_integers(2, int_or_tuple)
+    return first, second
+
+
+def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
+    """``n`` ints from one or ``n``; a ValueError otherwise."""
+    if isinstance(value, TensorShape):
+        value = value.as_list()
+    values = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(values) != n or any(v < 1 for v in values):
+        raise ValueError(f"Must provide {n} positive integers, got {value}")
+    return values

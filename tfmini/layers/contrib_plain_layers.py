@@ -1,0 +1,161 @@
+"""``tf.contrib.layers`` without weights: pooling, dropout, reshaping; and layers applied several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.layers.arg_scope import add_arg_scope
+from tfmini.layers.conditions import smart_cond
+from tfmini.layers.contrib_layers import around, known_format
+from tfmini.layers.contrib_outputs import collect_named_outputs
+from tfmini.layers.core import Flatten
+from tfmini.layers.images import normalized_tuple
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_sets import one_hot
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.nn_cross_entropy import softmax as softmax_of
+from tfmini.ops.nn_norm import dropout as drop_out
+from tfmini.ops.nn_norm import l2_normalize
+from tfmini.ops.nn_pooling import avg_pool, max_pool
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = [
+    "avg_pool2d", "dropout", "flatten", "max_pool2d", "one_hot_encoding", "repeat", "softmax", "stack", "unit_norm",
+]  # fmt: skip
+
+_NHWC = "NHWC"
+
+
+def _pooled(
+    function: Any, default_name: str, inputs: Any, kernel_size: Any, stride: Any, padding: str,
+    data_format: str | None, outputs_collections: Any, scope: Any,
+) -> Any:  # fmt: skip
+    with variable_scope(scope, default_name, [inputs]) as opened:
+        inputs, layout = convert_to_tensor(inputs), known_format(data_format)
+        outputs = function(
+            inputs,
+            around(normalized_tuple(kernel_size, 2, "kernel_size"), layout),
+            around(normalized_tuple(stride, 2, "stride"), layout),
+            padding.upper(),
+            data_format=layout,
+        )
+        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+
+@add_arg_scope
+def max_pool2d(
+    inputs: Any,
+    kernel_size: Any,
+    stride: Any = 2,
+    padding: str = "VALID",
+    data_format: str | None = _NHWC,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """The maximum of each window (``tf.contrib.layers.max_pool2d``)."""
+    return _pooled(max_pool, "MaxPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
+
+
+@add_arg_scope
+def avg_pool2d(
+    inputs: Any,
+    kernel_size: Any,
+    stride: Any = 2,
+    padding: str = "VALID",
+    data_format: str | None = _NHWC,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """The mean of each window (``tf.contrib.layers.avg_pool2d``)."""
+    return _pooled(avg_pool, "AvgPool2D", inputs, kernel_size, stride, padding, data_format, outputs_collections, scope)
+
+
+@add_arg_scope
+def dropout(
+    inputs: Any,
+    keep_prob: Any = 0.5,
+    noise_shape: Any = None,
+    is_training: Any = True,
+    outputs_collections: Any = None,
+    scope: Any = None,
+    seed: int | None = None,
+) -> Any:
+    """Zeroes elements in training (``tf.contrib.layers.dropout``), which is the default."""
+    with variable_scope(scope, "Dropout", [inputs]) as opened:
+        inputs = convert_to_tensor(inputs)
+        outputs = smart_cond(
+            is_training, lambda: drop_out(inputs, keep_prob, noise_shape, seed), lambda: identity(inputs)
+        )
+        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+
+@add_arg_scope
+def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
+    """Joins all axes but the first (``tf.contrib.layers.flatten``)."""
+    with variable_scope(scope, "Flatten", [inputs]) as opened:
+        inputs = convert_to_tensor(inputs)
+        if inputs.shape.ndims is None or inputs.shape.ndims < 2:
+            raise ValueError("Inputs must have a least 2 dimensions.")
+        outputs = Flatten().call(inputs)
+        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+
+@add_arg_scope
+def one_hot_encoding(
+    labels: Any,
+    num_classes: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """One-hot labels (``tf.contrib.layers.one_hot_encoding``)."""
+    with variable_scope(scope, "OneHotEncoding", [labels]) as opened:
+        outputs = one_hot(convert_to_tensor(labels), num_classes, on_value=on_value, off_value=off_value)
+        return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
+
+
+@add_arg_scope
+def softmax(logits: Any, scope: Any = None) -> Any:
+    """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
+    with variable_scope(scope, "softmax", [logits]):
+        logits = convert_to_tensor(logits)
+        width = logits.shape.as_list()[-1]
+        predictions = reshape(softmax_of(reshape(logits, [-1, width])), shape_of(logits))
+        predictions.set_shape(logits.shape)
+        return predictions
+
+
+@add_arg_scope
+def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
+    """Inputs of length 1 along an axis (``tf.contrib.layers.unit_norm``)."""
+    with variable_scope(scope, "UnitNorm", [inputs]):
+        return l2_normalize(inputs, dim, epsilon)
+
+
+def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """A layer, applied several times, each in a scope ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
+    name = kwargs.pop("scope", None)
+    with variable_scope(name, "Repeat", [inputs]):
+        inputs = convert_to_tensor(inputs)
+        prefix = name or getattr(layer, "__name__", None) or getattr(layer.func, "__name__", "repeat")
+        for i in range(repetitions):
+            inputs = layer(inputs, *args, scope=f"{prefix}_{i + 1}", **kwargs)
+        return inputs
+
+
+def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
+    """A layer, applied once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
+    name = kwargs.pop("scope", None)
+    if not isinstance(stack_args, (list, tuple)):
+        raise ValueError("stack_args need to be a list or tuple")
+    with variable_scope(name, "Stack", [inputs]):
+        inputs = convert_to_tensor(inputs)
+        prefix = name or getattr(layer, "__name__", "stack")
+        for i, arguments in enumerate(stack_args):
+            given = arguments if isinstance(arguments, (list, tuple)) else [arguments]
+            inputs = layer(inputs, *given, scope=f"{prefix}_{i + 1}", **kwargs)
+        return inputs

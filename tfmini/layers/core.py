@@ -1,0 +1,202 @@
+"""``tf.layers``: dense, dropout and flatten."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.layers.base import Layer
+from tfmini.layers.conditions import smart_cond
+from tfmini.layers.input_spec import InputSpec
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.casting import cast
+from tfmini.ops.initializers import Zeros
+from tfmini.ops.math_contraction import tensordot
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.nn_bias import bias_add
+from tfmini.ops.nn_norm import dropout as drop_out
+from tfmini.shapes import TensorShape
+
+__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten", "fully_connected"]
+
+
+class Dense(Layer):
+    """``activation(inputs @ kernel + bias)`` over the last axis (``tf.layers.Dense``).
+
+    Args:
+      units: the length of the last axis of the result.
+      activation: a function of a tensor, or None.
+      use_bias: whether to add a bias.
+      kernel_initializer: default Glorot's uniform, or the variable scope's.
+      bias_initializer: default zeros.
+      kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
+      kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
+      trainable, name: see `Layer`.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = Zeros(),  # noqa: B008 - it has no state
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, **kwargs)
+        self.units, self.activation, self.use_bias = int(units), activation, use_bias
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
+        self.activity_regularizer = activity_regularizer
+        self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
+        self.input_spec = InputSpec(min_ndim=2)
+
+    def build(self, input_shape: TensorShape) -> None:
+        if not self._dtype.is_floating and not self._dtype.is_complex:  # type: ignore[union-attr]
+            raise TypeError(f"Unable to build `Dense` layer with non-floating point dtype {self._dtype}")
+        width = input_shape.as_list()[-1]
+        if width is None:
+            raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: width})
+        self.kernel = self.add_weight(
+            "kernel",
+            [width, self.units],
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias",
+                [self.units],
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def call(self, inputs: Any) -> Any:
+        rank = inputs.shape.ndims
+        if rank > 2:
+            outputs = tensordot(inputs, self.kernel, [[rank - 1], [0]], name="Tensordot")
+            outputs.set_shape(self.compute_output_shape(inputs.shape))
+        else:
+            outputs = matmul(inputs, self.kernel)
+        if self.bias is not None:
+            outputs = bias_add(outputs, self.bias, name="BiasAdd")
+        if self.activation is not None:
+            outputs = self.activation(outputs)
+        if self.activity_regularizer is not None:
+            self.add_loss(self.activity_regularizer(outputs))
+        return outputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        shape = TensorShape(input_shape)
+        return TensorShape([*shape.as_list()[:-1], self.units])
+
+
+class Dropout(Layer):
+    """Zeroes elements in training and scales the others up (``tf.layers.Dropout``).
+
+    Args:
+      rate: the share to zero.
+      noise_shape: the shape of the decisions, None for the input's in an axis.
+      seed: of the random numbers.
+    """
+
+    def __init__(
+        self, rate: Any = 0.5, noise_shape: Any = None, seed: int | None = None, name: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(True, name, **kwargs)
+        self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
+
+    def call(self, inputs: Any, training: Any = False) -> Any:
+        """Drops when ``training``, a bool or a bool tensor; the identity otherwise."""
+
+        def dropped() -> Any:
+            return drop_out(inputs, noise_shape=self._noise_shape(inputs), seed=self.seed, rate=self.rate)
+
+        return smart_cond(training, dropped, lambda: identity(inputs))
+
+    def _noise_shape(self, inputs: Any) -> Any:
+        if self.noise_shape is None or not isinstance(self.noise_shape, (list, tuple)):
+            return self.noise_shape
+        sizes = shape_of(inputs)
+        return [sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)]
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        return TensorShape(input_shape)
+
+
+class Flatten(Layer):
+    """Joins all axes but the first (``tf.layers.Flatten``)."""
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.input_spec = InputSpec(min_ndim=1)
+
+    def call(self, inputs: Any) -> Any:
+        sizes = inputs.shape.as_list()
+        if all(size is not None for size in sizes[1:]):
+            return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])
+        outputs = reshape(inputs, [cast(shape_of(inputs)[0], dtypes.int32), -1])
+        outputs.set_shape(self.compute_output_shape(inputs.shape))
+        return outputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        sizes = TensorShape(input_shape).as_list()
+        return TensorShape([sizes[0], None if None in sizes[1:] else math.prod(sizes[1:])])
+
+
+def dense(
+    inputs: Any,
+    units: int,
+    activation: Any = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = Zeros(),  # noqa: B008 - it has no state
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """A `Dense` layer, applied (``tf.layers.dense``); with ``reuse`` its variables must exist."""
+    layer = Dense(
+        units, activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+        activity_regularizer, kernel_constraint, bias_constraint, trainable, name, _scope=name, _reuse=reuse,
+    )  # fmt: skip
+    return layer(inputs)
+
+
+fully_connected = dense
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Any:
+    """A `Dropout` layer, applied (``tf.layers.dropout``): drops only when ``training``."""
+    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
+    """A `Flatten` layer, applied (``tf.layers.flatten``)."""
+    return Flatten(data_format, name=name)(inputs)

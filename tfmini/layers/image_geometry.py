@@ -1,0 +1,255 @@
+"""``tf.image``: resizing, cropping, padding, flipping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.layers.conditions import smart_cond
+from tfmini.ops.array_layout import pad, reverse
+from tfmini.ops.array_shape import expand_dims, squeeze
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_slicing import slice as slice_of
+from tfmini.ops.array_transpose import transpose
+from tfmini.ops.casting import cast
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.image_resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from tfmini.ops.math_comparison import less
+from tfmini.ops.math_elementwise import maximum, minimum
+from tfmini.ops.random_values import random_uniform
+from tfmini.ops.scoping import name_scope
+
+__all__ = [
+    "ResizeMethod", "central_crop", "crop_to_bounding_box", "flip_left_right", "flip_up_down", "pad_to_bounding_box",
+    "random_flip_left_right", "random_flip_up_down", "resize_image_with_crop_or_pad", "resize_images", "rot90",
+    "transpose_image",
+]  # fmt: skip
+
+
+class ResizeMethod:
+    """How `resize_images` interpolates (``tf.image.ResizeMethod``)."""
+
+    BILINEAR = 0
+    NEAREST_NEIGHBOR = 1
+    BICUBIC = 2
+    AREA = 3
+
+
+def _batched(image: Any) -> tuple[Any, bool]:
+    """The image as a batch, and whether it was one image.
+
+    Raises:
+      ValueError: for another rank than 3 or 4.
+    """
+    image = convert_to_tensor(image, name="image")
+    if image.shape.ndims == 3:
+        return expand_dims(image, 0), True
+    if image.shape.ndims in (4, None):
+        return image, False
+    raise ValueError("'image' must have either 3 or 4 dimensions.")
+
+
+def _unbatched(image: Any, single: bool) -> Any:
+    return squeeze(image, [0]) if single else image
+
+
+def _size(image: Any) -> tuple[Any, Any]:
+    """Rows and columns of a batch: ints where they are known, scalars otherwise."""
+    known, sizes = image.shape.as_list(), shape_of(image)
+    rows, columns = (sizes[i] if known[i] is None else known[i] for i in (1, 2))
+    return rows, columns
+
+
+def resize_images(
+    images: Any,
+    size: Any,
+    method: Any = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
+    name: str | None = None,
+) -> Any:
+    """One image or a batch, resized (``tf.image.resize_images``): float32 unless nothing changes or by nearest pixel.
+
+    Args:
+      size: the new (rows, columns), ints or an int32 tensor.
+      method: one of `ResizeMethod`, or its name in lower case.
+      align_corners: whether corner pixels keep their places.
+      preserve_aspect_ratio: make the largest image of the same proportions that fits.
+
+    Raises:
+      ValueError: for another method, or images of another rank.
+    """
+    functions = {
+        0: resize_bilinear, "bilinear": resize_bilinear, 1: resize_nearest_neighbor, "nearest": resize_nearest_neighbor,
+        2: resize_bicubic, "bicubic": resize_bicubic, 3: resize_area, "area": resize_area,
+    }  # fmt: skip
+    if method not in functions:
+        raise ValueError("Resize method is not implemented.")
+    with name_scope(name, "resize", [images, size]):
+        images, single = _batched(images)
+        wanted = constant_value(convert_to_tensor(size)) if not isinstance(size, (list, tuple)) else size
+        if preserve_aspect_ratio:
+            if wanted is None:
+                raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
+            size = wanted = _within(images, [int(v) for v in wanted])
+        known = images.shape.as_list()[1:3]
+        if wanted is not None and all(isinstance(v, int) or v.dtype.kind in "iu" for v in wanted if v is not None) and (
+            known == [int(v) for v in wanted]
+        ):
+            return _unbatched(images, single)
+        return _unbatched(functions[method](images, size, align_corners=align_corners), single)
+
+
+def _within(images: Any, size: list[int]) -> list[int]:
+    known = images.shape.as_list()[1:3]
+    if None in known:
+        raise ValueError("preserve_aspect_ratio needs images whose size is known when the graph is built.")
+    scale = min(size[0] / known[0], size[1] / known[1])
+    return [round(scale * length) for length in known]
+
+
+def crop_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> Any:
+    """The part of an image, or of each of a batch, with the given corner and size (``tf.image.crop_to_bounding_box``).
+
+    Raises:
+      ValueError: when it does not lie inside, as far as that is known now.
+    """
+    with name_scope(None, "crop_to_bounding_box", [image]):
+        image, single = _batched(image)
+        rows, columns = _size(image)
+        for what, start, length, limit in (
+            ("height", offset_height, target_height, rows), ("width", offset_width, target_width, columns),
+        ):  # fmt: skip
+            _check_inside(what, start, length, limit)
+        cropped = slice_of(image, [0, offset_height, offset_width, 0], [-1, target_height, target_width, -1])
+        sizes = [v if isinstance(v, int) else None for v in (target_height, target_width)]
+        cropped.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
+        return _unbatched(cropped, single)
+
+
+def _check_inside(what: str, start: Any, length: Any, limit: Any) -> None:
+    if isinstance(start, int) and start < 0:
+        raise ValueError(f"offset_{what} must be >= 0.")
+    if isinstance(length, int) and length <= 0:
+        raise ValueError(f"target_{what} must be > 0.")
+    if all(isinstance(v, int) for v in (start, length, limit)) and start + length > limit:
+        raise ValueError(f"{what} must be >= target + offset.")
+
+
+def pad_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> Any:
+    """An image, or each of a batch, on zeros of a given size, at an offset (``tf.image.pad_to_bounding_box``).
+
+    Raises:
+      ValueError: when it does not fit, as far as that is known now.
+    """
+    with name_scope(None, "pad_to_bounding_box", [image]):
+        image, single = _batched(image)
+        rows, columns = _size(image)
+        below, right = target_height - offset_height - rows, target_width - offset_width - columns
+        for what, value in (("height", below), ("width", right)):
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{what} must be <= target - offset")
+        padded = pad(image, [[0, 0], [offset_height, below], [offset_width, right], [0, 0]])
+        sizes = [v if isinstance(v, int) else None for v in (target_height, target_width)]
+        padded.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
+        return _unbatched(padded, single)
+
+
+def _least(a: Any, b: Any) -> Any:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(a, b)
+
+
+def _half_excess(a: Any, b: Any) -> Any:
+    """Half of what ``a`` is longer than ``b``, 0 if it is not."""
+    return max(a - b, 0) // 2 if isinstance(a, int) and isinstance(b, int) else maximum(a - b, 0) // 2
+
+
+def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
+    """An image cut around its centre or centred on zeros (``tf.image.resize_image_with_crop_or_pad``)."""
+    with name_scope(None, "resize_image_with_crop_or_pad", [image]):
+        batch, single = _batched(image)
+        rows, columns = _size(batch)
+        cropped = crop_to_bounding_box(
+            batch,
+            _half_excess(rows, target_height),
+            _half_excess(columns, target_width),
+            _least(target_height, rows),
+            _least(target_width, columns),
+        )
+        padded = pad_to_bounding_box(
+            cropped, _half_excess(target_height, rows), _half_excess(target_width, columns), target_height, target_width
+        )
+        return _unbatched(padded, single)
+
+
+def central_crop(image: Any, central_fraction: float) -> Any:
+    """The central part of an image or of each of a batch (``tf.image.central_crop``).
+
+    Raises:
+      ValueError: for a fraction outside (0, 1].
+    """
+    if not 0.0 < central_fraction <= 1.0:
+        raise ValueError("central_fraction must be within (0, 1]")
+    if central_fraction == 1.0:
+        return image
+    with name_scope(None, "central_crop", [image]):
+        batch, single = _batched(image)
+        starts, lengths = [], []
+        for length in _size(batch):
+            if isinstance(length, int):
+                start = int((length - length * central_fraction) / 2)
+            else:
+                start = cast((cast(length, "float64") - cast(length, "float64") * central_fraction) / 2, "int32")
+            starts.append(start)
+            lengths.append(length - start * 2)
+        return _unbatched(crop_to_bounding_box(batch, *starts, *lengths), single)
+
+
+def flip_left_right(image: Any) -> Any:
+    """An image, or each of a batch, with columns in reverse (``tf.image.flip_left_right``)."""
+    image = convert_to_tensor(image, name="image")
+    return reverse(image, [image.shape.ndims - 2])
+
+
+def flip_up_down(image: Any) -> Any:
+    """An image, or each of a batch, with rows in reverse (``tf.image.flip_up_down``)."""
+    image = convert_to_tensor(image, name="image")
+    return reverse(image, [image.shape.ndims - 3])
+
+
+def _randomly(image: Any, seed: int | None, flip: Any, scope: str) -> Any:
+    with name_scope(None, scope, [image]):
+        image = convert_to_tensor(image, name="image")
+        chosen = less(random_uniform([], 0, 1.0, seed=seed), 0.5)
+        result = smart_cond(chosen, lambda: flip(image), lambda: image)
+        result.set_shape(image.shape)
+        return result
+
+
+def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
+    """`flip_left_right` every other time (``tf.image.random_flip_left_right``)."""
+    return _randomly(image, seed, flip_left_right, "random_flip_left_right")
+
+
+def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
+    """`flip_up_down` every other time (``tf.image.random_flip_up_down``)."""
+    return _randomly(image, seed, flip_up_down, "random_flip_up_down")
+
+
+def transpose_image(image: Any, name: str | None = None) -> Any:
+    """An image, or each of a batch, with rows and columns swapped (``tf.image.transpose_image``)."""
+    image = convert_to_tensor(image, name="image")
+    order = [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3]
+    return transpose(image, order, name=name or "transpose_image")
+
+
+def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
+    """An image, or each of a batch, turned by ``k`` times 90 degrees to the left (``tf.image.rot90``)."""
+    with name_scope(name, "rot90", [image]):
+        for _ in range(k % 4):
+            image = flip_up_down(transpose_image(image))
+        return convert_to_tensor(image)

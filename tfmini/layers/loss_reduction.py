@@ -1,0 +1,155 @@
+"""How losses of single elements become one loss (``tf.losses.compute_weighted_loss``), and their collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.layers.weights import assert_broadcastable, broadcast_weights
+from tfmini.ops.array_filling import ones_like, zeros_like
+from tfmini.ops.array_filling import range as range_of
+from tfmini.ops.array_masking import where
+from tfmini.ops.array_shape import rank, size
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import equal, greater
+from tfmini.ops.math_elementwise import div_no_nan, maximum, multiply, subtract
+from tfmini.ops.math_sums import add_n
+from tfmini.ops.math_unary import square
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import add_to_collection, control_dependencies, get_collection, name_scope
+
+__all__ = [
+    "Reduction", "add_loss", "compute_weighted_loss", "get_losses", "get_regularization_loss",
+    "get_regularization_losses", "get_total_loss",
+]  # fmt: skip
+
+
+class Reduction:
+    """The ways to reduce (``tf.losses.Reduction``)."""
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    MEAN = "weighted_mean"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """All ways."""
+        return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_OVER_NONZERO_WEIGHTS,
+                cls.SUM_BY_NONZERO_WEIGHTS)  # fmt: skip
+
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """A ValueError for what is no way to reduce."""
+        if key not in cls.all():
+            raise ValueError(f"Invalid Reduction Key {key}.")
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = GraphKeys.LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """``losses * weights``, reduced (``tf.losses.compute_weighted_loss``).
+
+    Args:
+      losses: one for each element.
+      weights: a scalar, or of the losses' rank with each axis 1 or as long as the losses'.
+      scope: the name scope of the ops.
+      loss_collection: where the result is put; None: nowhere.
+      reduction: one of `Reduction`: none, the sum, or the sum divided by the sum of the weights, by the
+        number of losses, or by the number of losses whose weight is not zero.
+
+    Raises:
+      ValueError: for another reduction or weights that do not fit.
+    """
+    Reduction.validate(reduction)
+    with name_scope(scope, "weighted_loss", (losses, weights)):
+        with control_dependencies((assert_broadcastable(weights, losses),)):
+            losses = convert_to_tensor(losses)
+            input_dtype = losses.dtype
+            losses, weights = cast(losses, dtypes.float32), cast(weights, dtypes.float32)
+            loss: Tensor = multiply(losses, weights)
+            if reduction != Reduction.NONE:
+                loss = _reduced(reduce_sum(loss), losses, weights, reduction)
+            loss = cast(loss, input_dtype)
+        add_loss(loss, loss_collection)
+        return loss
+
+
+def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> Any:
+    if reduction == Reduction.SUM:
+        return total
+    if reduction == Reduction.MEAN:
+        count = reduce_sum(multiply(ones_like(losses), weights))
+    elif reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
+        count = _present(losses, weights)
+    else:
+        count = cast(size(losses, name="num_elements"), losses.dtype)
+    return div_no_nan(total, count, name="value")
+
+
+def _present(losses: Tensor, weights: Tensor, axes: Any = None) -> Tensor:
+    """How many losses have a weight that is not zero: of all, or over ``axes``, which are kept."""
+    with name_scope(None, "num_present", (losses, weights)) as scope:
+        present = where(equal(weights, 0.0), zeros_like(weights), ones_like(weights))
+        present = broadcast_weights(present, losses)
+        if axes is None:
+            return reduce_sum(present, name=scope)
+        return reduce_sum(present, axis=axes, keepdims=True, name=scope)
+
+
+def pairwise_loss(labels: Tensor, predictions: Tensor, weights: Tensor, loss_collection: str | None) -> Tensor:
+    """The loss of `tfmini.layers.losses.mean_pairwise_squared_error`, from float32 tensors."""
+    with control_dependencies((assert_broadcastable(weights, labels),)):
+        diffs = subtract(predictions, labels)
+        axes = range_of(1, rank(diffs))
+        count = _present(diffs, weights, axes)
+        squares = reduce_sum(square(diffs), axis=axes, keepdims=True)
+        sums = reduce_sum(diffs, axis=axes, keepdims=True)
+        first = 2.0 * div_no_nan(squares, maximum(count - 1, 0), name="value")
+        second = 2.0 * div_no_nan(square(sums), maximum(multiply(count, count - 1), 0), name="value")
+        loss = reduce_sum(multiply(first - second, weights))
+        loss = where(greater(reduce_sum(count), 0), loss, zeros_like(loss), name="value")
+    add_loss(loss, loss_collection)
+    return loss
+
+
+def add_loss(loss: Tensor, loss_collection: str | None = GraphKeys.LOSSES) -> None:
+    """Puts a loss into a collection (``tf.losses.add_loss``)."""
+    if loss_collection:
+        add_to_collection(loss_collection, loss)
+
+
+def get_losses(scope: str | None = None, loss_collection: str = GraphKeys.LOSSES) -> list[Tensor]:
+    """The losses of a collection, all or those whose name begins with ``scope`` (``tf.losses.get_losses``)."""
+    return get_collection(loss_collection, scope)
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
+    """The losses of regularizers (``tf.losses.get_regularization_losses``)."""
+    return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
+    """The sum of the losses of regularizers; 0 without any (``tf.losses.get_regularization_loss``)."""
+    losses = get_regularization_losses(scope)
+    return add_n(losses, name=name) if losses else constant(0.0)
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
+) -> Tensor:
+    """The sum of all losses (``tf.losses.get_total_loss``); a ValueError when there are none."""
+    losses = list(get_losses(scope))
+    if add_regularization_losses:
+        losses += get_regularization_losses(scope)
+    return add_n(losses, name=name)

@@ -1,0 +1,263 @@
+"""``tf.losses``: losses of predictions, weighted, reduced, and put into a collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss, pairwise_loss
+from tfmini.layers.ranks import remove_squeezable_dimensions
+from tfmini.ops.array_filling import ones_like
+from tfmini.ops.array_identity import stop_gradient
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.casting import cast
+from tfmini.ops.math_complex import abs as absolute
+from tfmini.ops.math_elementwise import minimum, multiply, squared_difference, subtract
+from tfmini.ops.math_unary import log
+from tfmini.ops.nn_activation import relu
+from tfmini.ops.nn_cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import name_scope
+
+__all__ = [
+    "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
+    "mean_squared_error", "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+]  # fmt: skip
+
+_LOSSES = GraphKeys.LOSSES
+_MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS
+
+
+def _given(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is None:
+            raise ValueError(f"{name} must not be None.")
+
+
+def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+    """Both as float32, of shapes that agree."""
+    predictions, labels = cast(predictions, dtypes.float32), cast(labels, dtypes.float32)
+    predictions.shape.assert_is_compatible_with(labels.shape)
+    return labels, predictions
+
+
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
+
+    Args:
+      labels, predictions: of one shape.
+      weights: a scalar, or of the losses' rank with each axis 1 or as long as the losses'.
+      scope: the name scope of the ops.
+      loss_collection: where the loss is put; None: nowhere.
+      reduction: one of `Reduction`.
+
+    Raises:
+      ValueError: when shapes do not fit or something is None.
+    """
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "absolute_difference", (predictions, labels, weights)) as scope:
+        labels, predictions = _float_pair(labels, predictions)
+        losses = absolute(subtract(predictions, labels))
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+    dim: int | None = None,
+) -> Tensor:
+    """The loss ``1 - sum(predictions * labels)`` over ``axis``, for unit vectors (``tf.losses.cosine_distance``)."""
+    axis = dim if axis is None else axis
+    if axis is None:
+        raise ValueError("You must specify 'axis'.")
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "cosine_distance_loss", (predictions, labels, weights)) as scope:
+        labels, predictions = _float_pair(labels, predictions)
+        losses = 1 - reduce_sum(multiply(predictions, labels), axis=(axis,), keepdims=True)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The loss ``max(0, 1 - y * logits)`` with y = -1 or 1 for the labels 0 and 1 (``tf.losses.hinge_loss``)."""
+    _given(labels=labels, logits=logits)
+    with name_scope(scope, "hinge_loss", (logits, labels, weights)) as scope:
+        labels, logits = _float_pair(labels, logits)
+        ones = ones_like(labels)
+        losses = relu(subtract(ones, multiply(subtract(2 * labels, ones), logits)))
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """Quadratic up to an error of ``delta`` and linear beyond (``tf.losses.huber_loss``)."""
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "huber_loss", (predictions, labels, weights)) as scope:
+        labels, predictions = _float_pair(labels, predictions)
+        size = absolute(subtract(predictions, labels))
+        quadratic = minimum(size, delta)
+        linear = subtract(size, quadratic)
+        losses = 0.5 * multiply(quadratic, quadratic) + delta * linear
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The cross entropy of probabilities of labels 0 and 1 (``tf.losses.log_loss``)."""
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "log_loss", (predictions, labels, weights)) as scope:
+        labels, predictions = _float_pair(labels, predictions)
+        hit = multiply(labels, log(predictions + epsilon))
+        losses = -hit - multiply(1 - labels, log(1 - predictions + epsilon))
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The loss ``(predictions - labels)**2`` (``tf.losses.mean_squared_error``)."""
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "mean_squared_error", (predictions, labels, weights)) as scope:
+        labels, predictions = _float_pair(labels, predictions)
+        return compute_weighted_loss(
+            squared_difference(predictions, labels), weights, scope, loss_collection, reduction
+        )
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The cross entropy of independent classes (``tf.losses.sigmoid_cross_entropy``).
+
+    Args:
+      label_smoothing: moves the labels this far towards 1/2.
+    """
+    _given(multi_class_labels=multi_class_labels, logits=logits)
+    with name_scope(scope, "sigmoid_cross_entropy_loss", (logits, multi_class_labels, weights)) as scope:
+        logits = convert_to_tensor(logits)
+        labels = cast(multi_class_labels, logits.dtype)
+        logits.shape.assert_is_compatible_with(labels.shape)
+        if label_smoothing > 0:
+            labels = labels * (1 - label_smoothing) + 0.5 * label_smoothing
+        losses = sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The cross entropy of exclusive classes, labels one-hot (``tf.losses.softmax_cross_entropy``).
+
+    Args:
+      label_smoothing: moves the labels this far towards the even distribution.
+    """
+    _given(onehot_labels=onehot_labels, logits=logits)
+    with name_scope(scope, "softmax_cross_entropy_loss", (logits, onehot_labels, weights)) as scope:
+        logits = convert_to_tensor(logits)
+        labels = cast(onehot_labels, logits.dtype)
+        logits.shape.assert_is_compatible_with(labels.shape)
+        if label_smoothing > 0:
+            classes = cast(shape_of(labels)[1], logits.dtype)
+            labels = labels * (1.0 - label_smoothing) + label_smoothing / classes
+        labels = stop_gradient(labels, name="labels_stop_gradient")
+        losses = softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _MEAN,
+) -> Tensor:
+    """The cross entropy of exclusive classes, labels as numbers (``tf.losses.sparse_softmax_cross_entropy``)."""
+    _given(labels=labels, logits=logits)
+    with name_scope(scope, "sparse_softmax_cross_entropy_loss", (logits, labels, weights)) as scope:
+        labels, logits, weights = _without_last_axis(labels, logits, weights)
+        losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Labels ``[n, 1]`` are taken for ``[n]``, and weights likewise."""
+    labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
+    if isinstance(weights, (int, float)):
+        return labels, logits, weights
+    weights = convert_to_tensor(weights)
+    rank, labels_rank = weights.shape.ndims, labels.shape.ndims
+    if rank is not None and labels_rank is not None and rank == labels_rank + 1 and weights.shape.as_list()[-1] == 1:
+        weights = reshape(weights, shape_of(weights)[:-1])
+    return labels, logits, weights
+
+
+def mean_pairwise_squared_error(
+    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
+) -> Tensor:
+    """The squared error of the differences within each example (``tf.losses.mean_pairwise_squared_error``).
+
+    For each pair of elements of an example: the difference of the predictions less that of the labels.
+    """
+    _given(labels=labels, predictions=predictions)
+    with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):
+        labels, predictions = _float_pair(labels, predictions)
+        return pairwise_loss(labels, predictions, cast(weights, dtypes.float32), loss_collection)
+

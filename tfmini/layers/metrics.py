@@ -1,0 +1,280 @@
+"""``tf.metrics``: means over all that has been seen. Each returns (value, update op).
+
+The state is in local variables: run ``tf.local_variables_initializer()`` first, the update op with
+every batch, and the value when it is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
+from tfmini.layers.ranks import matched, remove_squeezable_dimensions
+from tfmini.layers.weights import broadcast_weights
+from tfmini.ops.array_diagonals import diag_part
+from tfmini.ops.array_filling import ones, ones_like, zeros_like
+from tfmini.ops.array_joining import stack
+from tfmini.ops.array_masking import where
+from tfmini.ops.array_scatter import scatter_nd
+from tfmini.ops.array_shape import reshape, size
+from tfmini.ops.casting import cast
+from tfmini.ops.math_comparison import equal, greater, less, not_equal
+from tfmini.ops.math_complex import abs as absolute
+from tfmini.ops.math_elementwise import div, div_no_nan, maximum, multiply, squared_difference, subtract
+from tfmini.ops.math_unary import sqrt
+from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
+from tfmini.ops.scoping import add_to_collections, control_dependencies
+from tfmini.ops.state_functions import scatter_add
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = [
+    "accuracy", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou", "mean_per_class_accuracy",
+    "mean_relative_error", "mean_squared_error", "mean_tensor", "percentage_below", "root_mean_squared_error",
+]  # fmt: skip
+
+
+def _ratio(total: Any, count: Any, name: str) -> Tensor:
+    return div_no_nan(total, maximum(count, 0), name=name)
+
+
+def mean(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The weighted mean of all values (``tf.metrics.mean``).
+
+    Args:
+      values: of any shape.
+      weights: a scalar, or of the values' rank with each axis 1 or as long as the values'.
+      metrics_collections, updates_collections: where the value and the update op are put.
+      name: of the variable scope.
+    """
+    with variable_scope(name, "mean", (values, weights)):
+        values = cast(values, dtypes.float32)
+        total = metric_variable([], dtypes.float32, name="total")
+        count = metric_variable([], dtypes.float32, name="count")
+        if weights is None:
+            number = cast(size(values), dtypes.float32)
+        else:
+            values, weights = _weighted(values, weights)
+            number = reduce_sum(weights)
+        return _mean_of(total, count, reduce_sum(values), number, values, metrics_collections, updates_collections)
+
+
+def _weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
+    values, _, weights = matched(values, None, weights)
+    weights = broadcast_weights(cast(weights, dtypes.float32), values)
+    return multiply(values, weights), weights
+
+
+def _mean_of(
+    total: Any, count: Any, amount: Any, number: Any, values: Any, metrics_collections: Any, updates_collections: Any
+) -> Metric:
+    update_total = accumulated(total, amount)
+    with control_dependencies([values]):
+        update_count = accumulated(count, number)
+    update = _ratio(update_total, update_count, "update_op")
+    return published(
+        lambda: _ratio(total, count, "value"), update, metrics_collections, updates_collections
+    )
+
+
+def mean_tensor(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The weighted mean of each element (``tf.metrics.mean_tensor``)."""
+    with variable_scope(name, "mean", (values, weights)):
+        values = cast(values, dtypes.float32)
+        total = metric_variable(values.shape, dtypes.float32, name="total_tensor")
+        count = metric_variable(values.shape, dtypes.float32, name="count_tensor")
+        number = ones_like(values)
+        if weights is not None:
+            values, weights = _weighted(values, weights)
+            number = multiply(number, weights)
+        return _mean_of(total, count, values, number, values, metrics_collections, updates_collections)
+
+
+def accuracy(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How often predictions equal labels (``tf.metrics.accuracy``)."""
+    predictions, labels, weights = matched(predictions, labels, weights)
+    if labels.dtype != predictions.dtype:
+        predictions = cast(predictions, labels.dtype)
+    correct = cast(equal(predictions, labels), dtypes.float32)
+    return mean(correct, weights, metrics_collections, updates_collections, name or "accuracy")
+
+
+def mean_absolute_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of ``|predictions - labels|`` (``tf.metrics.mean_absolute_error``)."""
+    predictions, labels, weights = matched(predictions, labels, weights)
+    errors = absolute(subtract(predictions, labels))
+    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_absolute_error")
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of ``(labels - predictions)**2`` (``tf.metrics.mean_squared_error``)."""
+    predictions, labels, weights = matched(predictions, labels, weights)
+    errors = squared_difference(labels, predictions)
+    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_squared_error")
+
+
+def root_mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
+    value, update = mean_squared_error(labels, predictions, weights, name=name or "root_mean_squared_error")
+    return published(lambda: sqrt(value), sqrt(update), metrics_collections, updates_collections)
+
+
+def mean_cosine_distance(
+    labels: Any,
+    predictions: Any,
+    dim: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of ``1 - sum(predictions * labels)`` over axis ``dim`` (``tf.metrics.mean_cosine_distance``)."""
+    predictions, labels, weights = matched(predictions, labels, weights)
+    products = reduce_sum(multiply(predictions, labels), axis=[dim], keepdims=True)
+    value, update = mean(products, weights, name=name or "mean_cosine_distance")
+    value, update = subtract(1.0, value), subtract(1.0, update)
+    add_to_collections(metrics_collections or (), value)
+    add_to_collections(updates_collections or (), update)
+    return value, update
+
+
+def mean_relative_error(
+    labels: Any,
+    predictions: Any,
+    normalizer: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of ``|labels - predictions| / normalizer``, 0 where that is 0 (``tf.metrics.mean_relative_error``)."""
+    predictions, labels, weights = matched(predictions, labels, weights)
+    predictions, normalizer = remove_squeezable_dimensions(predictions, normalizer)
+    predictions.shape.assert_is_compatible_with(normalizer.shape)
+    errors = where(
+        equal(normalizer, 0.0), zeros_like(labels), div(absolute(subtract(labels, predictions)), normalizer)
+    )
+    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_relative_error")
+
+
+def percentage_below(
+    values: Any,
+    threshold: float,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How often values are below a threshold (``tf.metrics.percentage_below``)."""
+    below = cast(less(values, threshold), dtypes.float32)
+    return mean(below, weights, metrics_collections, updates_collections, name or "percentage_below_threshold")
+
+
+def mean_per_class_accuracy(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean over classes of each one's accuracy (``tf.metrics.mean_per_class_accuracy``).
+
+    The update op gives the accuracy of each class.
+    """
+    with variable_scope(name, "mean_accuracy", (predictions, labels, weights)):
+        labels, predictions = (reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions))
+        total = metric_variable([num_classes], dtypes.float32, name="total")
+        count = metric_variable([num_classes], dtypes.float32, name="count")
+        number = ones([size(labels)], dtypes.float32)
+        correct = cast(equal(predictions, labels), dtypes.float32)
+        if weights is not None:
+            weights = reshape(cast(weights, dtypes.float32), [-1])
+            correct, number = correct * weights, number * weights
+        update_total = scatter_add(total, labels, number)
+        update_count = scatter_add(count, labels, correct)
+        update = _ratio(update_count, update_total, "update_op")
+
+        def value() -> Tensor:
+            return reduce_mean(div_no_nan(count, maximum(total, 0)), name="mean_accuracy")
+
+        return published(value, update, metrics_collections, updates_collections)
+
+
+def mean_iou(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean over classes of intersection over union (``tf.metrics.mean_iou``).
+
+    The update op gives the confusion matrix, rows for labels.
+    """
+    with variable_scope(name, "mean_iou", (predictions, labels, weights)):
+        predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
+        predictions.shape.assert_is_compatible_with(labels.shape)
+        total = metric_variable([num_classes, num_classes], dtypes.float64, name="total_confusion_matrix")
+        cells = stack([reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions)], axis=1)
+        if weights is None:
+            amounts = ones([size(labels)], dtypes.float64)
+        else:
+            amounts = reshape(cast(weights, dtypes.float64), [-1])
+        update = accumulated(total, scatter_nd(cells, amounts, [num_classes, num_classes]))
+        return published(lambda: _iou_of(total), update, metrics_collections, updates_collections)
+
+
+def _iou_of(matrix: Any) -> Tensor:
+    predicted, actual = (cast(reduce_sum(matrix, axis), dtypes.float32) for axis in (0, 1))
+    both = cast(diag_part(matrix), dtypes.float32)
+    union = predicted + actual - both
+    classes = reduce_sum(cast(not_equal(union, 0.0), dtypes.float32))
+    overlap = div(both, where(greater(union, 0.0), union, ones_like(union)))
+    average = reduce_sum(overlap, name="mean_iou") / classes
+    return where(greater(classes, 0.0), average, zeros_like(average))

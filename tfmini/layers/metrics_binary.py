@@ -1,0 +1,335 @@
+"""``tf.metrics`` of yes and no: counts of right and wrong, precision, recall, areas under curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
+from tfmini.layers.ranks import matched
+from tfmini.layers.weights import broadcast_weights
+from tfmini.ops.array_filling import ones_like
+from tfmini.ops.array_identity import identity
+from tfmini.ops.array_masking import where
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.casting import cast
+from tfmini.ops.checks import assert_greater_equal, assert_less_equal
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import equal, greater, logical_and, logical_not
+from tfmini.ops.math_complex import abs as absolute
+from tfmini.ops.math_elementwise import div, div_no_nan, maximum, minimum, multiply
+from tfmini.ops.math_unary import log
+from tfmini.ops.reduce_functions import argmax, argmin, reduce_max, reduce_sum
+from tfmini.ops.scoping import control_dependencies
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = [
+    "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives", "false_positives_at_thresholds",
+    "precision", "precision_at_thresholds", "recall", "recall_at_thresholds", "sensitivity_at_specificity",
+    "specificity_at_sensitivity", "true_negatives", "true_negatives_at_thresholds", "true_positives",
+    "true_positives_at_thresholds",
+]  # fmt: skip
+
+# (the label, the prediction) that each kind counts; its variable's name when there are thresholds.
+_KINDS = {
+    "tp": (True, True, "true_positives"),
+    "fn": (True, False, "false_negatives"),
+    "tn": (False, False, "true_negatives"),
+    "fp": (False, True, "false_positives"),
+}
+_EDGE = 1e-7
+
+
+def _is(tensor: Tensor, wanted: bool) -> Tensor:
+    return tensor if wanted else logical_not(tensor)
+
+
+def _count(
+    kind: str, labels: Any, predictions: Any, weights: Any, metrics_collections: Any, updates_collections: Any
+) -> Metric:
+    predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
+    label, prediction, _ = _KINDS[kind]
+    hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
+    if weights is not None:
+        hits = multiply(hits, broadcast_weights(cast(weights, dtypes.float32), hits))
+    count = metric_variable([], dtypes.float32, name="count")
+    update = accumulated(count, reduce_sum(hits))
+    return published(lambda: identity(count), update, metrics_collections, updates_collections)
+
+
+def _counter(kind: str) -> Callable[..., Metric]:
+    default_name = _KINDS[kind][2]
+
+    def counted(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        with variable_scope(name, default_name, (predictions, labels, weights)):
+            return _count(kind, labels, predictions, weights, metrics_collections, updates_collections)
+
+    counted.__name__ = counted.__qualname__ = default_name
+    counted.__doc__ = f"The weighted number of {default_name.replace('_', ' ')} (``tf.metrics.{default_name}``)."
+    return counted
+
+
+true_positives, false_negatives = _counter("tp"), _counter("fn")
+true_negatives, false_positives = _counter("tn"), _counter("fp")
+
+
+def _counts_at(
+    labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any, kinds: Sequence[str] = tuple(_KINDS)
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Variables and update ops ``[thresholds]`` by kind; a prediction above the threshold is a yes."""
+    predictions = convert_to_tensor(predictions)
+    checks = [
+        assert_greater_equal(predictions, cast(0.0, predictions.dtype), message="predictions must be in [0, 1]"),
+        assert_less_equal(predictions, cast(1.0, predictions.dtype), message="predictions must be in [0, 1]"),
+    ]
+    with control_dependencies(checks):
+        predictions, labels, weights = matched(cast(predictions, dtypes.float32), cast(labels, dtypes.bool), weights)
+    if weights is not None:
+        weights = reshape(broadcast_weights(cast(weights, dtypes.float32), predictions), [1, -1])
+    limits = reshape(constant(list(thresholds), dtypes.float32), [-1, 1])
+    positive = greater(reshape(predictions, [1, -1]), limits)
+    actual = reshape(labels, [1, -1])
+    values, updates = {}, {}
+    for kind in kinds:
+        label, prediction, name = _KINDS[kind]
+        values[kind] = metric_variable([len(thresholds)], dtypes.float32, name=name)
+        hits = cast(logical_and(_is(actual, label), _is(positive, prediction)), dtypes.float32)
+        updates[kind] = accumulated(values[kind], reduce_sum(hits if weights is None else hits * weights, 1))
+    return values, updates
+
+
+def _counter_at(kind: str) -> Callable[..., Metric]:
+    default_name = _KINDS[kind][2]
+
+    def counted(
+        labels: Any,
+        predictions: Any,
+        thresholds: Sequence[float],
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        with variable_scope(name, default_name, (predictions, labels, weights)):
+            values, updates = _counts_at(labels, predictions, thresholds, weights, (kind,))
+            return published(lambda: identity(values[kind]), updates[kind], metrics_collections, updates_collections)
+
+    counted.__name__ = counted.__qualname__ = f"{default_name}_at_thresholds"
+    counted.__doc__ = f"`{default_name}` for each threshold (``tf.metrics.{default_name}_at_thresholds``)."
+    return counted
+
+
+true_positives_at_thresholds, false_negatives_at_thresholds = _counter_at("tp"), _counter_at("fn")
+true_negatives_at_thresholds, false_positives_at_thresholds = _counter_at("tn"), _counter_at("fp")
+
+
+def _share(kind: str, default_name: str) -> Callable[..., Metric]:
+    """Of the yes labels (or predictions), the share that is right: true positives / (those and ``kind``)."""
+
+    def share(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        with variable_scope(name, default_name, (predictions, labels, weights)):
+            predictions, labels, weights = matched(
+                cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights
+            )
+            right, update_right = true_positives(labels, predictions, weights)
+            wrong, update_wrong = _counter(kind)(labels, predictions, weights)
+            update = _part(update_right, update_wrong, "update_op")
+            return published(
+                lambda: _part(right, wrong, "value"), update, metrics_collections, updates_collections
+            )
+
+    share.__name__ = share.__qualname__ = default_name
+    share.__doc__ = f"The {default_name} of yes-no predictions (``tf.metrics.{default_name}``)."
+    return share
+
+
+def _part(right: Tensor, wrong: Tensor, name: str) -> Tensor:
+    return where(greater(right + wrong, 0), div(right, right + wrong), 0 * right, name=name)
+
+
+precision, recall = _share("fp", "precision"), _share("fn", "recall")
+
+
+def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
+    def share(
+        labels: Any,
+        predictions: Any,
+        thresholds: Sequence[float],
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        with variable_scope(name, default_name, (predictions, labels, weights)):
+            values, updates = _counts_at(labels, predictions, thresholds, weights, ("tp", kind))
+
+            def part(found: dict[str, Any], result: str) -> Tensor:
+                return div(found["tp"], _EDGE + found["tp"] + found[kind], name=result)
+
+            return published(
+                lambda: part(values, "value"), part(updates, "update_op"), metrics_collections, updates_collections
+            )
+
+    share.__name__ = share.__qualname__ = default_name
+    share.__doc__ = f"`{default_name.partition('_')[0]}` for each threshold (``tf.metrics.{default_name}``)."
+    return share
+
+
+precision_at_thresholds = _share_at("fp", "precision_at_thresholds")
+recall_at_thresholds = _share_at("fn", "recall_at_thresholds")
+
+
+def _even_thresholds(count: int) -> list[float]:
+    """``count`` thresholds from just below 0 to just above 1."""
+    return [-_EDGE, *((i + 1) / (count - 1) for i in range(count - 2)), 1.0 + _EDGE]
+
+
+def auc(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    curve: str = "ROC",
+    name: str | None = None,
+    summation_method: str = "trapezoidal",
+    thresholds: Sequence[float] | None = None,
+) -> Metric:
+    """The area under the ROC or precision-recall curve, by sums over thresholds (``tf.metrics.auc``).
+
+    Args:
+      labels: bool, or what can be cast to it.
+      predictions: in [0, 1].
+      num_thresholds: how many thresholds.
+      curve: "ROC" or "PR".
+      summation_method: "trapezoidal", "careful_interpolation" (for PR), "minoring" or "majoring".
+      thresholds: these instead of even ones.
+
+    Raises:
+      ValueError: for another curve or method.
+    """
+    if curve not in ("ROC", "PR"):
+        raise ValueError(f"curve must be either ROC or PR, {curve} unknown")
+    if summation_method not in ("trapezoidal", "careful_interpolation", "minoring", "majoring"):
+        raise ValueError(f"Invalid summation_method: {summation_method}")
+    limits = _even_thresholds(num_thresholds)
+    if thresholds is not None:
+        limits = [-_EDGE, *sorted(thresholds), 1.0 + _EDGE]
+    with variable_scope(name, "auc", (labels, predictions, weights)):
+        values, updates = _counts_at(labels, predictions, limits, weights)
+        if curve == "PR" and summation_method == "careful_interpolation":
+            value, update = (lambda: _interpolated(values)), _interpolated(updates)
+        else:
+            value = lambda: _area(values, curve, summation_method, "value")  # noqa: E731 - the twin of the branch above
+            update = _area(updates, curve, summation_method, "update_op")
+        return published(value, update, metrics_collections, updates_collections)
+
+
+def _area(found: dict[str, Any], curve: str, method: str, name: str) -> Tensor:
+    tiny = 1e-6
+    tp, fn, tn, fp = (convert_to_tensor(found[kind]) for kind in ("tp", "fn", "tn", "fp"))
+    x = y = div(tp + tiny, tp + fn + tiny)
+    if curve == "ROC":
+        x = div(fp, fp + tn + tiny)
+    else:
+        y = div(tp + tiny, tp + fp + tiny)
+    high, low = y[:-1], y[1:]
+    heights = {"minoring": minimum, "majoring": maximum}.get(method, lambda a, b: (a + b) / 2.0)(high, low)
+    return reduce_sum(multiply(x[:-1] - x[1:], heights), name=name)
+
+
+def _interpolated(found: dict[str, Any]) -> Tensor:
+    """The area under the precision-recall curve with true positives linear between thresholds."""
+    tp, fp, fn = (convert_to_tensor(found[kind]) for kind in ("tp", "fp", "fn"))
+    step, positives = tp[:-1] - tp[1:], tp + fp
+    slope = div_no_nan(step, maximum(positives[:-1] - positives[1:], 0), name="prec_slope")
+    intercept = tp[1:] - multiply(slope, positives[1:])
+    both = logical_and(greater(positives[:-1], 0), greater(positives[1:], 0))
+    ratio = where(both, div_no_nan(positives[:-1], positives[1:]), ones_like(positives[1:]))
+    parts = div_no_nan(slope * (step + intercept * log(ratio)), maximum(tp[1:] + fn[1:], 0))
+    return reduce_sum(parts, name="interpolate_pr_auc")
+
+
+def sensitivity_at_specificity(
+    labels: Any,
+    predictions: Any,
+    specificity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The sensitivity at the threshold whose specificity is nearest to the given one.
+
+    ``tf.metrics.sensitivity_at_specificity``; a ValueError for a specificity outside [0, 1].
+    """
+    if not 0 <= specificity <= 1:
+        raise ValueError("`specificity` must be in the range [0, 1].")
+    with variable_scope(name, "sensitivity_at_specificity", (predictions, labels, weights)):
+        found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
+
+        def at_best(counts: dict[str, Any], result: str) -> Tensor:
+            tp, fn, tn, fp = (convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp"))
+            specificities = div_no_nan(tn, tn + fp)
+            best = cast(argmin(absolute(specificities - specificity), 0), dtypes.int32)
+            return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
+
+        return published(
+            lambda: at_best(found[0], "value"), at_best(found[1], "update_op"), metrics_collections, updates_collections
+        )
+
+
+def specificity_at_sensitivity(
+    labels: Any,
+    predictions: Any,
+    sensitivity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The specificity at the highest threshold whose sensitivity is nearest to the given one.
+
+    ``tf.metrics.specificity_at_sensitivity``; a ValueError for a sensitivity outside [0, 1].
+    """
+    if not 0 <= sensitivity <= 1:
+        raise ValueError("`sensitivity` must be in the range [0, 1].")
+    with variable_scope(name, "specificity_at_sensitivity", (predictions, labels, weights)):
+        found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
+
+        def at_best(counts: dict[str, Any], result: str) -> Tensor:
+            tp, fn, tn, fp = (convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp"))
+            sensitivities = div(tp, tp + fn + _EDGE)
+            # the smallest difference, and of equal ones the last threshold
+            distance = absolute(sensitivities - sensitivity)
+            nearest = equal(-distance, reduce_max(-distance))
+            order = cast(argmax(multiply(cast(nearest, dtypes.int64), _counting(num_thresholds)), 0), dtypes.int32)
+            return div(tn[order], tn[order] + fp[order] + _EDGE, name=result)
+
+        return published(
+            lambda: at_best(found[0], "value"), at_best(found[1], "update_op"), metrics_collections, updates_collections
+        )
+
+
+def _counting(count: int) -> Tensor:
+    return constant(list(range(1, count + 1)), dtypes.int64)

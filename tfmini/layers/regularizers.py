@@ -1,0 +1,156 @@
+"""``tf.contrib.layers``: regularizers and initializers."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops import random_values
+from tfmini.ops.constant import constant
+from tfmini.ops.math_complex import abs as absolute
+from tfmini.ops.math_elementwise import multiply
+from tfmini.ops.math_sums import add_n
+from tfmini.ops.nn_bias import l2_loss
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import add_to_collection, get_collection, name_scope
+
+__all__ = [
+    "apply_regularization", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "sum_regularizer",
+    "variance_scaling_initializer", "xavier_initializer", "xavier_initializer_conv2d",
+]  # fmt: skip
+
+Regularizer = Callable[[Any], Any]
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _checked(scale: Any) -> float:
+    if isinstance(scale, numbers.Integral):
+        raise ValueError(f"scale cannot be an integer: {scale}")  # noqa: TRY004 - TensorFlow's class
+    if scale < 0.0:
+        raise ValueError(f"Setting a scale less than 0 on a regularizer: {scale}")
+    return float(scale)
+
+
+def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """``scale`` times the sum of absolute values (``tf.contrib.layers.l1_regularizer``)."""
+    if _checked(scale) == 0.0:
+        return _nothing
+
+    def l1(weights: Any, name: str | None = None) -> Tensor:
+        with name_scope(scope, "l1_regularizer", [weights]) as opened:
+            factor = constant(scale, dtype=weights.dtype.base_dtype, name="scale")
+            return multiply(factor, reduce_sum(absolute(weights)), name=name or opened)
+
+    return l1
+
+
+def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """``scale`` times half the sum of squares (``tf.contrib.layers.l2_regularizer``)."""
+    if _checked(scale) == 0.0:
+        return _nothing
+
+    def l2(weights: Any) -> Tensor:
+        with name_scope(scope, "l2_regularizer", [weights]) as opened:
+            factor = constant(scale, dtype=weights.dtype.base_dtype, name="scale")
+            return multiply(factor, l2_loss(convert_to_tensor(weights)), name=opened)
+
+    return l2
+
+
+def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Any:
+    """The sum of both (``tf.contrib.layers.l1_l2_regularizer``)."""
+    if _checked(scale_l1) == 0.0:
+        return l2_regularizer(scale_l2, scope)
+    if _checked(scale_l2) == 0.0:
+        return l1_regularizer(scale_l1, scope)
+    name = scope or "l1_l2_regularizer"
+    return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=name)
+
+
+def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str | None = None) -> Any:
+    """The sum of several (``tf.contrib.layers.sum_regularizer``); None for none."""
+    regularizers = [r for r in regularizer_list if r is not None]
+    if not regularizers:
+        return None
+
+    def total(weights: Any) -> Any:
+        with name_scope(scope, "sum_regularizer", [weights]) as opened:
+            losses = [loss for loss in (r(weights) for r in regularizers) if loss is not None]
+            return add_n(losses, name=opened) if losses else None
+
+    return total
+
+
+def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Tensor:
+    """The sum of the regularizer over weights, by default those in WEIGHTS; also put into REGULARIZATION_LOSSES.
+
+    ``tf.contrib.layers.apply_regularization``; a ValueError when there are no weights.
+    """
+    weights = weights_list or get_collection(GraphKeys.WEIGHTS)
+    if not weights:
+        raise ValueError("No weights to regularize.")
+    with name_scope("get_regularization_penalty", values=weights) as opened:
+        losses = [loss for loss in (regularizer(w) for w in weights) if loss is not None]
+        penalty = add_n(losses, name=opened) if losses else constant(0.0)
+    add_to_collection(GraphKeys.REGULARIZATION_LOSSES, penalty)
+    return penalty
+
+
+def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32) -> Any:
+    """Glorot's initializer (``tf.contrib.layers.xavier_initializer``)."""
+    return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)
+
+
+xavier_initializer_conv2d = xavier_initializer
+
+
+def variance_scaling_initializer(
+    factor: float = 2.0,
+    mode: str = "FAN_IN",
+    uniform: bool = False,
+    seed: int | None = None,
+    dtype: Any = dtypes.float32,
+) -> Any:
+    """Random, of variance ``factor / n``, n by the mode (``tf.contrib.layers.variance_scaling_initializer``).
+
+    Args:
+      mode: "FAN_IN", "FAN_OUT" or "FAN_AVG".
+      uniform: uniform instead of cut normal.
+
+    Raises:
+      TypeError: for a mode or dtype that cannot be.
+    """
+    kind = dtypes.as_dtype(dtype)
+    if not kind.is_floating:
+        raise TypeError("Cannot create initializer for non-floating point type.")
+    if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
+        raise TypeError(f"Unknown mode {mode} [FAN_IN, FAN_OUT, FAN_AVG]")
+
+    def initializer(shape: Any, dtype: Any = kind, partition_info: Any = None) -> Tensor:
+        count = _fan(shape if partition_info is None else partition_info.full_shape, mode)
+        if uniform:
+            limit = math.sqrt(3.0 * factor / count)
+            return random_values.random_uniform(shape, -limit, limit, dtype or kind, seed=seed)
+        # The cut of a normal at two deviations loses this share of its variance.
+        deviation = math.sqrt(1.3 * factor / count)
+        return random_values.truncated_normal(shape, 0.0, deviation, dtype or kind, seed=seed)
+
+    return initializer
+
+
+def _fan(shape: Any, mode: str) -> float:
+    sizes = [float(size) for size in shape]
+    if not sizes:
+        return 1.0
+    field = math.prod(sizes[:-2])
+    fan_in, fan_out = sizes[-2 if len(sizes) > 1 else -1] * field, sizes[-1] * field
+    return {"FAN_IN": fan_in, "FAN_OUT": fan_out, "FAN_AVG": (fan_in + fan_out) / 2.0}[mode]

@@ -1,0 +1,250 @@
+"""``tf.nn.dynamic_rnn`` and its kin: cells over the steps of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.ops.array_filling import zeros_like
+from tfmini.ops.array_joining import concat, stack, unstack
+from tfmini.ops.array_layout import reverse, reverse_sequence
+from tfmini.ops.array_masking import where
+from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_transpose import transpose
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import greater_equal, less
+from tfmini.ops.math_elementwise import add
+from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.variable_scope import variable_scope
+from tfmini.ops.while_loop import while_loop
+from tfmini.shapes import TensorShape
+
+__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
+
+
+def _check_cell(cell: Any, name: str = "cell") -> None:
+    missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
+    if missing or not callable(cell):
+        raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
+
+
+def _held(finished: Any, old: Any, new: Any) -> Any:
+    """``old`` where a sequence is over and ``new`` elsewhere, row by row."""
+
+    def chosen(before: Any, after: Any) -> Any:
+        if after.shape.ndims == 0:
+            return after
+        result = where(finished, before, after)
+        result.set_shape(after.shape)
+        return result
+
+    return nest.map_structure(chosen, old, new)
+
+
+def _batch_major(value: Any) -> Any:
+    """Swaps the first two axes."""
+    rank = value.shape.ndims
+    return transpose(value, [1, 0, *range(2, rank)])
+
+
+def dynamic_rnn(
+    cell: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """A cell over all steps, as a loop in the graph (``tf.nn.dynamic_rnn``).
+
+    Args:
+      cell: an `RNNCell`.
+      inputs: ``[batch, steps, …]``, or ``[steps, batch, …]`` when ``time_major``.
+      sequence_length: ``[batch]``; beyond it outputs are zero and the state stays.
+      initial_state: default zeros of type ``dtype``.
+      scope: of the variables, default "rnn".
+
+    Returns:
+      (outputs in the layout of the inputs, the last state).
+
+    Raises:
+      ValueError: without an initial state and a dtype, or for inputs of unknown rank.
+    """
+    _check_cell(cell)
+    with variable_scope(scope or "rnn"):
+        steps_first = [convert_to_tensor(t) for t in nest.flatten(inputs)]
+        if not time_major:
+            steps_first = [_batch_major(t) for t in steps_first]
+        if sequence_length is not None:
+            sequence_length = cast(sequence_length, dtypes.int32)
+        state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
+        outputs, state = _loop(
+            cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory
+        )
+        if not time_major:
+            outputs = nest.map_structure(_batch_major, outputs)
+        return outputs, state
+
+
+def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: Any) -> Any:
+    if initial_state is not None:
+        return nest.map_structure(convert_to_tensor, initial_state)
+    if not dtype:
+        raise ValueError("If there is no initial_state, you must give a dtype.")
+    known = first.shape.as_list()[1] if first.shape.ndims and first.shape.ndims > 1 else None
+    return cell.zero_state(batch if known is None else known, dtype)
+
+
+def _loop(
+    cell: Any, inputs: Any, state: Any, lengths: Any, parallel_iterations: int | None, swap_memory: bool
+) -> tuple[Any, Any]:
+    flat = nest.flatten(inputs)
+    steps = shape_of(flat[0])[0]
+    sources = [
+        TensorArray(t.dtype, steps, name=f"dynamic_rnn/input_{i}").unstack(t) for i, t in enumerate(flat)
+    ]
+    sizes = nest.flatten(cell.output_size)
+    kinds = nest.flatten(state)[0].dtype
+    results = [
+        TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))
+    ]
+
+    def body(time: Any, arrays: Any, before: Any) -> Any:
+        values = [source.read(time) for source in sources]
+        for value, whole in zip(values, flat):
+            value.set_shape(whole.shape[1:])
+        output, after = cell(nest.pack_sequence_as(inputs, values), before)
+        if lengths is not None:
+            over = greater_equal(time, lengths)
+            output = _held(over, nest.map_structure(zeros_like, output), output)
+            after = _held(over, before, after)
+        written = [array.write(time, one) for array, one in zip(arrays, nest.flatten(output))]
+        return add(time, 1), written, after
+
+    _, results, state = while_loop(
+        lambda time, *_: less(time, steps),
+        body,
+        (constant(0, dtype=dtypes.int32, name="time"), results, state),
+        parallel_iterations=parallel_iterations or 32,
+        swap_memory=swap_memory,
+    )
+    outputs = [array.stack() for array in results]
+    for output, size in zip(outputs, sizes):
+        width = [size] if isinstance(size, int) else TensorShape(size).as_list()
+        output.set_shape(TensorShape([*flat[0].shape.as_list()[:2], *width]))
+    return nest.pack_sequence_as(cell.output_size, outputs), state
+
+
+def bidirectional_dynamic_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """Two cells, one from each end (``tf.nn.bidirectional_dynamic_rnn``): pairs of outputs and of last states."""
+    _check_cell(cell_fw, "cell_fw")
+    _check_cell(cell_bw, "cell_bw")
+    steps, batch = (0, 1) if time_major else (1, 0)
+
+    def turned(value: Any) -> Any:
+        if sequence_length is None:
+            return reverse(value, [steps])
+        return reverse_sequence(value, sequence_length, seq_axis=steps, batch_axis=batch)
+
+    common = (parallel_iterations, swap_memory, time_major)
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as fw:
+            forward = dynamic_rnn(cell_fw, inputs, sequence_length, initial_state_fw, dtype, *common, scope=fw)
+        with variable_scope("bw") as bw:
+            backward = dynamic_rnn(
+                cell_bw, nest.map_structure(turned, inputs), sequence_length, initial_state_bw, dtype, *common,
+                scope=bw,
+            )  # fmt: skip
+    return (forward[0], nest.map_structure(turned, backward[0])), (forward[1], backward[1])
+
+
+def static_rnn(
+    cell: Any,
+    inputs: list[Any],
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """A cell over a list of steps, each with ops of its own (``tf.nn.static_rnn``).
+
+    Returns:
+      (the list of outputs, the last state); see `dynamic_rnn` for the arguments.
+
+    Raises:
+      TypeError: when ``inputs`` is no list.
+      ValueError: when it is empty, or without an initial state and a dtype.
+    """
+    _check_cell(cell)
+    if not isinstance(inputs, (list, tuple)):
+        raise TypeError("inputs must be a sequence")
+    if not inputs:
+        raise ValueError("inputs must not be empty")
+    outputs = []
+    with variable_scope(scope or "rnn") as opened:
+        first = convert_to_tensor(nest.flatten(inputs[0])[0])
+        state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
+        if sequence_length is not None:
+            sequence_length = cast(sequence_length, dtypes.int32)
+        for time, step in enumerate(inputs):
+            if time > 0:
+                opened.reuse_variables()
+            output, after = cell(step, state)
+            if sequence_length is not None:
+                over = greater_equal(time, sequence_length)
+                output = _held(over, nest.map_structure(zeros_like, output), output)
+                after = _held(over, state, after)
+            outputs.append(output)
+            state = after
+    return outputs, state
+
+
+def static_bidirectional_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: list[Any],
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any, Any]:
+    """Two cells, one from each end of a list (``tf.nn.static_bidirectional_rnn``).
+
+    Returns:
+      (for each step both outputs side by side, the forward state, the backward state).
+    """
+    def turned(steps: list[Any]) -> list[Any]:
+        if sequence_length is None:
+            return list(reversed(steps))
+        whole = reverse_sequence(stack(steps), sequence_length, seq_axis=0, batch_axis=1)
+        return unstack(whole, num=len(steps))
+
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as fw:
+            forward, state_fw = static_rnn(cell_fw, inputs, initial_state_fw, dtype, sequence_length, scope=fw)
+        with variable_scope("bw") as bw:
+            backward, state_bw = static_rnn(
+                cell_bw, turned(list(inputs)), initial_state_bw, dtype, sequence_length, scope=bw
+            )
+    outputs = [concat([f, b], 1) for f, b in zip(forward, turned(backward))]
+    return outputs, state_fw, state_bw

@@ -1,0 +1,374 @@
+"""``tf.nn.rnn_cell``: what a recurrent network does in one step. (inputs, state) -> (output, new state)."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.layers.base import Layer
+from tfmini.layers.input_spec import InputSpec
+from tfmini.ops import variable_scope as vs
+from tfmini.ops.array_filling import zeros
+from tfmini.ops.array_joining import concat, split, stack
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.clip import clip_by_value
+from tfmini.ops.constant import constant
+from tfmini.ops.initializers import Constant, Zeros
+from tfmini.ops.math_elementwise import add, multiply
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.math_unary import sigmoid, tanh
+from tfmini.ops.nn_bias import bias_add
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import TensorShape
+
+__all__ = ["BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple", "MultiRNNCell", "RNNCell"]
+
+_KERNEL, _BIAS = "kernel", "bias"
+
+
+class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):
+    """The state of an LSTM cell: cell and output, each ``[batch, units]`` (``tf.nn.rnn_cell.LSTMStateTuple``)."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> Any:
+        """The type of both; a TypeError when they differ."""
+        if self.c.dtype != self.h.dtype:
+            raise TypeError(f"Inconsistent internal state: {self.c.dtype} vs {self.h.dtype}")
+        return self.c.dtype
+
+
+class RNNCell(Layer):
+    """The base of all cells (``tf.nn.rnn_cell.RNNCell``).
+
+    A sub-class says its ``state_size`` and ``output_size`` (ints, shapes, or structures of those) and
+    has ``call(inputs, state)``.
+    """
+
+    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        super().__init__(trainable, name, dtype, **kwargs)
+
+    @property
+    def state_size(self) -> Any:
+        raise NotImplementedError("Abstract method")
+
+    @property
+    def output_size(self) -> Any:
+        raise NotImplementedError("Abstract method")
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """(output, new state) of one step, for inputs ``[batch, width]``."""
+        if scope is None:
+            return super().__call__(inputs, state, *args, **kwargs)
+        with vs.variable_scope(scope) as opened:
+            return super().__call__(inputs, state, *args, scope=opened, **kwargs)
+
+    def build(self, input_shape: Any) -> None:
+        self.built = True
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """A state of zeros."""
+        with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
+            return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), self.state_size)
+
+    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
+        """`zero_state` for the batch of ``inputs``, or of a size and type."""
+        if inputs is not None:
+            inputs = convert_to_tensor(inputs)
+            batch_size, dtype = shape_of(inputs)[0], inputs.dtype
+        if batch_size is None or dtype is None:
+            raise ValueError(
+                "batch_size and dtype cannot be None while constructing initial state:"
+                f" batch_size={batch_size}, dtype={dtype}"
+            )
+        return self.zero_state(batch_size, dtype)
+
+
+def _zeros(batch_size: Any, size: Any, dtype: Any) -> Any:
+    sizes = TensorShape(size).as_list() if not isinstance(size, int) else [size]
+    if isinstance(batch_size, int):
+        return zeros([batch_size, *sizes], dtype=dtype)
+    result = zeros(stack([batch_size, *sizes]), dtype=dtype)
+    result.set_shape(TensorShape([None, *sizes]))
+    return result
+
+
+class _Gated(RNNCell):
+    """The base of the cells below: one or more ``[inputs, state] @ kernel + bias``."""
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
+        self._num_units = num_units
+        self._activation = activation or tanh
+        self.input_spec = InputSpec(ndim=2)
+
+    @property
+    def state_size(self) -> Any:
+        return self._num_units
+
+    @property
+    def output_size(self) -> Any:
+        return self._num_units
+
+    def _width(self, input_shape: Any) -> int:
+        width = TensorShape(input_shape).as_list()[-1]
+        if width is None:
+            raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {input_shape}")
+        return int(width)
+
+
+class BasicRNNCell(_Gated):
+    """``output = state = activation(W [inputs, state] + b)`` (``tf.nn.rnn_cell.BasicRNNCell``)."""
+
+    def build(self, input_shape: Any) -> None:
+        rows = self._width(input_shape) + self._num_units
+        self._kernel = self.add_weight(_KERNEL, [rows, self._num_units])
+        self._bias = self.add_weight(_BIAS, [self._num_units], initializer=Zeros(dtype=self._dtype))
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        output = self._activation(bias_add(matmul(concat([inputs, state], 1), self._kernel), self._bias))
+        return output, output
+
+
+class GRUCell(_Gated):
+    """A gated recurrent unit (``tf.nn.rnn_cell.GRUCell``)."""
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Any = None,
+        reuse: Any = None,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
+        self._kernel_initializer, self._bias_initializer = kernel_initializer, bias_initializer
+
+    def build(self, input_shape: Any) -> None:
+        units = self._num_units
+        rows = self._width(input_shape) + units
+        start, bias = self._kernel_initializer, self._bias_initializer
+        self._gate_kernel = self.add_weight("gates/kernel", [rows, 2 * units], initializer=start)
+        self._gate_bias = self.add_weight(
+            "gates/bias", [2 * units], initializer=bias or Constant(1.0, dtype=self._dtype)
+        )
+        self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=start)
+        self._candidate_bias = self.add_weight(
+            "candidate/bias", [units], initializer=bias or Zeros(dtype=self._dtype)
+        )
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))
+        r, u = split(value=gates, num_or_size_splits=2, axis=1)
+        kept = concat([inputs, multiply(r, state)], 1)
+        candidate = self._activation(bias_add(matmul(kept, self._candidate_kernel), self._candidate_bias))
+        new = u * state + (1 - u) * candidate
+        return new, new
+
+
+class _TwoPartState(_Gated):
+    """The base of the LSTM cells: a state of two parts, as a tuple or side by side in one tensor."""
+
+    def __init__(self, num_units: int, state_is_tuple: bool, *args: Any, **kwargs: Any) -> None:
+        super().__init__(num_units, *args, **kwargs)
+        self._state_is_tuple = state_is_tuple
+
+    @property
+    def _output_width(self) -> int:
+        return self._num_units
+
+    @property
+    def state_size(self) -> Any:
+        if self._state_is_tuple:
+            return LSTMStateTuple(self._num_units, self._output_width)
+        return self._num_units + self._output_width
+
+    @property
+    def output_size(self) -> Any:
+        return self._output_width
+
+    def _parts(self, state: Any) -> Any:
+        if self._state_is_tuple:
+            return state
+        return split(value=state, num_or_size_splits=[self._num_units, self._output_width], axis=1)
+
+    def _joined(self, c: Any, h: Any) -> Any:
+        return LSTMStateTuple(c, h) if self._state_is_tuple else concat([c, h], 1)
+
+
+class BasicLSTMCell(_TwoPartState):
+    """An LSTM without peepholes or projection (``tf.nn.rnn_cell.BasicLSTMCell``).
+
+    Args:
+      num_units: the width of the output.
+      forget_bias: added to the forget gate.
+      state_is_tuple: whether the state is an `LSTMStateTuple`.
+      activation: default tanh.
+      reuse: whether the variables must exist.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_units, state_is_tuple, activation, reuse, name, dtype, **kwargs)
+        self._forget_bias = forget_bias
+
+    def build(self, input_shape: Any) -> None:
+        rows = self._width(input_shape) + self._num_units
+        self._kernel = self.add_weight(_KERNEL, [rows, 4 * self._num_units])
+        self._bias = self.add_weight(_BIAS, [4 * self._num_units], initializer=Zeros(dtype=self._dtype))
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        one = constant(1, dtype=dtypes.int32)
+        c, h = self._parts(state)
+        gates = bias_add(matmul(concat([inputs, h], 1), self._kernel), self._bias)
+        i, j, f, o = split(value=gates, num_or_size_splits=4, axis=one)
+        forget = constant(self._forget_bias, dtype=f.dtype)
+        new_c = add(multiply(c, sigmoid(add(f, forget))), multiply(sigmoid(i), self._activation(j)))
+        new_h = multiply(self._activation(new_c), sigmoid(o))
+        return new_h, self._joined(new_c, new_h)
+
+
+class LSTMCell(_TwoPartState):
+    """An LSTM with optional peepholes, clipping and projection (``tf.nn.rnn_cell.LSTMCell``).
+
+    Args:
+      use_peepholes: whether the gates see the cell.
+      cell_clip: the cell is kept within plus and minus this.
+      initializer: of the weights.
+      num_proj: the width of the output after a projection.
+      proj_clip: the output is kept within plus and minus this.
+      num_unit_shards, num_proj_shards: into how many parts the variables are cut.
+      The others are those of `BasicLSTMCell`.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        initializer: Any = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        num_unit_shards: int | None = None,
+        num_proj_shards: int | None = None,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_units, state_is_tuple, activation, reuse, name, dtype, **kwargs)
+        self._use_peepholes, self._cell_clip, self._initializer = use_peepholes, cell_clip, initializer
+        self._num_proj, self._proj_clip, self._forget_bias = num_proj, proj_clip, forget_bias
+
+    @property
+    def _output_width(self) -> int:
+        return self._num_proj or self._num_units
+
+    def build(self, input_shape: Any) -> None:
+        units, start = self._num_units, self._initializer
+        rows = self._width(input_shape) + self._output_width
+        self._kernel = self.add_weight(_KERNEL, [rows, 4 * units], initializer=start)
+        self._bias = self.add_weight(_BIAS, [4 * units], initializer=Zeros(dtype=self._dtype))
+        if self._use_peepholes:
+            names = ("w_f_diag", "w_i_diag", "w_o_diag")
+            self._peepholes = [self.add_weight(name, [units], initializer=start) for name in names]
+        if self._num_proj is not None:
+            self._projection = self.add_weight("projection/kernel", [units, self._num_proj], initializer=start)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        c, h = self._parts(state)
+        gates = bias_add(matmul(concat([inputs, h], 1), self._kernel), self._bias)
+        i, j, f, o = split(value=gates, num_or_size_splits=4, axis=1)
+        f = f + self._forget_bias
+        if self._use_peepholes:
+            f, i = f + self._peepholes[0] * c, i + self._peepholes[1] * c
+        new_c = sigmoid(f) * c + sigmoid(i) * self._activation(j)
+        if self._cell_clip is not None:
+            new_c = clip_by_value(new_c, -self._cell_clip, self._cell_clip)
+        if self._use_peepholes:
+            o = o + self._peepholes[2] * new_c
+        new_h = sigmoid(o) * self._activation(new_c)
+        if self._num_proj is not None:
+            new_h = matmul(new_h, self._projection)
+            if self._proj_clip is not None:
+                new_h = clip_by_value(new_h, -self._proj_clip, self._proj_clip)
+        return new_h, self._joined(new_c, new_h)
+
+
+class MultiRNNCell(RNNCell):
+    """Cells on top of each other (``tf.nn.rnn_cell.MultiRNNCell``).
+
+    Args:
+      cells: from the inputs' side.
+      state_is_tuple: whether the state is a tuple of the cells' states, or those side by side.
+    """
+
+    def __init__(self, cells: Any, state_is_tuple: bool = True) -> None:
+        super().__init__()
+        if not cells:
+            raise ValueError("Must specify at least one cell for MultiRNNCell.")
+        if not isinstance(cells, (list, tuple)):
+            raise TypeError(f"cells must be a list or tuple, but saw: {cells}.")
+        self._cells, self._state_is_tuple = list(cells), state_is_tuple
+        if not state_is_tuple and any(isinstance(cell.state_size, tuple) for cell in cells):
+            raise ValueError("Some cells return tuples of states, but the flag state_is_tuple is not set.")
+
+    @property
+    def state_size(self) -> Any:
+        sizes = tuple(cell.state_size for cell in self._cells)
+        return sizes if self._state_is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> Any:
+        return self._cells[-1].output_size
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return [w for cell in self._cells for w in cell.trainable_weights] if self.trainable else []
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        if not self._state_is_tuple:
+            return super().zero_state(batch_size, dtype)
+        with name_scope("MultiRNNCellZeroState", values=[batch_size]):
+            return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        if self._state_is_tuple:
+            states = list(state)
+            if len(states) != len(self._cells):
+                raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state}")
+        else:
+            states = split(value=state, num_or_size_splits=[cell.state_size for cell in self._cells], axis=1)
+        new = []
+        for i, cell in enumerate(self._cells):
+            with vs.variable_scope(f"cell_{i}"):
+                inputs, after = cell(inputs, states[i])
+                new.append(after)
+        return inputs, tuple(new) if self._state_is_tuple else concat(new, 1)

@@ -1,0 +1,274 @@
+"""Resizing images: ``ResizeBilinear``, ``ResizeNearestNeighbor``, ``ResizeBicubic``, ``ResizeArea``.
+
+Each op is a weighted sum along rows and then along columns, so one matrix per axis says all: the
+value is ``rows @ image @ columns^T`` and the gradient uses the transposed matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.constant_value import constant_value
+from tfmini.shapes import RawShape, with_rank
+
+_TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
+_ATTRS = "\n    align_corners: bool = False\n    half_pixel_centers: bool = False"
+
+bilinear_op = op(f"ResizeBilinear(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bicubic_op = op(f"ResizeBicubic(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_images: T\n    T: {_TYPES}{_ATTRS}")
+area_op = op(
+    f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False"
+)
+bilinear_grad_op = op(
+    "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS
+)
+bicubic_grad_op = op(
+    "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS
+)
+nearest_grad_op = op(
+    "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
+    "    T: {uint8, int8, int32, half, float, double}" + _ATTRS
+)
+for _handle in (area_op, bilinear_grad_op, bicubic_grad_op, nearest_grad_op):
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+@bilinear_op.shape
+@bicubic_op.shape
+@nearest_op.shape
+@area_op.shape
+@nearest_grad_op.shape
+def _resized_shape(node: Operation) -> list[RawShape]:
+    images = with_rank(node._inputs[0]._shape, 4)
+    size = constant_value(node._inputs[1])
+    rows, columns = (None, None) if size is None else (int(size[0]), int(size[1]))
+    return [(images[0], rows, columns, images[3])]
+
+
+@bilinear_grad_op.shape
+@bicubic_grad_op.shape
+def _original_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[1]._shape]
+
+
+# ---- weights --------------------------------------------------------------------------------
+
+Weights = Callable[[int, int, bool, bool], np.ndarray]
+
+
+def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
+    """Where in the original each new place lies."""
+    scale = (length - 1) / (new - 1) if align and new > 1 else length / new
+    places = np.arange(new, dtype=np.float32)
+    if centers:
+        return (places + np.float32(0.5)) * np.float32(scale) - np.float32(0.5)
+    return places * np.float32(scale)
+
+
+def _matrix(length: int, new: int, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+    weights = np.zeros((new, length), np.float32)
+    rows = np.broadcast_to(np.arange(new)[:, None], columns.shape)
+    np.add.at(weights, (rows, np.clip(columns, 0, length - 1)), values)
+    return weights
+
+
+def _linear(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
+    places = _places(length, new, align, centers)
+    low = np.floor(places)
+    part = places - low
+    columns = np.stack([low, low + 1], 1).astype(np.int64)
+    return _matrix(length, new, columns, np.stack([1 - part, part], 1))
+
+
+def _nearest(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
+    places = _places(length, new, align, centers)
+    chosen = np.floor(places + 0.5) if align or centers else np.floor(places)
+    return _matrix(length, new, chosen.astype(np.int64)[:, None], np.ones((new, 1), np.float32))
+
+
+def _cubic(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
+    """Keys' kernel with a = -0.75 (-0.5 and renormalised with half-pixel centers), as TensorFlow tabulates it."""
+    places = _places(length, new, align, centers)
+    low = np.floor(places)
+    part = np.round((places - low) * 1024) / 1024
+    offsets = np.array([-1, 0, 1, 2])
+    distance = np.abs(part[:, None] - offsets)
+    a = -0.5 if centers else -0.75
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    values = np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    columns = (low[:, None] + offsets).astype(np.int64)
+    if centers:
+        values = np.where((columns >= 0) & (columns < length), values, 0.0)
+        values /= values.sum(axis=1, keepdims=True)
+    return _matrix(length, new, columns, values)
+
+
+def _area(length: int, new: int, align: bool, centers: bool) -> Any:
+    scale = (length - 1) / (new - 1) if align and new > 1 else length / new
+    starts = np.arange(new) * scale
+    cells = np.arange(length)
+    overlap = np.minimum(cells + 1, (starts + scale)[:, None]) - np.maximum(cells, starts[:, None])
+    return (np.clip(overlap, 0, None) / scale).astype(np.float32)
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def _check(images: Any, size: Any) -> tuple[int, int]:
+    if np.ndim(images) != 4:
+        raise InvalidArgumentError(None, None, f"images must be 4-dimensional, got shape {list(np.shape(images))}")
+    if np.shape(size) != (2,):
+        raise InvalidArgumentError(None, None, f"shape_t must have two elements, got shape {list(np.shape(size))}")
+    rows, columns = (int(v) for v in size)
+    if rows <= 0 or columns <= 0:
+        raise InvalidArgumentError(None, None, "output dimensions must be positive")
+    return rows, columns
+
+
+def _weigh(images: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
+    """``rows @ image @ columns^T`` for each image and channel."""
+    stretched = np.tensordot(rows, images, (1, 1))  # new rows, batch, columns, channels
+    return np.ascontiguousarray(np.tensordot(columns, stretched, (1, 2)).transpose(2, 1, 0, 3))
+
+
+def _attach(handle: OpHandle, weights: Weights) -> None:
+    @handle.kernel_factory("CPU")
+    def _factory(node: Any) -> Callable[..., Any]:
+        align, centers = node.attrs["align_corners"], node.attrs.get("half_pixel_centers", False)
+
+        def resize(images: Any, size: Any) -> Any:
+            new = _check(images, size)
+            values = images.astype(np.float32, copy=False)
+            if new == images.shape[1:3] and weights is not _area:
+                return values
+            return _weigh(values, *(weights(old, n, align, centers) for old, n in zip(images.shape[1:3], new)))
+
+        return resize
+
+
+def _attach_gradient(handle: OpHandle, weights: Weights) -> None:
+    @handle.kernel_factory("CPU")
+    def _factory(node: Any) -> Callable[..., Any]:
+        align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
+
+        def gradient(grads: Any, original: Any) -> Any:
+            pairs = zip(original.shape[1:3], grads.shape[1:3])
+            rows, columns = (weights(old, new, align, centers) for old, new in pairs)
+            return _weigh(grads, rows.T, columns.T).astype(original.dtype, copy=False)
+
+        return gradient
+
+
+_attach(bilinear_op, _linear)
+_attach(bicubic_op, _cubic)
+_attach(area_op, _area)
+_attach_gradient(bilinear_grad_op, _linear)
+_attach_gradient(bicubic_grad_op, _cubic)
+
+
+@nearest_op.kernel_factory("CPU")
+def _nearest_factory(node: Any) -> Callable[..., Any]:
+    align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
+
+    def resize(images: Any, size: Any) -> Any:
+        new = _check(images, size)
+        rows, columns = (
+            np.argmax(_nearest(old, n, align, centers), axis=1) for old, n in zip(images.shape[1:3], new)
+        )
+        return images[:, rows[:, None], columns[None, :]]
+
+    return resize
+
+
+@nearest_grad_op.kernel_factory("CPU")
+def _nearest_grad_factory(node: Any) -> Callable[..., Any]:
+    align, centers = node.attrs["align_corners"], node.attrs["half_pixel_centers"]
+
+    def gradient(grads: Any, size: Any) -> Any:
+        old = _check(grads, size)
+        rows, columns = (_nearest(o, n, align, centers).T for o, n in zip(old, grads.shape[1:3]))
+        return _weigh(grads.astype(np.float32, copy=False), rows, columns).astype(grads.dtype, copy=False)
+
+    return gradient
+
+
+# ---- gradients ------------------------------------------------------------------------------
+
+
+def _attrs(node: Operation) -> dict[str, Any]:
+    return {name: node.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+
+
+@bilinear_op.gradient
+def _bilinear_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None]
+
+
+@bicubic_op.gradient
+def _bicubic_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None]
+
+
+@nearest_op.gradient
+def _nearest_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def _resize(handle: OpHandle, images: Any, size: Any, name: str | None, **attrs: Any) -> Any:
+    images = convert_to_tensor(images, name="images")
+    return handle(images, convert_to_tensor(size, dtype=dtypes.int32, name="size"), name=name, **attrs)
+
+
+def resize_bilinear(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Any:
+    """``[batch, rows, columns, channels]`` resized by linear interpolation, float32 (``tf.image.resize_bilinear``).
+
+    Args:
+      size: two ints.
+      align_corners: whether corner pixels keep their places.
+      half_pixel_centers: whether pixels are squares with a centre.
+    """
+    return _resize(
+        bilinear_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
+    )
+
+
+def resize_bicubic(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Any:
+    """`resize_bilinear` by cubic interpolation (``tf.image.resize_bicubic``)."""
+    return _resize(
+        bicubic_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
+    )
+
+
+def resize_nearest_neighbor(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Any:
+    """`resize_bilinear` by the nearest pixel, of the images' type (``tf.image.resize_nearest_neighbor``)."""
+    return _resize(
+        nearest_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers
+    )
+
+
+def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Any:
+    """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
+    return _resize(area_op, images, size, name, align_corners=align_corners)
