@@ -177,6 +177,8 @@ NAMES: dict[str, dict[str, str]] = {
             "string_to_hash_bucket_strong"
         ),
         "ops.ragged_tensor": "RaggedTensor",
+        "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.math_special": "betainc igamma igammac lbeta",
     },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
@@ -205,6 +207,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.logging_ops": "Assert",
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+        "ops.shape_checks": "assert_shapes is_non_decreasing is_strictly_increasing",
     },
     "distribute": {
         "runtime.server": "Server",
@@ -308,6 +311,11 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_variance"
         ),
         "ops.linalg_solving": "reciprocal_no_nan",
+        "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.math_special": (
+            "bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc cumulative_logsumexp igamma igammac lbeta "
+            "polyval"
+        ),
     },
     "nn": {
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -21,7 +22,7 @@ from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.ops.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.strings import each, refuse
-from tfmini.shapes import RawShape, format_raw, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
 
 split_op = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -106,8 +107,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 @bucket_fast_op.shape
 @bucket_strong_op.shape
 def _bucket_shape(node: Operation) -> list[RawShape]:
-    if node.type == "StringToHashBucketStrong" and len(node.attrs["key"]) != 2:
-        raise ValueError(f"Key must have 2 elements, got {len(node.attrs['key'])}")
     return [node._inputs[0]._shape]
 
 
@@ -123,6 +122,8 @@ def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
 
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
+    if len(key) != 2:
+        raise refuse(f"Key must have 2 elements, got {len(key)}")
     return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
 
 
@@ -161,7 +162,7 @@ def _segment_join_shape(node: Operation) -> list[RawShape]:
     count = constant_value(node._inputs[2])
     if inputs is None or ids is None:
         return [None]
-    if len(ids) > len(inputs):
+    if len(ids) > len(inputs) or not compatible_raw(ids, inputs[: len(ids)]):
         raise ValueError(f"segment_ids {format_raw(ids)} must be a prefix of the inputs' shape {format_raw(inputs)}")
     return [(None if count is None else int(count), *inputs[len(ids) :])]
 
@@ -177,14 +178,13 @@ def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator:
     if ids.shape != inputs.shape[: ids.ndim]:
         raise refuse("segment_ids must have the same shape as a prefix of inputs")
     rest = inputs.shape[ids.ndim :]
-    rows, flat = inputs.reshape(ids.size, -1), ids.ravel()
-    bad = np.flatnonzero((flat >= count) | (flat < -1))
+    rows, flat = inputs.reshape(ids.size, math.prod(rest)), ids.ravel()
+    bad = np.flatnonzero((flat >= count) | (flat < 0))
     if bad.size:
         raise refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
     groups: list[list[int]] = [[] for _ in range(count)]
     for position, segment in enumerate(flat):
-        if segment >= 0:
-            groups[segment].append(position)
+        groups[segment].append(position)
     out = np.empty((count, rows.shape[1]), object)
     for segment, members in enumerate(groups):
         out[segment] = [separator.join(column) for column in rows[members].T] if members else b""
