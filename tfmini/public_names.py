@@ -446,6 +446,10 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
+        "ops.nn_volumes": (
+            "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
+            "conv3d_transpose max_pool3d"
+        ),
     },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",

@@ -11,7 +11,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import array_shape
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.control import group
-from tfmini.ops.logging_ops import Assert
+from tfmini.ops.assertion import Assert
 from tfmini.ops.math_comparison import equal, less, less_equal
 from tfmini.ops.rank_checks import assert_rank, assert_rank_at_least, assert_rank_in
 from tfmini.ops.reduce_functions import reduce_all
