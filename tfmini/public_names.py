@@ -186,6 +186,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "ops.nn_dilated": "required_space_to_batch_paddings",
     },
     "app": {
         "compat.app": "run",
@@ -430,6 +431,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_batch_norm": "fused_batch_norm",
         "ops.nn_bias": "bias_add l2_loss relu_layer xw_plus_b",
         "ops.nn_convolution": (
+            "depthwise_conv2d_native_backprop_filter=depthwise_conv2d_backprop_filter "
+            "depthwise_conv2d_native_backprop_input=depthwise_conv2d_backprop_input "
             "atrous_conv2d conv1d conv2d conv2d_backprop_filter conv2d_backprop_input conv2d_transpose "
             "depthwise_conv2d depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input "
             "depthwise_conv2d_native separable_conv2d"
@@ -449,6 +452,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_volumes": (
             "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
             "conv3d_transpose max_pool3d"
+        ),
+        "ops.nn_dilated": (
+            "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
+            "max_pool1d max_pool_v2 pool with_space_to_batch"
         ),
     },
     "python_io": {
