@@ -187,6 +187,10 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "ops.nn_dilated": "required_space_to_batch_paddings",
+        "ops.array_search": "argsort histogram_fixed_width histogram_fixed_width_bins searchsorted sort",
+        "ops.set_operations": "edit_distance",
+        "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
+        "ops.confusion": "confusion_matrix",
     },
     "app": {
         "compat.app": "run",
@@ -420,6 +424,7 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_variance"
         ),
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.confusion": "confusion_matrix",
     },
     "nest": {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
@@ -631,5 +636,11 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+    "sets": {
+        "ops.set_operations": (
+            "difference=set_difference intersection=set_intersection set_difference set_intersection "
+            "set_size set_union size=set_size union=set_union"
+        ),
     },
 }
