@@ -462,6 +462,11 @@ NAMES: dict[str, dict[str, str]] = {
             "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
             "max_pool1d max_pool_v2 pool with_space_to_batch"
         ),
+        "ops.candidate_sampling": (
+            "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
+            "learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
+        "ops.nn_sampled": "nce_loss sampled_softmax_loss",
     },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
@@ -479,6 +484,10 @@ NAMES: dict[str, dict[str, str]] = {
             "shuffle=random_shuffle truncated_normal uniform=random_uniform"
         ),
         "ops.scoping": "get_seed set_random_seed",
+        "ops.candidate_sampling": (
+            "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
+            "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
     },
     "resource_loader": {
         "compat.resource_loader": (
