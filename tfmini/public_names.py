@@ -29,7 +29,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.default_graph": "get_default_graph reset_default_graph",
         "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
-        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
         "graph.importing": "import_graph_def",
         "graph.keys": "GraphKeys",
         "graph.operation": "Operation Tensor",
@@ -191,6 +191,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.set_operations": "edit_distance",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.confusion": "confusion_matrix",
+        "ops.template": "make_template",
     },
     "app": {
         "compat.app": "run",
@@ -644,7 +645,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "version": {
         "_version": "VERSION=API_VERSION",
-        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
     "sets": {
         "ops.set_operations": (
