@@ -343,7 +343,7 @@ class Tensor:
         return f"{self.op.name}:{self._index}" if self._index else self.op.name
 
     def _add_consumer(self, op: Operation) -> None:
-        if self._consumers is None:
+        if not self._consumers:
             self._consumers = [op]
         elif self._consumers[-1] is not op:
             self._consumers.append(op)

@@ -11,13 +11,15 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import special_integrals
 from tfmini.ops.array_filling import fill, zeros_like
-from tfmini.ops.array_shape import shape
+from tfmini.ops.array_filling import range as arange
+from tfmini.ops.array_shape import shape, size
 from tfmini.ops.array_values import refuse
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
 from tfmini.ops.math_comparison import equal, greater, less, where_v2
 from tfmini.ops.math_complex import abs as absolute
 from tfmini.ops.math_elementwise import add, multiply
 from tfmini.ops.math_unary import exp, lgamma, log, log1p, sign
+from tfmini.ops.random_sampling import gamma_op
 from tfmini.ops.reduce_functions import reduce_sum
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, broadcast_raw
@@ -108,6 +110,14 @@ def _bessel_i1e_gradient(node: Operation, grad: Tensor) -> list[Any]:
     safe = where_v2(equal(x, zeros_like(x)), zeros_like(x) + 1.0, x)
     slope = bessel_i0e_op(safe) - y * (sign(safe) + 1.0 / safe)
     return [grad * where_v2(equal(x, zeros_like(x)), zeros_like(x) + 0.5, slope)]
+
+
+@gamma_op.gradient
+def _random_gamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    """By implicit differentiation of the distribution function; the leading axes are the samples."""
+    leading, alpha = node._inputs
+    partial = gamma_grad_op(alpha, node._outputs[0])
+    return [None, reduce_sum(grad * partial, arange(size(leading)))]
 
 
 # ---- cumulative log-sum-exp -----------------------------------------------------------------

@@ -442,3 +442,31 @@ def sparse_reduce_max_sparse(
     """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
     handle = arithmetic.reduce_sparse_ops["Max"]
     return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+# ---- operators ------------------------------------------------------------------------------
+
+
+def _with_dense(kind: str, default_name: str) -> Any:
+    """``sparse * dense`` or ``sparse / dense``, the dense operand broadcast to the sparse one."""
+
+    def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
+        with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:
+            dense = convert_to_tensor(dense, sparse.dtype.base_dtype, name="y")
+            found = arithmetic.cwise_ops[kind](*parts(sparse), dense, name=scope)
+            return SparseTensor(sparse.indices, found, sparse.dense_shape)
+
+    return operate
+
+
+def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
+    """True division: integers become float64 first."""
+    if sparse.dtype.is_integer:
+        sparse = SparseTensor(sparse.indices, cast(sparse.values, dtypes.float64), sparse.dense_shape)
+        dense = cast(dense, dtypes.float64)
+    return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
+
+
+SparseTensor.__mul__ = _with_dense("Mul", "mul")  # type: ignore[attr-defined]
+SparseTensor.__div__ = _with_dense("Div", "div")  # type: ignore[attr-defined]
+SparseTensor.__truediv__ = _divided  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
@@ -97,3 +98,8 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+
+
+def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
+    """The sparse tensor whose values are ``function`` of the values of another."""
+    return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
