@@ -14,7 +14,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops.array_values import refuse
 from tfmini.ops.random_sampling import generators

@@ -139,8 +139,7 @@ def _cumulative_kernel(x: Any, axis: Any, *, exclusive: bool, reverse: bool) -> 
     wide = rows.astype(np.float32) if x.dtype == np.float16 else rows
     found = np.logaddexp.accumulate(wide, axis=0) if wide.shape[0] else wide
     if exclusive:
-        # An empty sum has the lowest finite logarithm, as in TensorFlow.
-        first = np.full_like(found[:1], np.finfo(x.dtype).min)
+        first = np.full_like(found[:1], -np.inf)
         found = np.concatenate([first, found[:-1]])
     found = found[::-1] if reverse else found
     return np.ascontiguousarray(np.moveaxis(found, 0, int(axis))).astype(x.dtype, copy=False)

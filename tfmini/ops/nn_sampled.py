@@ -27,9 +27,9 @@ def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tu
     """The rows of the true classes, then those of the sampled ones, in one lookup."""
     both = embedding_lookup(table, concat([labels, sampled], 0), partition_strategy=strategy)
     count = getitem(array_shape.shape(labels), 0)
-    rest = stack([count, *[0] * (len(both._shape or ()) - 1)]) if both._shape else count
-    first = stack([count, *[-1] * (len(both._shape or ()) - 1)])
-    return slice_tensor(both, [0] * len(both._shape or ()), first), slice_tensor(both, rest, [-1] * len(both._shape or ()))
+    more = len(both._shape or ()) - 1
+    first = slice_tensor(both, [0] * (more + 1), stack([count, *[-1] * more]))
+    return first, slice_tensor(both, stack([count, *[0] * more]), [-1] * (more + 1))
 
 
 def _sampled_logits(
@@ -106,7 +106,10 @@ def sampled_softmax_loss(
     sampled_values: Any = None, remove_accidental_hits: bool = True, partition_strategy: str = "mod",
     name: str = "sampled_softmax_loss", seed: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The softmax loss over true and sampled classes of each example (``tf.nn.sampled_softmax_loss``); see `nce_loss`."""
+    """The softmax loss of each example over true and sampled classes (``tf.nn.sampled_softmax_loss``).
+
+    The arguments are those of `nce_loss`; ``seed`` makes the draws repeatable.
+    """
     logits, targets = _sampled_logits(
         weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True,
         remove_accidental_hits, partition_strategy, name, seed,

@@ -10,8 +10,8 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import array_shape
 from tfmini.ops.array_slicing import getitem
-from tfmini.ops.control import group
 from tfmini.ops.assertion import Assert
+from tfmini.ops.control import group
 from tfmini.ops.math_comparison import equal, less, less_equal
 from tfmini.ops.rank_checks import assert_rank, assert_rank_at_least, assert_rank_in
 from tfmini.ops.reduce_functions import reduce_all
@@ -117,7 +117,7 @@ def _size_checks(wanted: list[_Wanted], data: Any, summarize: int | None, messag
             if not isinstance(symbol, (int, np.integer)) and symbol not in known:
                 known[symbol] = actual, f"Specified by tensor {item.tensor.name} dimension {axis}"
                 continue
-            size, origin = known[symbol] if symbol in known else (symbol, "Specified explicitly")
+            size, origin = known.get(symbol, (symbol, "Specified explicitly"))
             if not isinstance(actual, Tensor) and not isinstance(size, Tensor):
                 if actual != size:
                     raise ValueError(

@@ -50,8 +50,10 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
       shape: the dense shape; None leaves it to be fed.
       name: prefix of the three placeholders.
     """
-    prefix = f"{name}/" if name is not None else ""
-    label = (lambda part: f"{prefix}{part}" if prefix else None)
+
+    def label(part: str) -> str | None:
+        return None if name is None else f"{name}/{part}"
+
     rank = None
     if shape is None:
         dense_shape = placeholder(_INT64, shape=[None], name=label("shape"))
@@ -75,7 +77,9 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(found, array_gather.gather_nd(tensor, found), array_shape.shape(tensor, out_type=_INT64))
 
 
-def sparse_eye(num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> SparseTensor:
+def sparse_eye(
+    num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+) -> SparseTensor:
     """A sparse identity matrix (``tf.sparse.eye``)."""
     with name_scope(name, "eye", [num_rows, num_columns]):
         rows = cast(num_rows, _INT64)
@@ -322,7 +326,9 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         if len(known) != len(wanted):
             raise ValueError(f"Dimensions {len(known)} and {len(wanted)} are not compatible")
         if any(n < o for n, o in zip(wanted.as_list(), known.as_list())):
-            raise ValueError(f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}")
+            raise ValueError(
+                f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}"
+            )
     fits = assert_less_equal(sparse.dense_shape, new_shape)
     return SparseTensor(indices, values, with_dependencies([fits], new_shape))
 

@@ -16,6 +16,7 @@ from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.ops.table_initializers import TableInitializerBase
 from tfmini.shapes import TensorShape
 
+
 def initialize_all_tables(name: str = "init_all_tables") -> Operation:
     """The older name of `tables_initializer`."""
     return tables_initializer(name)
