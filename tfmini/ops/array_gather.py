@@ -124,7 +124,7 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     rest = [i for i in range(rank) if i not in gathered]
     moved = handle_of("Transpose")(grad, gathered + rest)
     sizes = shape(params)
-    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])  # type: ignore[index]
+    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])
     back = [*range(1, position + 1), 0, *range(position + 1, len(params._shape))]
     return [handle_of("Transpose")(total, back), None, None]
 
@@ -145,14 +145,14 @@ def _batched_gradient(node: Operation, grad: Any) -> Tensor:
     moved = handle_of("Transpose")(grad, [*range(batch), *gathered, *outer, *tail])
     sizes = shape(params)
     prod, concat = handle_of("Prod"), handle_of("ConcatV2")
-    heads = sizes[:batch]  # type: ignore[index]
-    batches, length = prod(heads, [0]), sizes[position]  # type: ignore[index]
+    heads = sizes[:batch]
+    batches, length = prod(heads, [0]), sizes[position]
     starts = handle_of("Reshape")(
         handle_of("Mul")(handle_of("Range")(0, batches, 1), length), concat([heads, [1] * (count - batch)], 0)
     )
     flat = handle_of("AddV2")(handle_of("Cast")(indices, DstT=dtypes.int32), starts)
     total = handle_of("UnsortedSegmentSum")(moved, flat, handle_of("Mul")(batches, length))
-    rest = [sizes[a] for a in (*outer, *range(position + 1, rank))]  # type: ignore[index]
+    rest = [sizes[a] for a in (*outer, *range(position + 1, rank))]
     whole = concat([heads, handle_of("Pack")([length, *rest])], 0)
     unfolded = handle_of("Reshape")(total, whole)
     back = [*range(batch), *range(batch + 1, position + 1), batch, *range(position + 1, rank)]
@@ -258,9 +258,9 @@ def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | N
         sizes = shape(indices, out_type=indices.dtype)
         parts = []
         for i in range(batch_dims):
-            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))  # type: ignore[index]
+            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))
             form = [1] * len(indices._shape)
             form[i] = -1
-            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)  # type: ignore[index]
+            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)
             parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
         return _gather_nd(params, concat([*parts, indices], -1), name=scope)  # type: ignore[no-any-return]

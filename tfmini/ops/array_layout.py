@@ -401,7 +401,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
             data, axis = reshape(data, [-1]), 0
         if axis < 0:
             axis += len(data._shape or ())
-        length = shape(data)[axis]  # type: ignore[index]
+        length = shape(data)[axis]
         times = broadcast_to(reshape(times, [-1]), stack([length]))
         limit = handle_of("Max")(concat([times, [0]], 0), [0])
         # Row i of the grid holds i as often as it is repeated.

@@ -234,12 +234,12 @@ def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tenso
         # Mirrored instead of negated: -0 is 0 but -1 is the largest.
         mirrored = dtype.max - values
         found = top_k(mirrored, count)
-        return found[1] if positions else dtype.max - found[0]
+        return found[1] if positions else dtype.max - found[0]  # type: ignore[no-any-return]
     if dtype.is_integer:
         found = top_k(-values - 1, count)  # the lowest integer has no negative
-        return found[1] if positions else -(found[0] + 1)
+        return found[1] if positions else -(found[0] + 1)  # type: ignore[no-any-return]
     found = top_k(-values, count)
-    return found[1] if positions else -found[0]
+    return found[1] if positions else -found[0]  # type: ignore[no-any-return]
 
 
 def histogram_fixed_width(

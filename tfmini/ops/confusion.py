@@ -41,7 +41,7 @@ def remove_squeezable_dimensions(
 
 
 def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
-    return maximum(reduce_max(predictions), reduce_max(labels)) + 1
+    return maximum(reduce_max(predictions), reduce_max(labels)) + 1  # type: ignore[no-any-return]
 
 
 def confusion_matrix(
@@ -86,8 +86,8 @@ def confusion_matrix(
 
 def _checked(values: Tensor, what: str) -> Tensor:
     message = f"`{what}` contains negative values"
-    return control.with_dependencies([assert_non_negative(values, message=message)], values)
+    return control.with_dependencies([assert_non_negative(values, message=message)], values)  # type: ignore[no-any-return]
 
 
 def _below(values: Tensor, count: Tensor, what: str) -> Tensor:
-    return control.with_dependencies([assert_less(values, count, message=f"`{what}` out of bound")], values)
+    return control.with_dependencies([assert_less(values, count, message=f"`{what}` out of bound")], values)  # type: ignore[no-any-return]

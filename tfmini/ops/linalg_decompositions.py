@@ -17,7 +17,7 @@ from tfmini.ops.array_transpose import matrix_transpose
 from tfmini.ops.casting import cast
 from tfmini.ops.linalg_solving import matrix_triangular_solve
 from tfmini.ops.linalg_values import FLOATS, adjoint_of, check_square, lapack, matrix_parts, square
-from tfmini.ops.math_elementwise import div_no_nan, divide
+from tfmini.ops.math_elementwise import div_no_nan
 from tfmini.ops.math_matmul import matmul
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape
@@ -104,7 +104,8 @@ def _qr_kernel(value: Any, *, full_matrices: bool) -> tuple[Any, Any]:
     mode = "complete" if full_matrices else "reduced"
     shape = value.shape
     flat = value.reshape(-1, *shape[-2:]) if value.ndim > 2 else value[None]
-    pairs = [lapack(lambda v: tuple(np.linalg.qr(v, mode)), _NO_CONVERGENCE, matrix) for matrix in flat]
+    decompose: Any = np.linalg.qr
+    pairs = [lapack(lambda v: tuple(decompose(v, mode)), _NO_CONVERGENCE, matrix) for matrix in flat]
     if not pairs:
         inner = shape[-2] if full_matrices else min(shape[-2:])
         return np.empty((*shape[:-1], inner), value.dtype), np.empty((*shape[:-2], inner, shape[-1]), value.dtype)
@@ -282,7 +283,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 def _real_part(values: Tensor) -> Tensor:
     if not values._dtype.is_complex:
         return values
-    return cast(values, values._dtype.real_dtype)
+    return cast(values, values._dtype.real_dtype)  # type: ignore[no-any-return]
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:

@@ -183,7 +183,7 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the absolute value of the beta function along the last axis (``tf.lbeta``)."""
     with name_scope(name, "lbeta", [x]):
         x = convert_to_tensor(x, name="x")
-        return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))
+        return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))  # type: ignore[no-any-return]
 
 
 def bessel_i0e(x: Any, name: str | None = None) -> Tensor:

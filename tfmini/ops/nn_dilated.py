@@ -48,21 +48,21 @@ def required_space_to_batch_paddings(
         base = zeros([count, 2], dtypes.int32) if base_paddings is None else \
             convert_to_tensor(base_paddings, dtypes.int32, name="base_paddings")  # fmt: skip
         base.shape.assert_is_compatible_with([count, 2])
-        known = [constant_value(t) for t in (sizes, blocks, base)]
+        known: list[Any] = [constant_value(t) for t in (sizes, blocks, base)]
         if all(value is not None for value in known):
-            paddings, crops = _paddings(*known, stack=np.stack)
+            paddings, crops = _paddings(*known, join=np.stack)
             return constant(paddings, dtypes.int32, name="paddings"), constant(crops, dtypes.int32, name="crops")
-        return _paddings(sizes, blocks, base, stack=stack)
+        return _paddings(sizes, blocks, base, join=stack)
 
 
-def _paddings(sizes: Any, blocks: Any, base: Any, stack: Callable[..., Any]) -> tuple[Any, Any]:
+def _paddings(sizes: Any, blocks: Any, base: Any, *, join: Callable[..., Any]) -> tuple[Any, Any]:
     """The same arithmetic for arrays and tensors."""
     start, end = (base[:, 0], base[:, 1]) if not isinstance(base, Tensor) else (
         getitem(base, (slice(None), 0)), getitem(base, (slice(None), 1)),
     )  # fmt: skip
     whole = sizes + start + end
     extra = (blocks - whole % blocks) % blocks
-    return stack([start, end + extra], axis=1), stack([start * 0, extra], axis=1)
+    return join([start, end + extra], axis=1), join([start * 0, extra], axis=1)
 
 
 def with_space_to_batch(
@@ -90,7 +90,7 @@ def with_space_to_batch(
         raise ValueError("rate must be rank 1")
     if not rate_shape.is_fully_defined():
         raise ValueError("rate must have known shape")
-    count = rate_shape.as_list()[0]
+    count = int(rate_shape.as_list()[0] or 0)
     axes = _spatial_axes(spatial_dims, count, data_format)
     channels_first = data_format is not None and data_format.startswith("NC")
     needed = axes[-1] if channels_first else axes[-1] + 1

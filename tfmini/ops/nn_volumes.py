@@ -150,7 +150,7 @@ def _padded(volume: Array, axes: list[Axis], value: Any = 0) -> Array:
     return np.pad(volume, widths, constant_values=value)
 
 
-def _offsets(axes: list[Axis]) -> Iterator[tuple[tuple[int, int, int], tuple[Any, ...]]]:
+def _offsets(axes: list[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
     """Each position in the window, and where it meets the padded volume."""
     for place in itertools.product(*(range(a.window) for a in axes)):
         yield place, (slice(None), *(a.offsets(k) for a, k in zip(axes, place)))

@@ -217,7 +217,7 @@ class RaggedTensor:
         """The number of rows."""
         with name_scope(name, "RaggedNRows", [self._row_splits]):
             count = array_shape.size(self._row_splits, out_type=self._row_splits.dtype.base_dtype) - 1
-            return count if out_type is None else cast(count, out_type)
+            return count if out_type is None else cast(count, out_type)  # type: ignore[no-any-return]
 
     def row_starts(self, name: str | None = None) -> Tensor:
         return getitem(self._row_splits, slice(None, -1))

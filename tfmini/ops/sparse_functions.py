@@ -296,7 +296,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     if to_retain._shape is not None:
         to_retain.shape.assert_has_rank(1)
     if sparse.values.shape.ndims is not None and to_retain.shape.ndims is not None:
-        sparse.values.shape.dims[0].merge_with(to_retain.shape.dims[0])
+        sparse.values.shape.merge_with(to_retain.shape)
     kept = array_shape.reshape(where(to_retain), [-1])
     indices, values = array_gather.gather(sparse.indices, kept), array_gather.gather(sparse.values, kept)
     return SparseTensor(indices, values, identity(sparse.dense_shape))
@@ -325,7 +325,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     if known.is_fully_defined() and wanted.is_fully_defined():
         if len(known) != len(wanted):
             raise ValueError(f"Dimensions {len(known)} and {len(wanted)} are not compatible")
-        if any(n < o for n, o in zip(wanted.as_list(), known.as_list())):
+        if any((n or 0) < (o or 0) for n, o in zip(wanted.as_list(), known.as_list())):
             raise ValueError(
                 f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}"
             )
@@ -473,6 +473,6 @@ def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
     return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
 
 
-SparseTensor.__mul__ = _with_dense("Mul", "mul")  # type: ignore[attr-defined]
-SparseTensor.__div__ = _with_dense("Div", "div")  # type: ignore[attr-defined]
-SparseTensor.__truediv__ = _divided  # type: ignore[attr-defined]
+for _method, _operate in (("__mul__", _with_dense("Mul", "mul")), ("__div__", _with_dense("Div", "div"))):
+    setattr(SparseTensor, _method, _operate)
+SparseTensor.__truediv__ = _divided  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
@@ -32,6 +32,11 @@ class SparseTensor:
     Raises:
       ValueError: when the shapes contradict each other.
     """
+
+    if TYPE_CHECKING:
+        # `sparse_functions` attaches the operators.
+        def __mul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):

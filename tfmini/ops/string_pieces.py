@@ -86,7 +86,7 @@ def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any,
         raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(delimiter):
         raise refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
-    delimiters = as_ndarray(delimiter)[()]
+    delimiters: Any = as_ndarray(delimiter)[()]
     return _as_sparse([_pieces(text, delimiters, skip_empty) for text in texts])
 
 
@@ -137,8 +137,9 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 
 @fingerprint_op.kernel("CPU")
 def _fingerprint_kernel(data: Any, method: Any) -> Any:
-    if as_ndarray(method)[()] != b"farmhash64":
-        raise refuse(f"Unsupported data fingerprinting method: {as_ndarray(method)[()].decode(errors='replace')}")
+    name: Any = as_ndarray(method)[()]
+    if name != b"farmhash64":
+        raise refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
     if not np.ndim(data):
         raise refuse("input 'data' should not be scalar")
     rows = data.reshape(data.shape[0], -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -124,7 +125,7 @@ def _decode_shape(node: Operation) -> list[RawShape]:
 def _product(shape: RawShape) -> int | None:
     if shape is None or None in shape:
         return None
-    return int(np.prod(shape))
+    return math.prod(d or 0 for d in shape)
 
 
 def _decode(texts: Any, encoding: bytes, rules: _Rules, splits_type: dtypes.DType) -> tuple[Any, Any, Any]:
