@@ -14,5 +14,7 @@ import tfmini.train  # noqa: F401 - a public namespace that is a package of ours
 from tfmini import _version, namespace
 
 __version__ = _version.API_VERSION
+__git_version__ = _version.GIT_VERSION
+__compiler_version__ = _version.COMPILER_VERSION
 namespace.install()
 del namespace

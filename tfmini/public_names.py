@@ -9,7 +9,7 @@ from __future__ import annotations
 
 NAMES: dict[str, dict[str, str]] = {
     "": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "compat.behavior": (
             "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
             "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
@@ -568,9 +568,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
+        "ops.logging_ops": "format=string_format",
         "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
         "ops.string_pieces": (
-            "format=string_format split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
+            "split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
             "to_hash_bucket_fast=string_to_hash_bucket_fast "
             "to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join"
         ),
@@ -644,7 +645,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
-        "_version": "VERSION=API_VERSION",
+        "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
     "sets": {

@@ -16,7 +16,6 @@ from tfmini.ops.array_joining import stack
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_values import as_ndarray
 from tfmini.ops.constant_value import constant_value
-from tfmini.ops.logging_ops import string_format_op
 from tfmini.ops.ragged_tensor import RaggedTensor
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
@@ -36,12 +35,17 @@ bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num
 bucket_strong_op = op(
     "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)"
 )
+ngrams_op = op(
+    "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
+    " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
+)
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
     "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: string;"
     " separator: string = ''; Tindices: {int32, int64}; Tnumsegments: {int32, int64} = DT_INT32"
 )
-for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op,
+for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op, ngrams_op,
                 segment_join_op):  # fmt: skip
     _handle.not_differentiable()
 
@@ -154,6 +158,50 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
     return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
 
 
+# ---- n-grams --------------------------------------------------------------------------------
+
+
+@ngrams_op.shape
+def _ngrams_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 1)
+    return [(None,), with_rank(node._inputs[1]._shape, 1)]
+
+
+@ngrams_op.kernel("CPU")
+def _ngrams_kernel(
+    data: Any, splits: Any, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
+    pad_width: int, preserve_short_sequences: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    if not ngram_widths:
+        raise refuse("ngram_widths must not be empty")
+    if min(ngram_widths) <= 0:
+        raise refuse(f"ngram_widths must contain positive values, got {ngram_widths}")
+    if splits.size and splits[0] != 0:
+        raise refuse(f"First split value must be 0, got {splits[0]}")
+    if splits.size and ((np.diff(splits) < 0).any() or splits[-1] != len(data)):
+        raise refuse(f"Invalid split value, the last must be {len(data)} and none below its predecessor")
+    found: list[bytes] = []
+    ends = [0]
+    for low, high in zip(splits, splits[1:]):
+        row = _ngrams_of(data[low:high].tolist(), ngram_widths, separator, left_pad, right_pad, pad_width)
+        if not row and preserve_short_sequences and high > low:
+            row = _ngrams_of(data[low:high].tolist(), [int(high - low)], separator, b"", b"", 0)
+        found += row
+        ends.append(len(found))
+    texts = np.empty(len(found), object)
+    texts[:] = found
+    return texts, np.array(ends if splits.size else [], splits.dtype)
+
+
+def _ngrams_of(words: list[bytes], widths: list[int], sep: bytes, left: bytes, right: bytes, pad: int) -> list[bytes]:
+    found = []
+    for width in widths:
+        count = width - 1 if pad < 0 else min(pad, width - 1)
+        padded = [left] * count + words + [right] * count
+        found += [sep.join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+    return found
+
+
 # ---- joins by segment -----------------------------------------------------------------------
 
 
@@ -241,25 +289,6 @@ def string_split_v2(
             text = stack([text])
         sep = convert_to_tensor("" if sep is None else sep, dtypes.string, name="sep")
         return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
-
-
-def string_format(
-    template: Any, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
-) -> Tensor:
-    """A string with each placeholder replaced by the text of a tensor (``tf.strings.format``).
-
-    Raises:
-      ValueError: when there are more or fewer placeholders than tensors.
-    """
-    inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    count = template.count(placeholder)
-    if count != len(inputs):
-        raise ValueError(
-            f"{count} placeholder(s) in template does not match {len(inputs)} tensor(s) provided as input"
-        )
-    return string_format_op(  # type: ignore[no-any-return]
-        inputs, template=template, placeholder=placeholder, summarize=summarize, name=name
-    )
 
 
 def string_to_hash_bucket(
