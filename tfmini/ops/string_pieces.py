@@ -172,6 +172,10 @@ def _ngrams_kernel(
     data: Any, splits: Any, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
     pad_width: int, preserve_short_sequences: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
+    if pad_width < -1:
+        raise refuse(f"Pad width should be >= 0, got {pad_width}")
+    if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
+        raise refuse(f"Pad width could lead to integer overflow, got pad_width = {pad_width}")
     if not ngram_widths:
         raise refuse("ngram_widths must not be empty")
     if min(ngram_widths) <= 0:
