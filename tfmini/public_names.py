@@ -451,7 +451,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse",
         "ops.nn_norm": (
             "batch_normalization dropout l2_normalize local_response_normalization "
-            "lrn=local_response_normalization moments normalize_moments swish zero_fraction"
+            "lrn=local_response_normalization moments normalize_moments sufficient_statistics swish "
+            "weighted_moments zero_fraction"
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",

@@ -180,3 +180,28 @@ def test_an_input_can_be_replaced_only_by_its_like() -> None:
         total.op._update_input(0, tf.constant([1, 2]))
     with pytest.raises(tf.errors.OutOfRangeError, match="Input index"):
         total.op._update_input(2, a)
+
+
+def test_moments_by_weight_and_statistics() -> None:
+    x, weights = np.random.RandomState(0).randn(4, 3), np.array([[1.0], [2.0], [0.0], [3.0]])
+    mean, variance = run(tf.nn.weighted_moments(tf.constant(x), [0], weights))
+    expected = np.average(x, axis=0, weights=weights[:, 0])
+    np.testing.assert_allclose(mean, expected)
+    np.testing.assert_allclose(variance, np.average((x - expected) ** 2, axis=0, weights=weights[:, 0]))
+    count, total, squares, _ = tf.nn.sufficient_statistics(tf.constant(x), [0, 1], shift=1.0)
+    found = run([count, total, squares])
+    np.testing.assert_allclose(found, [12, (x - 1).sum(), ((x - 1) ** 2).sum()])
+
+
+def test_bias_gradient_of_no_channels() -> None:
+    bias = tf.zeros([0])
+    assert run(tf.gradients(tf.nn.bias_add(tf.zeros([2, 0]), bias), bias)[0]).shape == (0,)
+
+
+def test_py_func_without_outputs_is_its_own_operation() -> None:
+    seen: list[Any] = []
+    first = tf.py_func(seen.append, [tf.constant(1.0)], [])
+    tf.constant(2.0)
+    assert first.type == "PyFunc"
+    run(first)
+    assert seen == [1.0]
