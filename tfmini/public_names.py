@@ -29,7 +29,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.default_graph": "get_default_graph reset_default_graph",
         "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
-        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
         "graph.importing": "import_graph_def",
         "graph.keys": "GraphKeys",
         "graph.operation": "Operation Tensor",
@@ -54,6 +54,7 @@ NAMES: dict[str, dict[str, str]] = {
             "scatter_nd tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_sub "
             "tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update"
         ),
+        "ops.array_search": "argsort histogram_fixed_width histogram_fixed_width_bins searchsorted sort",
         "ops.array_sets": "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index",
         "ops.array_shape": (
             "broadcast_dynamic_shape broadcast_static_shape broadcast_to expand_dims rank reshape shape "
@@ -74,11 +75,13 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
         "ops.cond": "cond",
+        "ops.confusion": "confusion_matrix",
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
         "ops.critical_section": "CriticalSection",
         "ops.csv_ops": "decode_compressed decode_csv",
+        "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
         "ops.functional": "foldl foldr map_fn scan",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
@@ -115,12 +118,14 @@ NAMES: dict[str, dict[str, str]] = {
             "unsorted_segment_sum"
         ),
         "ops.math_sparse_segments": "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum",
+        "ops.math_special": "betainc igamma igammac lbeta",
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
             "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
             "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
             "sqrt square tan tanh zeta"
         ),
+        "ops.nn_dilated": "required_space_to_batch_paddings",
         "ops.parsing": (
             "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
             "parse_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor"
@@ -148,6 +153,8 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.set_operations": "edit_distance",
+        "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
         "ops.sparse_functions": (
             "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
             "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
@@ -168,6 +175,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
         "ops.tables": "initialize_all_tables tables_initializer",
+        "ops.template": "make_template",
         "ops.tensor_array": "TensorArray",
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.variable_base": "Variable",
@@ -228,7 +236,6 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
-        "layers.conditions": "smart_cond smart_constant_value",
         "layers.model_variables": (
             "add_model_variable filter_variables get_local_variables get_model_variables "
             "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
@@ -374,6 +381,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
+        "ops.shape_checks": "assert_shapes is_non_decreasing is_strictly_increasing",
     },
     "distribute": {
         "runtime.server": "Server",
@@ -545,6 +553,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "math": {
         "ops.array_sets": "invert_permutation",
+        "ops.confusion": "confusion_matrix",
         "ops.linalg_solving": "reciprocal_no_nan",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
@@ -562,6 +571,10 @@ NAMES: dict[str, dict[str, str]] = {
             "unsorted_segment_mean unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n "
             "unsorted_segment_sum"
         ),
+        "ops.math_special": (
+            "bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc cumulative_logsumexp igamma igammac lbeta "
+            "polyval"
+        ),
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
             "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
@@ -577,6 +590,7 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
             "reduce_variance"
         ),
+        "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
     },
     "metrics": {
         "layers.metrics": (
@@ -595,11 +609,10 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "nn": {
         "layers.rnn": "bidirectional_dynamic_rnn dynamic_rnn static_bidirectional_rnn static_rnn",
-        "layers.sampled_losses": "nce_loss sampled_softmax_loss",
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
         "ops.candidate_sampling": (
-            "all_candidate_sampler compute_accidental_hits learned_unigram_candidate_sampler "
-            "log_uniform_candidate_sampler uniform_candidate_sampler"
+            "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
+            "learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler"
         ),
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
@@ -608,20 +621,31 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_convolution": (
             "atrous_conv2d conv1d conv2d conv2d_backprop_filter conv2d_backprop_input conv2d_transpose "
             "depthwise_conv2d depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input "
-            "depthwise_conv2d_native separable_conv2d"
+            "depthwise_conv2d_native depthwise_conv2d_native_backprop_filter=depthwise_conv2d_backprop_filter "
+            "depthwise_conv2d_native_backprop_input=depthwise_conv2d_backprop_input separable_conv2d"
         ),
         "ops.nn_cross_entropy": (
             "log_poisson_loss log_softmax sigmoid_cross_entropy_with_logits softmax "
             "softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits_v2 "
             "sparse_softmax_cross_entropy_with_logits weighted_cross_entropy_with_logits"
         ),
+        "ops.nn_dilated": (
+            "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
+            "max_pool1d max_pool_v2 pool with_space_to_batch"
+        ),
         "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse",
         "ops.nn_norm": (
             "batch_normalization dropout l2_normalize local_response_normalization "
-            "lrn=local_response_normalization moments normalize_moments swish zero_fraction"
+            "lrn=local_response_normalization moments normalize_moments sufficient_statistics swish "
+            "weighted_moments zero_fraction"
         ),
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
+        "ops.nn_sampled": "nce_loss sampled_softmax_loss",
         "ops.nn_topk": "in_top_k top_k",
+        "ops.nn_volumes": (
+            "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
+            "conv3d_transpose max_pool3d"
+        ),
     },
     "nn.rnn_cell": {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
@@ -638,6 +662,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.ragged_tensor": "RaggedTensorValue placeholder=ragged_placeholder",
     },
     "random": {
+        "ops.candidate_sampling": (
+            "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
+            "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
             "shuffle=random_shuffle truncated_normal uniform=random_uniform"
@@ -702,6 +730,12 @@ NAMES: dict[str, dict[str, str]] = {
     "saved_model.utils": {
         "train.saved_model.signatures": "build_tensor_info get_tensor_from_tensor_info",
     },
+    "sets": {
+        "ops.set_operations": (
+            "difference=set_difference intersection=set_intersection set_difference set_intersection set_size "
+            "set_union size=set_size union=set_union"
+        ),
+    },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
         "ops.math_sparse_segments": (
@@ -722,9 +756,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
+        "ops.logging_ops": "format=string_format",
         "ops.string_conversions": "as_string reduce_join to_number=string_to_number",
         "ops.string_pieces": (
-            "format=string_format split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
+            "split=string_split_v2 to_hash_bucket=string_to_hash_bucket "
             "to_hash_bucket_fast=string_to_hash_bucket_fast "
             "to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join"
         ),
@@ -831,6 +866,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
-        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
+        "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
 }

@@ -253,6 +253,7 @@ class TensorShape:
     """
 
     __slots__ = ("_raw",)
+    _v2_behavior = False  # sizes are `Dimension` objects, as always in TensorFlow 1
 
     def __init__(self, dims: Any) -> None:
         self._raw: RawShape = as_raw(dims)

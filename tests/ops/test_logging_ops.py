@@ -8,7 +8,8 @@ from tests.ops.evaluate import evaluate
 from tfmini import errors
 from tfmini.graph.graph import Graph
 from tfmini.ops.constant import constant
-from tfmini.ops.logging_ops import Assert, Print, print_v2, string_format
+from tfmini.ops.assertion import Assert
+from tfmini.ops.logging_ops import Print, print_v2, string_format
 from tfmini.ops.value_text import edges_text, summary
 
 M = np.arange(6).reshape(2, 3)

@@ -185,7 +185,7 @@ _OTHERS = {
     "layers.layers": "tf.layers",
     "layers.normalization": "tf.layers",
     "layers.pooling": "tf.layers",
-    "layers.utils": ":layers.conditions tf.layers",
+    "layers.utils": ":ops.cond :ops.constant_value tf.layers",
     "lib.io.file_io": ":compat.file_io_names",
     "lib.io.tf_record": "tf.python_io tf.io",
     "lib.io.python_io": "tf.python_io",

@@ -208,7 +208,10 @@ class Graph(CollectionStore):
     @contextmanager
     def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
         state = self.scopes
-        saved, state.attr_scope = state.attr_scope, {**state.attr_scope, **attr_map}
+        given = {name: _attr_value(value) for name, value in attr_map.items()}
+        merged = {**state.attr_scope, **given}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        saved, state.attr_scope = state.attr_scope, kept
         try:
             yield
         finally:
@@ -522,6 +525,15 @@ def _infer_shapes(op: Operation, handle: OpHandle) -> list[RawShape]:
         if " for '" in text and "(op: " in text:
             raise
         raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {shapes}.") from None
+
+
+def _attr_value(value: Any) -> Any:
+    """An attr of `Graph._attr_scope` as ops keep it, whether given so or as an AttrValue."""
+    if not hasattr(value, "WhichOneof"):
+        return value
+    from tfmini.graph.attr_values import from_proto
+
+    return from_proto(value)
 
 
 def handle_of(op_type: str) -> OpHandle:

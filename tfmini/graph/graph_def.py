@@ -16,6 +16,7 @@ from tfmini.graph.registry import OPS
 # TensorFlow 1.15's numbers.
 GRAPH_DEF_VERSION = 134
 GRAPH_DEF_VERSION_MIN_PRODUCER = 0
+GRAPH_DEF_VERSION_MIN_CONSUMER = 0
 
 
 def operation_to_node_def(op: Operation) -> Any:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
-from tfmini.errors import OperatorNotAllowedInGraphError
-from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
+from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
+from tfmini.graph.object_reference import ObjectReference
+from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
@@ -190,12 +191,30 @@ class Operation:
             self._dependents.append(op)
 
     def _update_input(self, index: int, tensor: Tensor) -> None:
+        self._check_update(index, tensor)
         old = self._inputs[index]
         self._inputs[index] = tensor
         if old._consumers and self in old._consumers and old not in self._inputs:
             old._consumers.remove(self)
         tensor._add_consumer(self)
         self.graph._note_mutation(self, f"updating input tensor {index}")
+
+    def _check_update(self, index: int, tensor: Tensor) -> None:
+        """Refuses an input that is not there, or a tensor that cannot take its place."""
+        if tensor.op.graph is not self.graph:
+            raise ValueError(f"{tensor} must be from the same graph as {self}.")
+        if not 0 <= index < len(self._inputs):
+            raise OutOfRangeError(
+                None, None,
+                f"Cannot update edge. Input index [{index}] is greater than the number of total inputs"
+                f" [{len(self._inputs)}].",
+            )  # fmt: skip
+        old = self._inputs[index]._shape
+        if not compatible_raw(old, tensor._shape):
+            raise InvalidArgumentError(
+                None, None,
+                f"Cannot update edge, incompatible shapes: {format_raw(tensor._shape)} and {format_raw(old)}.",
+            )  # fmt: skip
 
     def _get_control_flow_context(self) -> Any:
         return self._control_flow_context
@@ -238,6 +257,39 @@ class Tensor:
     """The ``value_index``-th output of an operation (``tf.Tensor``): a symbol, not a value."""
 
     __slots__ = ("op", "_index", "_dtype", "_shape", "_consumers", "_handle_data", "__weakref__")
+
+    if TYPE_CHECKING:
+        # `ops.operators` and `ops.array_slicing` attach the operators once the ops exist.
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __rmatmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __rand__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __ror__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __rxor__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def __getitem__(self, item: Any) -> Any: ...
 
     # numpy must not try to treat a symbol as a sequence in ``ndarray + tensor``.
     __array_priority__ = 100
@@ -320,14 +372,25 @@ class Tensor:
 
     def consumers(self) -> list[Operation]:
         """The operations that take this tensor as input, in order of creation."""
-        return list(self._consumers or ())
+        return [op for op in self._consumers or () for tensor in op._inputs if tensor is self]
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         """The value of this tensor in ``session`` or the default session."""
         return self.op.graph._session_hook("eval", self, feed_dict, session)
 
+    def experimental_ref(self) -> ObjectReference:
+        """A hashable reference to this very tensor."""
+        return ObjectReference(self)
+
+    def _shape_tuple(self) -> RawShape:
+        return self._shape
+
+    def _as_node_def_input(self) -> str:
+        """How a NodeDef names this tensor as an input."""
+        return f"{self.op.name}:{self._index}" if self._index else self.op.name
+
     def _add_consumer(self, op: Operation) -> None:
-        if self._consumers is None:
+        if not self._consumers:
             self._consumers = [op]
         elif self._consumers[-1] is not op:
             self._consumers.append(op)

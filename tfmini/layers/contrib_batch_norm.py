@@ -7,7 +7,7 @@ from typing import Any
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.conditions import smart_constant_value
+from tfmini.ops.cond import smart_constant_value
 from tfmini.layers.contrib_outputs import collect_named_outputs
 from tfmini.layers.model_variables import add_model_variable
 from tfmini.layers.normalization import BatchNormalization

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from tfmini.layers.conditions import smart_cond, smart_constant_value
+from tfmini.ops.cond import smart_cond, smart_constant_value
 from tfmini.ops.scoping import add_to_collections, get_collection, get_collection_ref
 from tfmini.shapes import TensorShape
 

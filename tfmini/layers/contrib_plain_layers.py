@@ -7,7 +7,7 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.conditions import smart_cond
+from tfmini.ops.cond import smart_cond
 from tfmini.layers.contrib_layers import around, known_format
 from tfmini.layers.contrib_outputs import collect_named_outputs
 from tfmini.layers.core import Flatten

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.layers.base import Layer
-from tfmini.layers.conditions import smart_cond
+from tfmini.ops.cond import smart_cond
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_identity import identity
 from tfmini.ops.array_shape import reshape

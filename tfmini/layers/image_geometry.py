@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.layers.conditions import smart_cond
+from tfmini.ops.cond import smart_cond
 from tfmini.ops.array_layout import pad, reverse
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.array_shape import shape as shape_of

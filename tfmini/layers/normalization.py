@@ -8,7 +8,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
-from tfmini.layers.conditions import smart_cond, smart_constant_value
+from tfmini.ops.cond import smart_cond, smart_constant_value
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.casting import cast

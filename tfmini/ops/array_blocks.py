@@ -109,9 +109,15 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 def _batch_shape(node: Operation) -> list[RawShape]:
     block, edges = constant_value(node._inputs[1]), constant_value(node._inputs[2])
     raw = node._inputs[0]._shape
-    if raw is None or block is None or edges is None:
-        return [None if raw is None else (None,) * len(raw)]
-    at_least_rank(raw, block.size + 1)
+    _check_blocks(block, edges)
+    if raw is None:
+        return [None]
+    count = _block_rank(node)
+    if count is None:
+        return [(None,) * len(raw)]
+    at_least_rank(raw, count + 1)
+    if block is None or edges is None:
+        return [(None,) * (count + 1) + raw[count + 1 :]]
     sizes, to_batch = list(raw), node.type == "SpaceToBatchND"
     sizes[0] = _scaled(sizes[0], math.prod(block.tolist()), to_batch)
     for i, (factor, edge) in enumerate(zip(block.tolist(), edges.tolist()), 1):
@@ -120,6 +126,24 @@ def _batch_shape(node: Operation) -> list[RawShape]:
             continue
         sizes[i] = _scaled(size + sum(edge), factor, False) if to_batch else size * factor - sum(edge)
     return [tuple(sizes)]
+
+
+def _block_rank(node: Operation) -> int | None:
+    """How many axes have blocks, from the static shapes of the blocks and their edges."""
+    sizes = {t._shape[0] for t in node._inputs[1:] if t._shape} - {None}
+    return None if not sizes else sizes.pop()
+
+
+def _check_blocks(block: Any, edges: Any) -> None:
+    """Refuses blocks below one and negative paddings or crops.
+
+    Raises:
+      ValueError: for those.
+    """
+    if block is not None and block.size and block.min() < 1:
+        raise ValueError(f"block_shape must be positive, got {block.tolist()}")
+    if edges is not None and edges.size and edges.min() < 0:
+        raise ValueError(f"paddings and crops must be non-negative, got {edges.tolist()}")
 
 
 def _scaled(size: int | None, factor: int, up: bool) -> int | None:
@@ -202,18 +226,28 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
 def _block_shape(block_size: Any, block_shape: Any) -> Any:
     if (block_size is None) == (block_shape is None):
         raise ValueError("Give exactly one of block_size and block_shape.")
+    if isinstance(block_size, int) and block_size < 2:
+        raise ValueError(f"block_size must be greater than 1, got {block_size}")
     return [block_size, block_size] if block_shape is None else block_shape
+
+
+def _of_rank_four(images: Tensor) -> Tensor:
+    """What blocks of two axes make: the static rank is known even where nothing else is."""
+    images.set_shape([None] * 4)
+    return images
 
 
 def space_to_batch(
     input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
     """`space_to_batch_nd` with square blocks over two axes (``tf.space_to_batch``)."""
-    return space_to_batch_nd(input, _block_shape(block_size, block_shape), paddings, name)
+    found = space_to_batch_nd(input, _block_shape(block_size, block_shape), paddings, name)
+    return found if block_size is None else _of_rank_four(found)
 
 
 def batch_to_space(
     input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
     """`batch_to_space_nd` with square blocks over two axes (``tf.batch_to_space``)."""
-    return batch_to_space_nd(input, _block_shape(block_size, block_shape), crops, name)
+    found = batch_to_space_nd(input, _block_shape(block_size, block_shape), crops, name)
+    return found if block_size is None else _of_rank_four(found)

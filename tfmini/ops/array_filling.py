@@ -43,6 +43,12 @@ _MAX_CONSTANT = 1000
 
 @_fill.shape
 def _fill_shape(node: Operation) -> list[RawShape]:
+    dims = node._inputs[0]._shape
+    if dims is not None and len(dims) > 1:
+        raise ValueError(f"Shape must be rank 1 but is rank {len(dims)}")
+    known = constant_value(node._inputs[0])
+    if known is not None and (known < 0).any():
+        raise ValueError(f"Fill dimensions must be >= 0, got {known.tolist()}")
     return [constant_value_as_shape(node._inputs[0])]
 
 

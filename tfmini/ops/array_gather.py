@@ -112,7 +112,7 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     params, indices, axis_tensor = node._inputs
     axis = constant_value(axis_tensor)
     if node.attrs["batch_dims"]:
-        raise LookupError(f"No gradient defined for operation '{node.name}' (GatherV2 with batch_dims)")
+        return [_batched_gradient(node, grad), None, None]
     if axis is not None and axis.item() == 0:
         return [_row_slices(params, indices, grad), None, None]
     if axis is None or params._shape is None or indices._shape is None:
@@ -124,9 +124,39 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     rest = [i for i in range(rank) if i not in gathered]
     moved = handle_of("Transpose")(grad, gathered + rest)
     sizes = shape(params)
-    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])  # type: ignore[index]
+    total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])
     back = [*range(1, position + 1), 0, *range(position + 1, len(params._shape))]
     return [handle_of("Transpose")(total, back), None, None]
+
+
+def _batched_gradient(node: Operation, grad: Any) -> Tensor:
+    """The gradient of a gather within batches: one unsorted sum over the batches laid end to end."""
+    params, indices, axis_tensor = node._inputs
+    axis = constant_value(axis_tensor)
+    if axis is None or params._shape is None or indices._shape is None:
+        raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
+    rank, count = len(params._shape), len(indices._shape)
+    batch = node.attrs["batch_dims"] % (count + 1) if node.attrs["batch_dims"] < 0 else node.attrs["batch_dims"]
+    position = int(axis.item()) % rank
+    # Order of the gradient: batch axes, axes up to the gathered one, the rest of indices, the rest of params.
+    outer = list(range(batch, position))
+    gathered = list(range(position, position + count - batch))
+    tail = list(range(position + count - batch, rank + count - 1 - batch))
+    moved = handle_of("Transpose")(grad, [*range(batch), *gathered, *outer, *tail])
+    sizes = shape(params)
+    prod, concat = handle_of("Prod"), handle_of("ConcatV2")
+    heads = sizes[:batch]
+    batches, length = prod(heads, [0]), sizes[position]
+    starts = handle_of("Reshape")(
+        handle_of("Mul")(handle_of("Range")(0, batches, 1), length), concat([heads, [1] * (count - batch)], 0)
+    )
+    flat = handle_of("AddV2")(handle_of("Cast")(indices, DstT=dtypes.int32), starts)
+    total = handle_of("UnsortedSegmentSum")(moved, flat, handle_of("Mul")(batches, length))
+    rest = [sizes[a] for a in (*outer, *range(position + 1, rank))]
+    whole = concat([heads, handle_of("Pack")([length, *rest])], 0)
+    unfolded = handle_of("Reshape")(total, whole)
+    back = [*range(batch), *range(batch + 1, position + 1), batch, *range(position + 1, rank)]
+    return handle_of("Transpose")(unfolded, back)  # type: ignore[no-any-return]
 
 
 # ---- GatherNd -----------------------------------------------------------------------------------
@@ -228,9 +258,9 @@ def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | N
         sizes = shape(indices, out_type=indices.dtype)
         parts = []
         for i in range(batch_dims):
-            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))  # type: ignore[index]
+            lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))
             form = [1] * len(indices._shape)
             form[i] = -1
-            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)  # type: ignore[index]
+            target = concat([sizes[:-1], cast([1], indices.dtype)], 0)
             parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
         return _gather_nd(params, concat([*parts, indices], -1), name=scope)  # type: ignore[no-any-return]

@@ -135,7 +135,7 @@ def _slices_gradients(values: list[Tensor], axis: Tensor, grad: IndexedSlices) -
     position = int(known.item())
     if values[0]._shape is not None:
         position %= len(values[0]._shape)
-    sizes = [shape(t)[position] for t in values]  # type: ignore[index]
+    sizes = [shape(t)[position] for t in values]
     if position:
         parts = split(grad.values, stack(sizes), axis=position, num=len(values))
         return [IndexedSlices(p, grad.indices, shape(t)) for p, t in zip(parts, values)]

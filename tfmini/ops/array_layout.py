@@ -19,7 +19,7 @@ from tfmini.ops.array_values import as_ndarray, refuse, zero_of
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.scoping import name_scope
-from tfmini.shapes import RawShape, merge_dims, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
 _tile = op("Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32")
 _PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
@@ -237,7 +237,6 @@ def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @_reverse_sequence.shape
-@_roll.shape
 def _same_shape(node: Operation) -> list[RawShape]:
     return [node._inputs[0]._shape]
 
@@ -261,8 +260,30 @@ def _reverse_sequence_gradient(node: Operation, grad: Any) -> list[Any]:
     return [_reverse_sequence(grad, node._inputs[1], **attrs), None]
 
 
+@_roll.shape
+def _roll_shape(node: Operation) -> list[RawShape]:
+    value, shift, axis = (t._shape for t in node._inputs)
+    if value == ():
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    for given in (shift, axis):
+        if given is not None and len(given) > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {len(given)}")
+    if not compatible_raw(shift, axis):
+        raise ValueError(
+            f"Dimension 0 in both shapes must be equal, but are {format_raw(shift)} and {format_raw(axis)}"
+        )
+    return [value]
+
+
 @_roll.kernel("CPU")
 def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
+    if not np.ndim(value):
+        refuse("input must be 1-D or higher")
+    for what, given in (("shift", shift), ("axis", axis)):
+        if np.ndim(given) > 1:
+            refuse(f"{what} must be a scalar or a 1-D vector. Found: {list(np.shape(given))}")
+    if np.shape(shift) != np.shape(axis):
+        refuse("shift and axis must have the same size")
     axes = np.ravel(axis).tolist()
     if any(not -value.ndim <= a < value.ndim for a in axes):
         refuse(f"axis {axes} is out of range [{-value.ndim}, {value.ndim})")
@@ -380,7 +401,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
             data, axis = reshape(data, [-1]), 0
         if axis < 0:
             axis += len(data._shape or ())
-        length = shape(data)[axis]  # type: ignore[index]
+        length = shape(data)[axis]
         times = broadcast_to(reshape(times, [-1]), stack([length]))
         limit = handle_of("Max")(concat([times, [0]], 0), [0])
         # Row i of the grid holds i as often as it is repeated.

@@ -88,7 +88,7 @@ def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
     if count == 1:
         return tensor
     sizes = shape(tensor)
-    merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))  # type: ignore[index]
+    merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))
     if tensor._shape is not None:
         part: int | None = 1
         for dim in tensor._shape[start : start + count]:

@@ -1,269 +1,289 @@
-"""Candidate samplers and the losses that use them: ``tf.nn.nce_loss``, ``tf.nn.sampled_softmax_loss``.
+"""Samplers of negative classes: uniform, log-uniform, learned and given unigrams (``tf.nn.*_candidate_sampler``).
 
-Each sampler op draws classes for the whole batch and tells how often each class, true or drawn, was
-to be expected. The streams of random numbers are not TensorFlow's; a seed makes them repeatable.
+Without repetition a sampler draws until it has enough distinct classes; the expected counts then follow from the
+number of draws that took, as in TensorFlow.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array_values import refuse
+from tfmini.ops.random_sampling import generators
 from tfmini.ops.scoping import get_seed
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, with_rank
 
-_OUTPUTS = (
-    "(true_classes: int64)"
-    " -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float\n"
-    "    num_true: int >= 1\n    num_sampled: int >= 1\n    unique: bool\n"
+_SIGNATURE = (
+    "(true_classes: int64) -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float;"
+    " num_true: int >= 1; num_sampled: int >= 1; unique: bool; "
 )
-_SEEDS = "    seed: int = 0\n    seed2: int = 0"
-
-log_uniform_op = op("LogUniformCandidateSampler" + _OUTPUTS + "    range_max: int >= 1\n" + _SEEDS, stateful=True)
-uniform_op = op("UniformCandidateSampler" + _OUTPUTS + "    range_max: int >= 1\n" + _SEEDS, stateful=True)
-learned_unigram_op = op(
-    "LearnedUnigramCandidateSampler" + _OUTPUTS + "    range_max: int >= 1\n" + _SEEDS, stateful=True
-)
-all_op = op("AllCandidateSampler" + _OUTPUTS + _SEEDS, stateful=True)
-accidental_hits_op = op(
+_SEEDS = "seed: int = 0; seed2: int = 0"
+_RANGE = _SIGNATURE + "range_max: int >= 1; "
+uniform_op = op("UniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
+log_uniform_op = op("LogUniformCandidateSampler" + _RANGE + _SEEDS, stateful=True)
+learned_op = op("LearnedUnigramCandidateSampler" + _RANGE + _SEEDS, stateful=True)
+all_op = op("AllCandidateSampler" + _SIGNATURE + _SEEDS, stateful=True)
+fixed_op = op(
+    "FixedUnigramCandidateSampler" + _RANGE + "vocab_file: string = ''; distortion: float = 1.0;"
+    " num_reserved_ids: int = 0; num_shards: int >= 1 = 1; shard: int >= 0 = 0; unigrams: list(float) = []; " + _SEEDS,
+    stateful=True,
+)  # fmt: skip
+hits_op = op(
     "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
-    " -> indices: int32, ids: int64, weights: float\n    num_true: int\n" + _SEEDS
+    f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}"
 )
-for _handle in (log_uniform_op, uniform_op, learned_unigram_op, all_op, accidental_hits_op):
+for _handle in (uniform_op, log_uniform_op, learned_op, all_op, fixed_op, hits_op):
     _handle.not_differentiable()
 
 
-@log_uniform_op.shape
 @uniform_op.shape
-@learned_unigram_op.shape
+@log_uniform_op.shape
+@learned_op.shape
+@fixed_op.shape
 @all_op.shape
 def _sampler_shape(node: Operation) -> list[RawShape]:
-    true = node._inputs[0]._shape
-    batch = None if true is None else true[0]
+    if node.attrs["num_sampled"] < 1:
+        raise ValueError("num_sampled must be >= 1")
+    batch = with_rank(node._inputs[0]._shape, 2)[0]
     count = node.attrs["num_sampled"]
     return [(count,), (batch, node.attrs["num_true"]), (count,)]
 
 
-@accidental_hits_op.shape
+class _Distribution:
+    """Probabilities of classes, drawn from by inversion."""
+
+    def __init__(self, probabilities: Any) -> None:
+        self.probabilities = probabilities
+        self._sums = np.cumsum(probabilities)
+
+    def draw(self, uniform: Any) -> Any:
+        found = np.searchsorted(self._sums, uniform * self._sums[-1], "right")
+        return np.minimum(found, len(self._sums) - 1)
+
+    def of(self, classes: Any) -> Any:
+        inside = (classes >= 0) & (classes < len(self.probabilities))
+        return np.where(inside, self.probabilities[np.where(inside, classes, 0)], 0.0)
+
+
+def _sample(distribution: _Distribution, random: Callable[[int], Any], count: int, unique: bool) -> tuple[Any, int]:
+    """``count`` classes, and how many draws they took."""
+    if not unique:
+        return distribution.draw(random(count)), count
+    chosen: dict[int, None] = {}
+    tries = 0
+    while len(chosen) < count:
+        for found in distribution.draw(random(max(count, 64))):
+            tries += 1
+            chosen.setdefault(int(found))
+            if len(chosen) == count:
+                break
+    return np.fromiter(chosen, np.int64, count), tries
+
+
+def _expected(probability: Any, count: int, tries: int) -> Any:
+    """How often a class is expected among the samples: p * n, or 1 - (1 - p) ** tries if none repeats."""
+    if tries == count:
+        return (probability * count).astype(np.float32)
+    return (-np.expm1(tries * np.log1p(-np.minimum(probability, 1.0 - 1e-12)))).astype(np.float32)
+
+
+def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool = False) -> None:
+    @handle.kernel_factory("CPU")
+    def factory(node: Any) -> Callable[[Any], tuple[Any, ...]]:
+        attrs = node.attrs
+        distribution = make(attrs)
+        count, unique = attrs["num_sampled"], attrs["unique"]
+        if unique and count > len(distribution.probabilities):
+            refuse(f"Sampler's range is too small: num_sampled {count} > range {len(distribution.probabilities)}")
+        random, lock = _uniform_source(node), threading.Lock()
+        weights = np.ones(len(distribution.probabilities))
+
+        def kernel(true_classes: Any) -> tuple[Any, ...]:
+            if true_classes.ndim != 2:
+                refuse("true_classes must be a matrix")
+            if true_classes.shape[1] != attrs["num_true"]:
+                refuse(f"true_classes must have num_true columns, expected: {true_classes.shape[1]}"
+                       f" was: {attrs['num_true']}")
+            with lock:
+                now = _Distribution(weights / weights.sum()) if learns else distribution
+                sampled, tries = _sample(now, random, count, unique)
+                if learns:
+                    np.add.at(weights, np.ravel(true_classes), 1.0)
+            sampled = sampled.astype(np.int64)
+            return (
+                sampled,
+                _expected(now.of(true_classes), count, tries),
+                _expected(now.of(sampled), count, tries),
+            )
+
+        return kernel
+
+
+def _uniform_source(node: Any) -> Callable[[int], Any]:
+    """Doubles in [0, 1): the same ones for the same seeds."""
+    seeded, free = generators(node)
+    if seeded is None:
+        return lambda count: free.random(count)
+    stable = np.random.Generator(np.random.Philox(key=[node.attrs["seed"] % 2**64, node.attrs["seed2"] % 2**64]))
+    return lambda count: stable.random(count)
+
+
+def _log_uniform(attrs: Any) -> _Distribution:
+    size = attrs["range_max"]
+    classes = np.arange(size, dtype=np.float64)
+    return _Distribution((np.log(classes + 2.0) - np.log(classes + 1.0)) / np.log(size + 1.0))
+
+
+def _fixed(attrs: Any) -> _Distribution:
+    weights = _file_weights(attrs["vocab_file"]) if attrs["vocab_file"] else list(attrs["unigrams"])
+    if not weights:
+        refuse("Must provide either vocab_file or unigrams.")
+    powers = [0.0] * attrs["num_reserved_ids"] + [float(w) ** attrs["distortion"] for w in weights]
+    if len(powers) != attrs["range_max"]:
+        refuse(f"range_max is {attrs['range_max']}, but there are {len(powers)} weights with the reserved ids")
+    table = np.array(powers)
+    table[np.arange(len(table)) % attrs["num_shards"] != attrs["shard"]] = 0.0
+    return _Distribution(table / table.sum())
+
+
+def _file_weights(name: bytes) -> list[float]:
+    """The last comma-separated column of each line."""
+    with open(name.decode(), encoding="utf-8") as file:
+        return [float(line.rstrip("\n").rsplit(",", 1)[-1]) for line in file if line.strip()]
+
+
+_attach(uniform_op, lambda attrs: _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"])))
+_attach(log_uniform_op, _log_uniform)
+_attach(learned_op, lambda attrs: _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"])), learns=True)
+_attach(fixed_op, _fixed)
+
+
+@all_op.kernel("CPU")
+def _all_kernel(true_classes: Any, *, num_sampled: int) -> tuple[Any, ...]:
+    ones = np.ones(num_sampled, np.float32)
+    return np.arange(num_sampled, dtype=np.int64), np.ones(true_classes.shape, np.float32), ones
+
+
+# ---- accidental hits ------------------------------------------------------------------------
+
+
+@hits_op.shape
 def _hits_shape(node: Operation) -> list[RawShape]:
+    merged = with_rank(node._inputs[0]._shape, 2)
+    if merged[1] is not None and merged[1] != node.attrs["num_true"]:
+        raise ValueError(f"Dimension 1 in both shapes must be equal, but are {merged[1]} and {node.attrs['num_true']}")
+    with_rank(node._inputs[1]._shape, 1)
     return [(None,), (None,), (None,)]
 
 
-Sampler = tuple[Callable[[int], np.ndarray], Callable[[np.ndarray], np.ndarray]]
+@hits_op.kernel("CPU")
+def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any, ...]:
+    if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
+        refuse(f"true_candidates must be a batch_size * num_true matrix, got shape {list(true_classes.shape)}")
+    order = np.argsort(sampled, kind="stable")
+    flat = true_classes.ravel()
+    low = np.searchsorted(sampled[order], flat, "left")
+    counts = np.searchsorted(sampled[order], flat, "right") - low
+    rows = np.repeat(np.arange(flat.size) // num_true, counts).astype(np.int32)
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    ids = order[np.repeat(low, counts) + offsets].astype(np.int64)
+    return rows, ids, np.full(len(rows), -np.finfo(np.float32).max, np.float32)
 
 
-def _generator(node: Any) -> np.random.Generator:
-    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
-    if not (seed or seed2):
-        return np.random.Generator(np.random.SFC64())
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed % 2**64, seed2 % 2**64])))
+# ---- public functions -----------------------------------------------------------------------
 
 
-def _log_uniform(generator: np.random.Generator, limit: int) -> Sampler:
-    """Class k with probability ``log((k + 2) / (k + 1)) / log(limit + 1)``."""
-    log_range = np.log1p(limit)
-
-    def draw(count: int) -> Any:
-        values = np.exp(generator.random(count) * log_range).astype(np.int64) - 1
-        return np.minimum(values, limit - 1)
-
-    return draw, lambda ids: np.log((ids + 2.0) / (ids + 1.0)) / log_range
-
-
-def _uniform(generator: np.random.Generator, limit: int) -> Sampler:
-    return lambda count: generator.integers(0, limit, count), lambda ids: np.full(ids.shape, 1.0 / limit)
-
-
-def _attach(handle: OpHandle, distribution: Callable[[np.random.Generator, int], Sampler]) -> None:
-    @handle.kernel_factory("CPU")
-    def _factory(node: Any) -> Callable[[Any], Any]:
-        limit, count, unique = (node.attrs[name] for name in ("range_max", "num_sampled", "unique"))
-        draw, probability = distribution(_generator(node), limit)
-
-        def sample(true_classes: Any) -> Any:
-            _check(true_classes, node.attrs["num_true"], limit, count, unique)
-            sampled, tries = _distinct(draw, count) if unique else (draw(count), count)
-
-            def expected(ids: np.ndarray) -> Any:
-                chance = probability(ids)
-                counts = -np.expm1(tries * np.log1p(-chance)) if unique else chance * tries
-                return counts.astype(np.float32)
-
-            return sampled, expected(true_classes), expected(sampled)
-
-        return sample
-
-
-def _check(true_classes: Any, num_true: int, limit: int, count: int, unique: bool) -> None:
-    if np.ndim(true_classes) != 2:
-        raise InvalidArgumentError(None, None, "true_classes must be a matrix")
-    if true_classes.shape[1] != num_true:
-        raise InvalidArgumentError(
-            None, None, f"true_classes must have num_true columns, expected: {true_classes.shape[1]} was: {num_true}"
-        )
-    if unique and count > limit:
-        raise InvalidArgumentError(None, None, f"Sampler's range is too small: {limit} classes for {count} samples.")
-
-
-def _distinct(draw: Callable[[int], np.ndarray], count: int) -> tuple[np.ndarray, int]:
-    """``count`` different classes in the order of their first draw, and how many draws that took."""
-    found: dict[int, None] = {}
-    tries = 0
-    while True:
-        for value in draw(max(count, 16)).tolist():
-            tries += 1
-            found.setdefault(value)
-            if len(found) == count:
-                return np.fromiter(found, np.int64, count), tries
-
-
-_attach(log_uniform_op, _log_uniform)
-_attach(uniform_op, _uniform)
-
-
-@learned_unigram_op.kernel_factory("CPU")
-def _learned_unigram(node: Any) -> Callable[[Any], Any]:
-    """Learns how frequent classes are from the true classes it sees, starting from one of each."""
-    limit, count, unique = (node.attrs[name] for name in ("range_max", "num_sampled", "unique"))
-    generator = _generator(node)
-    seen = np.ones(limit, np.float64)
-
-    def sample(true_classes: Any) -> Any:
-        _check(true_classes, node.attrs["num_true"], limit, count, unique)
-        bounds = np.cumsum(seen)
-        chances = seen / bounds[-1]
-
-        def draw(number: int) -> Any:
-            return np.searchsorted(bounds, generator.random(number) * bounds[-1], side="right")
-
-        sampled, tries = _distinct(draw, count) if unique else (draw(count), count)
-
-        def expected(ids: np.ndarray) -> Any:
-            counts = -np.expm1(tries * np.log1p(-chances[ids])) if unique else chances[ids] * tries
-            return counts.astype(np.float32)
-
-        result = sampled.astype(np.int64), expected(true_classes), expected(sampled)
-        np.add.at(seen, true_classes.ravel(), 1.0)
-        return result
-
-    return sample
-
-
-@all_op.kernel_factory("CPU")
-def _all(node: Any) -> Callable[[Any], Any]:
-    count = node.attrs["num_sampled"]
-
-    def sample(true_classes: Any) -> Any:
-        ones = np.ones(np.shape(true_classes), np.float32)
-        return np.arange(count, dtype=np.int64), ones, np.ones(count, np.float32)
-
-    return sample
-
-
-@accidental_hits_op.kernel("CPU")
-def _accidental_hits(true_classes: Any, sampled_candidates: Any, *, num_true: int, seed: int, seed2: int) -> Any:
-    rows, _, ids = np.nonzero(true_classes[:, :, None] == sampled_candidates[None, None, :])
-    weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
-    return rows.astype(np.int32), ids.astype(np.int64), weights
-
-
-# ---- public functions ---------------------------------------------------------------------------
-
-Samples = tuple[Any, Any, Any]
-
-
-def _sampled(handle: OpHandle, true_classes: Any, seed: int | None, name: str | None, **attrs: Any) -> Samples:
+def _seeds(seed: int | None) -> dict[str, int]:
     first, second = get_seed(seed)
-    found = handle(
-        convert_to_tensor(true_classes, dtype=dtypes.int64), seed=first or 0, seed2=second or 0, name=name, **attrs
-    )
-    return found[0], found[1], found[2]
-
-
-def log_uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Samples:
-    """Draws classes, frequent ones (small numbers) more often (``tf.nn.log_uniform_candidate_sampler``).
-
-    Args:
-      true_classes: int64 ``[batch, num_true]``.
-      num_sampled: how many to draw.
-      unique: whether no class may be drawn twice.
-      range_max: the number of classes.
-
-    Returns:
-      (int64 ``[num_sampled]``, expected counts float32 of the true and of the drawn classes).
-    """
-    return _sampled(
-        log_uniform_op, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-        range_max=range_max,
-    )  # fmt: skip
+    return {"seed": first or 0, "seed2": second or 0}
 
 
 def uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
+    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
-) -> Samples:
-    """Draws classes evenly (``tf.nn.uniform_candidate_sampler``); see `log_uniform_candidate_sampler`."""
-    return _sampled(
-        uniform_op, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-        range_max=range_max,
+) -> Any:  # fmt: skip
+    """Classes of equal probability (``tf.nn.uniform_candidate_sampler``).
+
+    Args:
+      true_classes: int64 [batch, num_true].
+      num_true: target classes per example.
+      num_sampled: how many classes to draw.
+      unique: whether they must differ.
+      range_max: classes are in [0, range_max).
+      seed: makes the draws repeatable.
+      name: of the op.
+
+    Returns:
+      (sampled classes [num_sampled], expected counts of the true classes, of the sampled classes).
+    """
+    return uniform_op(
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
+        **_seeds(seed),
+    )  # fmt: skip
+
+
+def log_uniform_candidate_sampler(
+    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """Classes by Zipf's law, frequent ones first (``tf.nn.log_uniform_candidate_sampler``); see the uniform one."""
+    return log_uniform_op(
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
+        **_seeds(seed),
     )  # fmt: skip
 
 
 def learned_unigram_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
+    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
-) -> Samples:
-    """Draws classes as often as they were true so far (``tf.nn.learned_unigram_candidate_sampler``)."""
-    return _sampled(
-        learned_unigram_op, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique,
-        range_max=range_max,
+) -> Any:  # fmt: skip
+    """Classes as often as they have been seen so far (``tf.nn.learned_unigram_candidate_sampler``)."""
+    return learned_op(
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
+        **_seeds(seed),
+    )  # fmt: skip
+
+
+def fixed_unigram_candidate_sampler(
+    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
+    distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
+    seed: int | None = None, name: str | None = None,
+) -> Any:  # fmt: skip
+    """Classes by given weights to the power ``distortion`` (``tf.nn.fixed_unigram_candidate_sampler``).
+
+    Args:
+      vocab_file: a file whose lines end with the weight, after a comma; or
+      unigrams: the weights themselves.
+      num_reserved_ids: so many classes at the beginning are never drawn.
+      num_shards, shard: draw only classes of this residue.
+    """
+    return fixed_op(
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max,
+        vocab_file=vocab_file, distortion=distortion, num_reserved_ids=num_reserved_ids, num_shards=num_shards,
+        shard=shard, unigrams=list(unigrams), name=name, **_seeds(seed),
     )  # fmt: skip
 
 
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
-) -> Samples:
-    """All classes (``tf.nn.all_candidate_sampler``)."""
-    return _sampled(all_op, true_classes, seed, name, num_true=num_true, num_sampled=num_sampled, unique=unique)
+) -> Any:
+    """All classes, for checks and comparisons (``tf.nn.all_candidate_sampler``)."""
+    return all_op(
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, name=name, **_seeds(seed)
+    )
 
 
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
-) -> Samples:
-    """Where drawn classes are true ones (``tf.nn.compute_accidental_hits``).
-
-    Returns:
-      (int32 rows, int64 positions among the drawn, float32 weights: the lowest number).
-    """
-    first, second = get_seed(seed)
-    found = accidental_hits_op(
-        convert_to_tensor(true_classes, dtype=dtypes.int64),
-        convert_to_tensor(sampled_candidates, dtype=dtypes.int64),
-        num_true=num_true, seed=first or 0, seed2=second or 0, name=name,
-    )  # fmt: skip
-    return found[0], found[1], found[2]
+) -> Any:
+    """Where a sampled class is a true one: (example, sample, the lowest float) (``tf.nn.compute_accidental_hits``)."""
+    classes = convert_to_tensor(true_classes, dtypes.int64)
+    return hits_op(classes, sampled_candidates, num_true=num_true, name=name, **_seeds(seed))

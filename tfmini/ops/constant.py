@@ -75,6 +75,8 @@ def _from_python(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]
     except (ValueError, OverflowError) as error:
         if isinstance(error, OverflowError):
             raise
+        if isinstance(error, UnicodeDecodeError):  # str beside bytes that are not ASCII
+            return _as_bytes(np.array(_plain(value), dtype=object), value)
         raise ValueError(f"Argument must be a dense tensor: {value!r} - got ragged nested sequences.") from None
     if array.dtype.kind in "SUO":
         return _as_bytes(np.array(_plain(value), dtype=object), value)
@@ -175,6 +177,8 @@ def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> n
     if verify:
         raise TypeError(f"Expected Tensor's shape: {TensorShape(shape)}, got {TensorShape(array.shape)}.")
     size = math.prod(d or 0 for d in shape)
+    if not size:
+        return np.empty(shape, array.dtype)
     if array.size > size:
         raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
     if array.size == size:

@@ -11,13 +11,13 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import array_shape
 from tfmini.ops.array_diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag
-from tfmini.ops.array_filling import zeros_like
+from tfmini.ops.array_filling import ones_like, zeros_like
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_transpose import matrix_transpose
 from tfmini.ops.casting import cast
 from tfmini.ops.linalg_solving import matrix_triangular_solve
 from tfmini.ops.linalg_values import FLOATS, adjoint_of, check_square, lapack, matrix_parts, square
-from tfmini.ops.math_elementwise import div_no_nan, divide
+from tfmini.ops.math_elementwise import div_no_nan
 from tfmini.ops.math_matmul import matmul
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape
@@ -59,13 +59,13 @@ def _cholesky_kernel(value: Any) -> Any:
 
 @cholesky_grad_op.kernel("CPU")
 def _cholesky_grad_kernel(lower: Any, grad: Any) -> Any:
-    def compute(l: Any, g: Any) -> Any:
-        inverse = np.linalg.inv(l)
-        middle = np.tril(adjoint_of(l) @ np.tril(g))
-        position = np.arange(l.shape[-1])
-        middle[..., position, position] *= l.dtype.type(0.5)
+    def compute(factor: Any, g: Any) -> Any:
+        inverse, half = np.linalg.inv(factor), factor.dtype.type(0.5)
+        middle = np.tril(adjoint_of(factor) @ np.tril(g))
+        position = np.arange(factor.shape[-1])
+        middle[..., position, position] *= half
         found = adjoint_of(inverse) @ middle @ inverse
-        return (found + adjoint_of(found)) * l.dtype.type(0.5)
+        return (found + adjoint_of(found)) * half
 
     return lapack(compute, "Input is not invertible.", lower, grad)
 
@@ -104,7 +104,8 @@ def _qr_kernel(value: Any, *, full_matrices: bool) -> tuple[Any, Any]:
     mode = "complete" if full_matrices else "reduced"
     shape = value.shape
     flat = value.reshape(-1, *shape[-2:]) if value.ndim > 2 else value[None]
-    pairs = [lapack(lambda v: tuple(np.linalg.qr(v, mode)), _NO_CONVERGENCE, matrix) for matrix in flat]
+    decompose: Any = np.linalg.qr
+    pairs = [lapack(lambda v: tuple(decompose(v, mode)), _NO_CONVERGENCE, matrix) for matrix in flat]
     if not pairs:
         inner = shape[-2] if full_matrices else min(shape[-2:])
         return np.empty((*shape[:-1], inner), value.dtype), np.empty((*shape[:-2], inner, shape[-1]), value.dtype)
@@ -118,10 +119,11 @@ def _qr_gradient(node: Operation, dq: Tensor, dr: Tensor) -> list[Any]:
     shape = node._inputs[0]._shape
     if shape is None or None in shape[-2:]:
         raise NotImplementedError("QrGrad not implemented with dynamic shapes.")
-    if shape[-2] < shape[-1]:  # type: ignore[operator]
-        raise NotImplementedError("QrGrad not implemented when ncols > nrows or full_matrices is true and ncols != nrows.")
-    if node.attrs["full_matrices"] and shape[-2] != shape[-1]:
-        raise NotImplementedError("QrGrad not implemented when ncols > nrows or full_matrices is true and ncols != nrows.")
+    wide, tall = shape[-2] < shape[-1], shape[-2] > shape[-1]  # type: ignore[operator]
+    if wide or tall and node.attrs["full_matrices"]:
+        raise NotImplementedError(
+            "QrGrad not implemented when ncols > nrows or full_matrices is true and ncols != nrows."
+        )
     qdq = matmul(q, dq, adjoint_a=True)
     rdr = matmul(r, dr, adjoint_b=True)
     lower = matrix_band_part(qdq - _adjoint(qdq) + rdr - _adjoint(rdr), -1, 0)
@@ -169,7 +171,7 @@ def _svd_gradient(node: Operation, grad_s: Tensor, grad_u: Tensor, grad_v: Tenso
     u, v, grad_u, grad_v = (getitem(t, (Ellipsis, slice(None, count))) for t in (u, v, grad_u, grad_v))
     gaps = _gaps(s * s)
     diagonal = matrix_diag(s)
-    inverse = matrix_diag(div_no_nan(1.0, s))
+    inverse = matrix_diag(div_no_nan(ones_like(s), s))
     udu, vdv = matmul(u, grad_u, adjoint_a=True), matmul(v, grad_v, adjoint_a=True)
     middle = matmul(gaps * (udu - _adjoint(udu)), diagonal) + matmul(diagonal, gaps * (vdv - _adjoint(vdv)))
     found = matmul(matmul(u, middle + matrix_diag(grad_s)), v, adjoint_b=True)
@@ -181,7 +183,7 @@ def _svd_gradient(node: Operation, grad_s: Tensor, grad_u: Tensor, grad_v: Tenso
 def _gaps(values: Tensor) -> Tensor:
     """F[i, j] = 1 / (values[j] - values[i]), and 0 on the diagonal."""
     difference = array_shape.expand_dims(values, -2) - array_shape.expand_dims(values, -1)
-    return matrix_set_diag(divide(1.0, matrix_set_diag(difference, values + 1.0)), zeros_like(values))
+    return matrix_set_diag(1.0 / matrix_set_diag(difference, values * values + 1.0), zeros_like(values))
 
 
 # ---- eigenvalues ----------------------------------------------------------------------------
@@ -281,7 +283,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 def _real_part(values: Tensor) -> Tensor:
     if not values._dtype.is_complex:
         return values
-    return cast(values, values._dtype.real_dtype)
+    return cast(values, values._dtype.real_dtype)  # type: ignore[no-any-return]
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:

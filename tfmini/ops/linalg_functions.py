@@ -87,7 +87,7 @@ def norm(
 
 def absolute_square(tensor: Tensor) -> Tensor:
     """The squared absolute value, of the type of its argument."""
-    return tensor * (conj(tensor) if tensor._dtype.is_complex else tensor)
+    return tensor * (conj(tensor) if tensor._dtype.is_complex else tensor)  # type: ignore[no-any-return]
 
 
 def _absolute_norm(sizes: Tensor, ord: Any, axes: Any, of_matrices: bool) -> Tensor:

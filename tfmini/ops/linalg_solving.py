@@ -139,8 +139,8 @@ def _triangular_solve_kernel(matrix: Any, rhs: Any, *, lower: bool, adjoint: boo
 def _system_gradients(node: Operation, rhs_grad: Tensor) -> Tensor:
     found = node._outputs[0]
     if node.attrs["adjoint"]:
-        return -matmul(found, rhs_grad, adjoint_b=True)
-    return -matmul(rhs_grad, found, adjoint_b=True)
+        return -matmul(found, rhs_grad, adjoint_b=True)  # type: ignore[no-any-return]
+    return -matmul(rhs_grad, found, adjoint_b=True)  # type: ignore[no-any-return]
 
 
 @solve_op.gradient

@@ -15,6 +15,7 @@ from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operan
 from tfmini.ops.math_elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
 from tfmini.ops.math_unary import abs_op
 from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor, on_values
 
 _PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
 real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
@@ -128,6 +129,8 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 
 def abs(x: Any, name: str | None = None) -> Tensor:
     """The absolute value; of complex numbers, their size as a real tensor."""
+    if type(x) is SparseTensor:
+        return on_values(abs, x, name)  # type: ignore[return-value]
     with name_scope(name, "Abs", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         if x._dtype.is_complex:

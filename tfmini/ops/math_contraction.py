@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_joining, array_shape
+from tfmini.ops import array_filling, array_joining, array_shape
+from tfmini.ops.array_gather import gather
+from tfmini.ops.array_sets import setdiff1d
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_transpose import transpose
+from tfmini.ops.casting import cast
+from tfmini.ops.math_comparison import less, where_v2
 from tfmini.ops.math_elementwise import mul_op
 from tfmini.ops.math_matmul import matmul
-from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.reduce_functions import reduce_prod, reduce_sum
 from tfmini.ops.scoping import name_scope
 
 
@@ -85,8 +90,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """
     with name_scope(name, "Tensordot", [a, b]) as scope:
         a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
-        if a._shape is None or b._shape is None:
-            raise ValueError("tensordot needs tensors of known rank")
+        if a._shape is None or b._shape is None or isinstance(axes, Tensor):
+            return _dynamic_tensordot(a, b, axes, scope)
         of_a, of_b = _axes_pair(a, b, axes)
         free_a = [i for i in range(len(a._shape)) if i not in of_a]
         free_b = [i for i in range(len(b._shape)) if i not in of_b]
@@ -95,6 +100,55 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         result = array_shape.reshape(product, array_joining.stack(sizes) if _has_tensor(sizes) else sizes, name=scope)
         result.set_shape([a._shape[i] for i in free_a] + [b._shape[i] for i in free_b])
         return result
+
+
+def _dynamic_tensordot(a: Tensor, b: Tensor, axes: Any, scope: str) -> Tensor:
+    """`tensordot` whose ranks or axes are known only at run time."""
+    if isinstance(axes, Tensor):
+        of_a, of_b = _dynamic_pair(a, axes)
+    elif isinstance(axes, (int, np.integer)):
+        if axes < 0:
+            raise ValueError("'axes' must be at least 0.")
+        count = convert_to_tensor(int(axes), dtypes.int32)
+        of_a, of_b = array_filling.range(array_shape.rank(a) - count, array_shape.rank(a)), array_filling.range(count)
+    else:
+        if len(axes) != 2:
+            raise ValueError("'axes' must be an integer or have length 2.")
+        of_a, of_b = (array_shape.reshape(convert_to_tensor(x, dtypes.int32), [-1]) for x in axes)
+    left, rows = _dynamic_matrix(a, of_a, last=True)
+    right, columns = _dynamic_matrix(b, of_b, last=False)
+    result = array_shape.reshape(matmul(left, right), array_joining.concat([rows, columns], 0), name=scope)
+    if not isinstance(axes, Tensor) and not isinstance(axes, (int, np.integer)):
+        _note_shape(result, a, b, axes)
+    return result
+
+
+def _dynamic_pair(a: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
+    """Axes given as a tensor [2, n]."""
+    pair = cast(axes, dtypes.int32)
+    return getitem(pair, 0), getitem(pair, 1)
+
+
+def _dynamic_matrix(x: Tensor, axes: Tensor, last: bool) -> tuple[Tensor, Tensor]:
+    """``x`` as a matrix with the chosen axes last (or first), and the sizes of the other axes."""
+    rank = array_shape.rank(x)
+    chosen = where_v2(less(axes, 0), axes + rank, axes)
+    free, _ = setdiff1d(array_filling.range(rank), chosen)
+    sizes = array_shape.shape(x)
+    free_sizes = gather(sizes, free)
+    order = [free, chosen] if last else [chosen, free]
+    totals = [reduce_prod(free_sizes), reduce_prod(gather(sizes, chosen))]
+    moved = transpose(x, array_joining.concat(order, 0))
+    return array_shape.reshape(moved, array_joining.stack(totals if last else totals[::-1])), free_sizes
+
+
+def _note_shape(result: Tensor, a: Tensor, b: Tensor, axes: Any) -> None:
+    """Gives the result the static shape that one known operand and known axes allow."""
+    if a._shape is None or b._shape is None or any(isinstance(x, Tensor) for x in axes):
+        return
+    of_a, of_b = _axes_pair(a, b, axes)
+    kept = [d for i, d in enumerate(a._shape) if i not in of_a] + [d for i, d in enumerate(b._shape) if i not in of_b]
+    result.set_shape(kept)
 
 
 def _has_tensor(sizes: list[Any]) -> bool:

@@ -17,6 +17,7 @@ from tfmini.ops.casting import cast
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
 from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor, on_values
 
 _ALL = (
     "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
@@ -291,6 +292,8 @@ def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 def negative(x: Any, name: str | None = None) -> Tensor:
     """``-x``."""
+    if type(x) is SparseTensor:
+        return on_values(negative, x, name)  # type: ignore[return-value]
     return neg_op(x, name=name)  # type: ignore[no-any-return]
 
 

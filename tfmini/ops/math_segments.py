@@ -71,11 +71,29 @@ def _check_sorted(data: Any, ids: Any) -> int:
         raise _reject("segment_ids should be the same size as dimension 0 of input.")
     if not ids.size:
         return 0
-    if ids[0] < 0:
+    rows = int(ids[-1]) + 1
+    if rows <= 0:
         raise _reject("segment ids must be >= 0")
-    if np.any(ids[1:] < ids[:-1]):
+    check_runs(ids, rows)
+    return rows
+
+
+def check_runs(ids: Any, rows: int) -> None:
+    """Refuses the first id, in order, that is followed by a smaller one or lies outside of [0, rows)."""
+    falls = ids[1:] < ids[:-1]
+    outside = (ids < 0) | (ids >= rows)
+    if not falls.any() and not outside.any():
+        return
+    first_fall = int(falls.argmax()) if falls.any() else ids.size
+    first_outside = int(outside.argmax()) if outside.any() else ids.size
+    # A run is checked against its successor first, then against the output.
+    last_of_run = first_outside + int((ids[first_outside:] != ids[first_outside]).argmax()) - 1 \
+        if first_outside < ids.size and (ids[first_outside:] != ids[first_outside]).any() else ids.size - 1  # fmt: skip
+    if first_fall <= last_of_run:
         raise _reject("segment ids are not increasing")
-    return int(ids[-1]) + 1
+    raise _reject(
+        f"Segment id {ids[first_outside]} out of range [0, {rows}), possibly because 'segment_ids' input is not sorted."
+    )
 
 
 def _sorted_kernel(ufunc: np.ufunc, empty: float) -> Callable[..., Any]:

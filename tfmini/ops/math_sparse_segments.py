@@ -13,7 +13,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.ops import array_gather, array_shape
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_segments import reduce_runs, unsorted_sum_op
+from tfmini.ops.math_segments import check_runs, reduce_runs, unsorted_sum_op
 from tfmini.shapes import RawShape
 
 _INDEX = "Tidx: {int32, int64} = DT_INT32"
@@ -49,19 +49,30 @@ def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
     """The number of segments of the output."""
     if ids.size != indices.size:
         raise InvalidArgumentError(None, None, "segment_ids and indices should have same size.")
-    if ids.size and ids[0] < 0:
+    last = int(ids[-1]) + 1 if ids.size else 0
+    if ids.size and last <= 0:
         raise InvalidArgumentError(None, None, "segment ids must be >= 0")
-    if np.any(ids[1:] < ids[:-1]):
-        raise InvalidArgumentError(None, None, "segment ids are not increasing")
+    if count is not None and last > count:
+        raise InvalidArgumentError(None, None, "segment ids must be < num_segments")
     bad = np.flatnonzero((indices < 0) | (indices >= rows))
     if bad.size:
         raise InvalidArgumentError(
             None, None, f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})"
         )
-    last = int(ids[-1]) + 1 if ids.size else 0
-    if count is not None and last > count:
-        raise InvalidArgumentError(None, None, "segment ids must be < num_segments")
+    check_runs(ids, last if count is None else count)
     return last if count is None else count
+
+
+def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
+    """The checks of the gradient ops, whose ids need not be sorted."""
+    if ids.size != indices.size:
+        raise InvalidArgumentError(None, None, "segment_ids and indices should have same size.")
+    if ids.size and int(ids[-1]) + 1 > count:
+        raise InvalidArgumentError(None, None, "Invalid number of segments")
+    for what, values, bound in (("Index", indices, rows), ("Segment id", ids, count)):
+        bad = np.flatnonzero((values < 0) | (values >= bound))
+        if bad.size:
+            raise InvalidArgumentError(None, None, f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
 
 
 def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
@@ -83,7 +94,7 @@ def _counted_kernel(kind: str) -> Callable[..., Any]:
 
 def _grad_kernel(kind: str) -> Callable[..., Any]:
     def kernel(grad: Any, indices: Any, ids: Any, dim0: Any) -> Any:
-        _check(ids, indices, int(dim0), grad.shape[0])
+        _check_grad(ids, indices, int(dim0), grad.shape[0])
         scale = (1.0 / _divisors(kind, np.bincount(ids, minlength=grad.shape[0]))).astype(grad.dtype)
         rows = (grad * scale.reshape(scale.shape + (1,) * (grad.ndim - 1)))[ids]
         order = np.argsort(indices, kind="stable")

@@ -17,6 +17,7 @@ from tfmini.ops import special_functions
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, widened
 from tfmini.ops.math_elementwise import add_op, conjugate, minimum_op, mul_op, neg_op, real_div_op, sub_op
 from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor, on_values
 
 _FLOATS = "{bfloat16, half, float, double}"
 _ANALYTIC = "{bfloat16, half, float, double, complex64, complex128}"
@@ -309,6 +310,8 @@ def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Te
     """A public function ``f(x, name=None)`` around one op."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
+        if type(x) is SparseTensor:
+            return on_values(function, x, name)  # type: ignore[return-value]
         return handle(x, name=name)  # type: ignore[no-any-return]
 
     function.__name__ = function.__qualname__ = function_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +97,7 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
         if first:
             axes = (0, *range(2, grad.ndim))
             return grad.sum(axis=axes, dtype=np.float32 if halves else dtype).astype(dtype, copy=False)
-        flat = grad.reshape(-1, grad.shape[-1])
+        flat = grad.reshape(math.prod(grad.shape[:-1]), grad.shape[-1])
         if not halves and dtype.kind == "f":
             # A product with ones reads each element once at memory speed, and BLAS uses every core.
             return np.ones(flat.shape[0], dtype) @ flat

@@ -230,6 +230,7 @@ def weighted_cross_entropy_with_logits(
         labels = convert_to_tensor(labels, name="labels")
         _same_shapes(labels, logits)
         one = convert_to_tensor(1, dtype=logits.dtype.base_dtype)
+        pos_weight = convert_to_tensor(pos_weight, dtype=logits.dtype.base_dtype)
         weight = add(one, multiply(subtract(pos_weight, one), labels))
         tail = add(log1p(exp(negative(abs_op(logits)))), relu(negative(logits)))
         return add(multiply(subtract(one, labels), logits), multiply(weight, tail), name=scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -12,6 +13,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops.array_filling import zeros_like
+from tfmini.ops.array_gather import gather
 from tfmini.ops.array_identity import identity, stop_gradient
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.array_shape import size, squeeze
@@ -31,7 +33,7 @@ from tfmini.ops.math_unary import reciprocal, rsqrt, sigmoid, square
 from tfmini.ops.nn_arguments import either
 from tfmini.ops.nn_windows import Array
 from tfmini.ops.random_values import random_uniform
-from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
+from tfmini.ops.reduce_functions import reduce_mean, reduce_prod, reduce_sum
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, as_raw, merge_raw, with_rank
 
@@ -118,6 +120,49 @@ def moments(
         if x.dtype.base_dtype is dtypes.float16:
             return cast(mean, dtypes.float16), cast(variance, dtypes.float16)
         return mean, variance
+
+
+def sufficient_statistics(
+    x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Any]:  # fmt: skip
+    """(count, sum of ``x - shift``, sum of its squares, shift) over ``axes`` (``tf.nn.sufficient_statistics``)."""
+    keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
+    axes = sorted({int(a) for a in np.ravel(axes)})
+    with name_scope(name, "sufficient_statistics", [x, shift]):
+        x = convert_to_tensor(x, name="x")
+        sizes = None if x._shape is None else [x._shape[a] for a in axes]
+        if sizes is not None and None not in sizes:
+            counts = convert_to_tensor(float(math.prod(sizes)), x.dtype.base_dtype, name="count")  # type: ignore[arg-type]
+        else:
+            own = gather(cast(shape_of(x), x.dtype.base_dtype), axes)
+            counts = reduce_prod(own, name="count")
+        shift = None if shift is None else convert_to_tensor(shift, x.dtype.base_dtype, name="shift")
+        moved = x if shift is None else subtract(x, shift)
+        squares = square(x) if shift is None else squared_difference(x, shift)
+        mean_ss = reduce_sum(moved, axes, keepdims=keep, name="mean_ss")
+        return counts, mean_ss, reduce_sum(squares, axes, keepdims=keep, name="var_ss"), shift
+
+
+def weighted_moments(
+    x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Mean and variance over ``axes`` where each element counts by its weight (``tf.nn.weighted_moments``)."""
+    keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
+    with name_scope(name, "weighted_moments", [x, frequency_weights, axes]):
+        x = convert_to_tensor(x, name="x")
+        narrow = x.dtype.base_dtype is dtypes.float16
+        wide = cast(x, dtypes.float32) if narrow else x
+        weights = cast(convert_to_tensor(frequency_weights, name="frequency_weights"), wide.dtype.base_dtype)
+        whole = add(weights, zeros_like(wide))  # broadcast, so that each element has its weight
+        total = reduce_sum(whole, axes, keepdims=True)
+        mean = reduce_sum(multiply(whole, wide), axes, keepdims=True) / total
+        spread = multiply(whole, squared_difference(wide, stop_gradient(mean)))
+        variance = reduce_sum(spread, axes, keepdims=True) / total
+        if not keep:
+            mean, variance = squeeze(mean, axes), squeeze(variance, axes)
+        return (cast(mean, dtypes.float16), cast(variance, dtypes.float16)) if narrow else (mean, variance)
 
 
 def normalize_moments(

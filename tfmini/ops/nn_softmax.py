@@ -150,6 +150,8 @@ def _bracketed(array: Array) -> str:
 
 
 def _check_labels(logits: Array, labels: Array) -> None:
+    if np.ndim(labels) != 1:
+        raise InvalidArgumentError(None, None, f"labels must be 1-D, but got shape {list(np.shape(labels))}")
     classes = logits.shape[1]
     if logits.shape[0] != labels.shape[0]:
         raise InvalidArgumentError(

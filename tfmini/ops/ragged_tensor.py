@@ -75,7 +75,9 @@ class RaggedTensor:
     # ---- making ----
 
     @classmethod
-    def from_row_splits(cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True) -> RaggedTensor:
+    def from_row_splits(
+        cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
         """Rows from where each begins and the last one ends."""
         if isinstance(row_splits, (list, tuple)) and not row_splits:
             raise ValueError("row_splits tensor may not be empty.")
@@ -83,7 +85,9 @@ class RaggedTensor:
             return cls(as_ragged(values), _index_vector(row_splits), internal=True)
 
     @classmethod
-    def from_row_lengths(cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True) -> RaggedTensor:
+    def from_row_lengths(
+        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
         """Rows from their lengths."""
         with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
             lengths = _index_vector(row_lengths)
@@ -105,7 +109,9 @@ class RaggedTensor:
             return cls.from_row_lengths(values, lengths)
 
     @classmethod
-    def from_row_starts(cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True) -> RaggedTensor:
+    def from_row_starts(
+        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
         """Rows from where each begins."""
         with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
             values, starts = as_ragged(values), _index_vector(row_starts)
@@ -113,7 +119,9 @@ class RaggedTensor:
             return cls(values, array_joining.concat([starts, end], 0), internal=True)
 
     @classmethod
-    def from_row_limits(cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True) -> RaggedTensor:
+    def from_row_limits(
+        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
         """Rows from where each ends."""
         with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
             limits = _index_vector(row_limits)
@@ -209,7 +217,7 @@ class RaggedTensor:
         """The number of rows."""
         with name_scope(name, "RaggedNRows", [self._row_splits]):
             count = array_shape.size(self._row_splits, out_type=self._row_splits.dtype.base_dtype) - 1
-            return count if out_type is None else cast(count, out_type)
+            return count if out_type is None else cast(count, out_type)  # type: ignore[no-any-return]
 
     def row_starts(self, name: str | None = None) -> Tensor:
         return getitem(self._row_splits, slice(None, -1))

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.graph.building import create_raw
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
@@ -169,10 +171,12 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     is_list = isinstance(Tout, (list, tuple))
     types = [dtypes.as_dtype(t) for t in (Tout if is_list else [Tout])]
     handle = py_func_op if stateful else py_func_stateless_op
+    if not types:
+        inputs = [convert_to_tensor(value) for value in inp]
+        attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
+        return create_raw(graph, handle.name, inputs, name, attrs)
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)
-    if not types:
-        return graph._order[-1]
     return outputs if is_list else outputs[0]
 
 

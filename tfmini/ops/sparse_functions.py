@@ -50,8 +50,10 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
       shape: the dense shape; None leaves it to be fed.
       name: prefix of the three placeholders.
     """
-    prefix = f"{name}/" if name is not None else ""
-    label = (lambda part: f"{prefix}{part}" if prefix else None)
+
+    def label(part: str) -> str | None:
+        return None if name is None else f"{name}/{part}"
+
     rank = None
     if shape is None:
         dense_shape = placeholder(_INT64, shape=[None], name=label("shape"))
@@ -75,7 +77,9 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         return SparseTensor(found, array_gather.gather_nd(tensor, found), array_shape.shape(tensor, out_type=_INT64))
 
 
-def sparse_eye(num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> SparseTensor:
+def sparse_eye(
+    num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+) -> SparseTensor:
     """A sparse identity matrix (``tf.sparse.eye``)."""
     with name_scope(name, "eye", [num_rows, num_columns]):
         rows = cast(num_rows, _INT64)
@@ -292,7 +296,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     if to_retain._shape is not None:
         to_retain.shape.assert_has_rank(1)
     if sparse.values.shape.ndims is not None and to_retain.shape.ndims is not None:
-        sparse.values.shape.dims[0].merge_with(to_retain.shape.dims[0])
+        sparse.values.shape.merge_with(to_retain.shape)
     kept = array_shape.reshape(where(to_retain), [-1])
     indices, values = array_gather.gather(sparse.indices, kept), array_gather.gather(sparse.values, kept)
     return SparseTensor(indices, values, identity(sparse.dense_shape))
@@ -321,8 +325,10 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     if known.is_fully_defined() and wanted.is_fully_defined():
         if len(known) != len(wanted):
             raise ValueError(f"Dimensions {len(known)} and {len(wanted)} are not compatible")
-        if any(n < o for n, o in zip(wanted.as_list(), known.as_list())):
-            raise ValueError(f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}")
+        if any((n or 0) < (o or 0) for n, o in zip(wanted.as_list(), known.as_list())):
+            raise ValueError(
+                f"New shape should have dimension sizes >= sp_input.shape.  {known.as_list()} vs {wanted.as_list()}"
+            )
     fits = assert_less_equal(sparse.dense_shape, new_shape)
     return SparseTensor(indices, values, with_dependencies([fits], new_shape))
 
@@ -442,3 +448,31 @@ def sparse_reduce_max_sparse(
     """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
     handle = arithmetic.reduce_sparse_ops["Max"]
     return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+# ---- operators ------------------------------------------------------------------------------
+
+
+def _with_dense(kind: str, default_name: str) -> Any:
+    """``sparse * dense`` or ``sparse / dense``, the dense operand broadcast to the sparse one."""
+
+    def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
+        with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:
+            dense = convert_to_tensor(dense, sparse.dtype.base_dtype, name="y")
+            found = arithmetic.cwise_ops[kind](*parts(sparse), dense, name=scope)
+            return SparseTensor(sparse.indices, found, sparse.dense_shape)
+
+    return operate
+
+
+def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
+    """True division: integers become float64 first."""
+    if sparse.dtype.is_integer:
+        sparse = SparseTensor(sparse.indices, cast(sparse.values, dtypes.float64), sparse.dense_shape)
+        dense = cast(dense, dtypes.float64)
+    return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
+
+
+for _method, _operate in (("__mul__", _with_dense("Mul", "mul")), ("__div__", _with_dense("Div", "div"))):
+    setattr(SparseTensor, _method, _operate)
+SparseTensor.__truediv__ = _divided  # type: ignore[method-assign]

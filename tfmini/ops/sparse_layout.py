@@ -41,8 +41,8 @@ slice_grad_op = op(
     " -> val_grad: T; T: numbertype"
 )
 split_op = op(
-    """SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64
-    num_split: int >= 1; T: type"""
+    "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
+    " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type"
 )
 concat_op = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
@@ -53,8 +53,8 @@ to_dense_op = op(
     " -> dense: T; validate_indices: bool = true; T: type; Tindices: {int32, int64}"
 )
 fill_rows_op = op(
-    """SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> output_indices: int64, output_values: T, empty_row_indicator: bool, reverse_index_map: int64
-    T: type"""
+    "SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> output_indices: int64,"
+    " output_values: T, empty_row_indicator: bool, reverse_index_map: int64; T: type"
 )
 fill_rows_grad_op = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type"

@@ -243,18 +243,23 @@ def _cwise_gradient(kind: str) -> Callable[..., list[Any]]:
         if kind == "Add":
             raise NotImplementedError("Gradient for SparseDenseCwiseAdd is not implemented.")
         indices, values, shape, dense = node._inputs
-        scaling = floordiv(shape, cast(array_shape.shape(dense), dtypes.int64))
-        there = array_gather.gather_nd(dense, floordiv(indices, scaling))
+        places = _dense_places(indices, shape, dense)
+        there = array_gather.gather_nd(dense, places)
+        sizes = cast(array_shape.shape(dense), dtypes.int64)
         if kind == "Mul":
-            return [None, grad * there, None, _scattered(indices, scaling, grad * values, dense)]
+            return [None, grad * there, None, scatter_nd(places, grad * values, sizes)]
         by_dense = grad * (-values / (there * there))
-        return [None, divide(grad, there), None, _scattered(indices, scaling, by_dense, dense)]
+        return [None, divide(grad, there), None, scatter_nd(places, by_dense, sizes)]
 
     return gradient
 
 
-def _scattered(indices: Tensor, scaling: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-    return scatter_nd(floordiv(indices, scaling), values, cast(array_shape.shape(dense), dtypes.int64))
+def _dense_places(indices: Tensor, shape: Tensor, dense: Tensor) -> Tensor:
+    """Where in a dense operand, broadcast from the right, each sparse element finds its partner."""
+    sizes = cast(array_shape.shape(dense), dtypes.int64)
+    missing = array_shape.size(shape) - array_shape.size(sizes)
+    own = getitem(shape, slice(missing, None))
+    return floordiv(getitem(indices, (slice(None), slice(missing, None))), floordiv(own, sizes))
 
 
 for _kind, _handle in cwise_ops.items():

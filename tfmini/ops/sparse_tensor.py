@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
@@ -31,6 +32,11 @@ class SparseTensor:
     Raises:
       ValueError: when the shapes contradict each other.
     """
+
+    if TYPE_CHECKING:
+        # `sparse_functions` attaches the operators.
+        def __mul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         with name_scope(None, "SparseTensor", [indices, values, dense_shape]):
@@ -97,3 +103,8 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         return f"SparseTensor(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
+
+
+def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
+    """The sparse tensor whose values are ``function`` of the values of another."""
+    return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)

@@ -105,8 +105,8 @@ def fingerprint64(data: bytes) -> int:
     state = [x, y, z, v0, v1, w0, w1]
     _round(data, size - 64, state, factor, 9)
     x, y, z, v0, v1, w0, w1 = state
-    left = (_pair(v0, w0, factor) + _mix(y) * _K0 + x) & _MASK
-    return _pair(left, (_pair(v1, w1, factor) + z) & _MASK, factor)
+    left = (_pair(v0, w0, factor) + _mix(y) * _K0 + z) & _MASK
+    return _pair(left, (_pair(v1, w1, factor) + x) & _MASK, factor)
 
 
 def hash64(data: bytes, seed: int = 0xDECAFCAFFE) -> int:

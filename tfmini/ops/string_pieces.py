@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -15,13 +16,12 @@ from tfmini.ops.array_joining import stack
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_values import as_ndarray
 from tfmini.ops.constant_value import constant_value
-from tfmini.ops.logging_ops import string_format_op
 from tfmini.ops.ragged_tensor import RaggedTensor
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.ops.string_hashes import fingerprint64, hash64, siphash
 from tfmini.ops.strings import each, refuse
-from tfmini.shapes import RawShape, format_raw, with_rank
+from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
 
 split_op = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
@@ -35,12 +35,17 @@ bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num
 bucket_strong_op = op(
     "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)"
 )
+ngrams_op = op(
+    "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
+    " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
+    " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
+)
 fingerprint_op = op("Fingerprint(data: T, method: string) -> fingerprint: uint8; T: type")
 segment_join_op = op(
     "UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> output: string;"
     " separator: string = ''; Tindices: {int32, int64}; Tnumsegments: {int32, int64} = DT_INT32"
 )
-for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op,
+for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_op, fingerprint_op, ngrams_op,
                 segment_join_op):  # fmt: skip
     _handle.not_differentiable()
 
@@ -85,7 +90,7 @@ def _split_kernel(texts: Any, delimiter: Any, *, skip_empty: bool) -> tuple[Any,
         raise refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(delimiter):
         raise refuse(f"delimiter must be a scalar, got shape: {list(np.shape(delimiter))}")
-    delimiters = as_ndarray(delimiter)[()]
+    delimiters: Any = as_ndarray(delimiter)[()]
     return _as_sparse([_pieces(text, delimiters, skip_empty) for text in texts])
 
 
@@ -106,8 +111,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 @bucket_fast_op.shape
 @bucket_strong_op.shape
 def _bucket_shape(node: Operation) -> list[RawShape]:
-    if node.type == "StringToHashBucketStrong" and len(node.attrs["key"]) != 2:
-        raise ValueError(f"Key must have 2 elements, got {len(node.attrs['key'])}")
     return [node._inputs[0]._shape]
 
 
@@ -123,6 +126,8 @@ def _bucket_fast_kernel(value: Any, *, num_buckets: int) -> Any:
 
 @bucket_strong_op.kernel("CPU")
 def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> Any:
+    if len(key) != 2:
+        raise refuse(f"Key must have 2 elements, got {len(key)}")
     return each(lambda s: siphash(s, (key[0], key[1])) % num_buckets, value, np.int64)
 
 
@@ -136,8 +141,9 @@ def _fingerprint_shape(node: Operation) -> list[RawShape]:
 
 @fingerprint_op.kernel("CPU")
 def _fingerprint_kernel(data: Any, method: Any) -> Any:
-    if as_ndarray(method)[()] != b"farmhash64":
-        raise refuse(f"Unsupported data fingerprinting method: {as_ndarray(method)[()].decode(errors='replace')}")
+    name: Any = as_ndarray(method)[()]
+    if name != b"farmhash64":
+        raise refuse(f"Unsupported data fingerprinting method: {name.decode(errors='replace')}")
     if not np.ndim(data):
         raise refuse("input 'data' should not be scalar")
     rows = data.reshape(data.shape[0], -1)
@@ -152,6 +158,54 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
     return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
 
 
+# ---- n-grams --------------------------------------------------------------------------------
+
+
+@ngrams_op.shape
+def _ngrams_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 1)
+    return [(None,), with_rank(node._inputs[1]._shape, 1)]
+
+
+@ngrams_op.kernel("CPU")
+def _ngrams_kernel(
+    data: Any, splits: Any, *, separator: bytes, ngram_widths: list[int], left_pad: bytes, right_pad: bytes,
+    pad_width: int, preserve_short_sequences: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    if pad_width < -1:
+        raise refuse(f"Pad width should be >= 0, got {pad_width}")
+    if pad_width * 2 + len(data) > np.iinfo(np.int32).max:
+        raise refuse(f"Pad width could lead to integer overflow, got pad_width = {pad_width}")
+    if not ngram_widths:
+        raise refuse("ngram_widths must not be empty")
+    if min(ngram_widths) <= 0:
+        raise refuse(f"ngram_widths must contain positive values, got {ngram_widths}")
+    if splits.size and splits[0] != 0:
+        raise refuse(f"First split value must be 0, got {splits[0]}")
+    if splits.size and ((np.diff(splits) < 0).any() or splits[-1] != len(data)):
+        raise refuse(f"Invalid split value, the last must be {len(data)} and none below its predecessor")
+    found: list[bytes] = []
+    ends = [0]
+    for low, high in zip(splits, splits[1:]):
+        row = _ngrams_of(data[low:high].tolist(), ngram_widths, separator, left_pad, right_pad, pad_width)
+        if not row and preserve_short_sequences and high > low:
+            row = _ngrams_of(data[low:high].tolist(), [int(high - low)], separator, b"", b"", 0)
+        found += row
+        ends.append(len(found))
+    texts = np.empty(len(found), object)
+    texts[:] = found
+    return texts, np.array(ends if splits.size else [], splits.dtype)
+
+
+def _ngrams_of(words: list[bytes], widths: list[int], sep: bytes, left: bytes, right: bytes, pad: int) -> list[bytes]:
+    found = []
+    for width in widths:
+        count = width - 1 if pad < 0 else min(pad, width - 1)
+        padded = [left] * count + words + [right] * count
+        found += [sep.join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+    return found
+
+
 # ---- joins by segment -----------------------------------------------------------------------
 
 
@@ -161,7 +215,7 @@ def _segment_join_shape(node: Operation) -> list[RawShape]:
     count = constant_value(node._inputs[2])
     if inputs is None or ids is None:
         return [None]
-    if len(ids) > len(inputs):
+    if len(ids) > len(inputs) or not compatible_raw(ids, inputs[: len(ids)]):
         raise ValueError(f"segment_ids {format_raw(ids)} must be a prefix of the inputs' shape {format_raw(inputs)}")
     return [(None if count is None else int(count), *inputs[len(ids) :])]
 
@@ -177,14 +231,13 @@ def _segment_join_kernel(inputs: Any, ids: Any, num_segments: Any, *, separator:
     if ids.shape != inputs.shape[: ids.ndim]:
         raise refuse("segment_ids must have the same shape as a prefix of inputs")
     rest = inputs.shape[ids.ndim :]
-    rows, flat = inputs.reshape(ids.size, -1), ids.ravel()
-    bad = np.flatnonzero((flat >= count) | (flat < -1))
+    rows, flat = inputs.reshape(ids.size, math.prod(rest)), ids.ravel()
+    bad = np.flatnonzero((flat >= count) | (flat < 0))
     if bad.size:
         raise refuse(f"segment_ids must be < num_segments, found {flat[bad[0]]} with {count} segments")
     groups: list[list[int]] = [[] for _ in range(count)]
     for position, segment in enumerate(flat):
-        if segment >= 0:
-            groups[segment].append(position)
+        groups[segment].append(position)
     out = np.empty((count, rows.shape[1]), object)
     for segment, members in enumerate(groups):
         out[segment] = [separator.join(column) for column in rows[members].T] if members else b""
@@ -240,25 +293,6 @@ def string_split_v2(
             text = stack([text])
         sep = convert_to_tensor("" if sep is None else sep, dtypes.string, name="sep")
         return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
-
-
-def string_format(
-    template: Any, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
-) -> Tensor:
-    """A string with each placeholder replaced by the text of a tensor (``tf.strings.format``).
-
-    Raises:
-      ValueError: when there are more or fewer placeholders than tensors.
-    """
-    inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    count = template.count(placeholder)
-    if count != len(inputs):
-        raise ValueError(
-            f"{count} placeholder(s) in template does not match {len(inputs)} tensor(s) provided as input"
-        )
-    return string_format_op(  # type: ignore[no-any-return]
-        inputs, template=template, placeholder=placeholder, summarize=summarize, name=name
-    )
 
 
 def string_to_hash_bucket(

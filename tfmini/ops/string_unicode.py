@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -62,9 +63,25 @@ def _codec(encoding: bytes) -> str:
         raise refuse(f"Could not create converter for input encoding: {encoding.decode(errors='replace')}") from None
 
 
-def _pieces(text: bytes, codec: str) -> Iterator[tuple[str | None, int]]:
+# Without a byte order mark these are big-endian, as in ICU.
+_MARKED = {
+    "utf-16": ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
+    "utf-32": ((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
+}
+
+
+def _byte_order(text: bytes, codec: str) -> tuple[str, int]:
+    """The exact codec of a string, and the length of its byte order mark."""
+    if codec not in _MARKED:
+        return codec, 0
+    for mark, exact in _MARKED[codec]:
+        if text.startswith(mark):
+            return exact, len(mark)
+    return f"{codec}-be", 0
+
+
+def _pieces(text: bytes, codec: str, at: int) -> Iterator[tuple[str | None, int]]:
     """Runs of decoded text, and None for each malformed sequence, with the byte where it begins."""
-    at = 0
     while at < len(text):
         try:
             yield text[at:].decode(codec), at
@@ -78,7 +95,8 @@ def _pieces(text: bytes, codec: str) -> Iterator[tuple[str | None, int]]:
 
 def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, int]]:
     """The code points of a string and the byte where each begins."""
-    for piece, at in _pieces(text, codec):
+    codec, first = _byte_order(text, codec)
+    for piece, at in _pieces(text, codec, first):
         if piece is None:
             if rules.errors == b"strict":
                 raise refuse("Invalid formatting on input string")
@@ -87,7 +105,9 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
             continue
         for character in piece:
             code = ord(character)
-            yield (rules.replacement if rules.replace_control and code < 32 else code), at
+            control = rules.replace_control and code < 32
+            if not control or rules.errors != b"ignore":
+                yield (rules.replacement if control else code), at
             at += len(character.encode(codec))
 
 
@@ -105,10 +125,12 @@ def _decode_shape(node: Operation) -> list[RawShape]:
 def _product(shape: RawShape) -> int | None:
     if shape is None or None in shape:
         return None
-    return int(np.prod(shape))
+    return math.prod(d or 0 for d in shape)
 
 
 def _decode(texts: Any, encoding: bytes, rules: _Rules, splits_type: dtypes.DType) -> tuple[Any, Any, Any]:
+    if not 0 <= rules.replacement <= 0x10FFFF:
+        raise refuse("replacement_char out of unicode codepoint range")
     codec = _codec(encoding)
     splits, codes, starts = [0], [], []
     for text in as_ndarray(texts).ravel():

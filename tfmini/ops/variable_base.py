@@ -9,6 +9,7 @@ from tfmini import protos
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.object_reference import ObjectReference
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import save_slice, variable_kind
 from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
@@ -134,6 +135,10 @@ class Variable(metaclass=VariableMetaclass):
         self.graph.add_to_collections(collections, self)
 
     # ---- what the two kinds do differently ----------------------------------------------------
+
+    def experimental_ref(self) -> ObjectReference:
+        """A hashable reference to this very variable."""
+        return ObjectReference(self)
 
     @property
     def _reference(self) -> Tensor:

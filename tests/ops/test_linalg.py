@@ -1,0 +1,103 @@
+"""Linear algebra against numpy, and its gradients by projection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+rng = np.random.RandomState(7)
+SQUARE = rng.randn(2, 3, 3) + 3 * np.eye(3)
+POSITIVE = SQUARE @ SQUARE.transpose(0, 2, 1)
+TALL = rng.randn(2, 4, 3)
+
+
+def run(value: Any) -> Any:
+    with tf.Session() as session:
+        return session.run(value)
+
+
+def check_gradient(function: Any, *arrays: Any) -> None:
+    """The derivative along one direction equals the gradient's projection on it."""
+    inputs = [tf.constant(a) for a in arrays]
+    weights = tf.constant(np.random.RandomState(1).randn(*function(*inputs).shape.as_list()))
+    total = tf.reduce_sum(function(*inputs) * weights)
+    found = run(tf.gradients(total, inputs))
+    directions = [np.random.RandomState(i + 2).randn(*a.shape) for i, a in enumerate(arrays)]
+
+    def at(step: float) -> Any:
+        moved = [tf.constant(a + step * d) for a, d in zip(arrays, directions)]
+        return run(tf.reduce_sum(function(*moved) * weights))
+
+    numeric = (at(1e-5) - at(-1e-5)) / 2e-5
+    assert numeric == pytest.approx(sum((g * d).sum() for g, d in zip(found, directions)), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "value"),
+    [
+        (tf.matrix_inverse, np.linalg.inv, SQUARE),
+        (tf.matrix_determinant, np.linalg.det, SQUARE),
+        (tf.cholesky, np.linalg.cholesky, POSITIVE),
+        (lambda x: tf.svd(x, compute_uv=False), lambda x: np.linalg.svd(x, compute_uv=False), TALL),
+        (tf.self_adjoint_eigvals, np.linalg.eigvalsh, POSITIVE),
+        (tf.linalg.pinv, np.linalg.pinv, TALL),
+        (tf.trace, lambda x: np.trace(x, axis1=1, axis2=2), SQUARE),
+        (tf.linalg.logdet, lambda x: np.linalg.slogdet(x)[1], POSITIVE),
+        (lambda x: tf.norm(x, 2, axis=(1, 2)), lambda x: np.linalg.norm(x, 2, (1, 2)), TALL),
+        (lambda x: tf.norm(x, np.inf, axis=1), lambda x: np.linalg.norm(x, np.inf, 1), TALL),
+    ],
+)
+def test_against_numpy(ours: Any, theirs: Any, value: Any) -> None:
+    np.testing.assert_allclose(run(ours(tf.constant(value))), theirs(value), rtol=1e-9)
+
+
+def test_decompositions_multiply_back() -> None:
+    q, r = run(tf.qr(tf.constant(TALL)))
+    np.testing.assert_allclose(q @ r, TALL, atol=1e-12)
+    s, u, v = run(tf.svd(tf.constant(TALL)))
+    np.testing.assert_allclose(u * s[:, None] @ v.transpose(0, 2, 1), TALL, atol=1e-12)
+    lu, order = run(tf.linalg.lu(tf.constant(SQUARE)))
+    lower = np.tril(lu, -1) + np.eye(3)
+    np.testing.assert_allclose(lower @ np.triu(lu), np.take_along_axis(SQUARE, order[..., None], 1), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        tf.matrix_inverse,
+        tf.matrix_determinant,
+        lambda x: tf.linalg.slogdet(x)[1],
+        lambda x: tf.svd(x, compute_uv=False),
+        lambda x: tf.svd(x)[1] ** 2,
+        lambda x: tf.qr(x)[0],
+        lambda x: tf.norm(x, axis=-1),
+    ],
+)
+def test_gradients(function: Any) -> None:
+    check_gradient(function, SQUARE)
+
+
+def test_gradients_of_hermitian_functions() -> None:
+    check_gradient(lambda x: tf.cholesky(tf.matmul(x, x, transpose_b=True)), SQUARE)
+    check_gradient(lambda x: tf.self_adjoint_eig(tf.matmul(x, x, transpose_b=True))[1] ** 2, SQUARE)
+
+
+def test_gradients_of_systems() -> None:
+    rhs = rng.randn(2, 3, 2)
+    check_gradient(tf.matrix_solve, SQUARE, rhs)
+    check_gradient(lambda a, b: tf.matrix_triangular_solve(a, b, lower=False), SQUARE, rhs)
+    check_gradient(lambda a, b: tf.matrix_solve_ls(a, b, 0.3), TALL, rng.randn(2, 4, 2))
+    check_gradient(lambda a, b: tf.matrix_solve_ls(a, b, 0.3), TALL.transpose(0, 2, 1).copy(), rhs)
+
+
+def test_singular_matrices_are_refused() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Input is not invertible"):
+        run(tf.matrix_inverse(tf.zeros([2, 2])))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Cholesky decomposition was not successful"):
+        run(tf.cholesky(-tf.eye(2)))
+    with pytest.raises(ValueError, match="Dimensions must be equal, but are 2 and 3"):
+        tf.matrix_determinant(tf.zeros([2, 3]))

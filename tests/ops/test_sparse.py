@@ -1,0 +1,109 @@
+"""Sparse tensors against their dense twins: layout, arithmetic, reductions, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfmini as tf
+
+matrices = st.integers(0, 2**32 - 1).map(
+    lambda seed: np.where(
+        (rng := np.random.RandomState(seed)).rand(rng.randint(1, 5), rng.randint(1, 5)) < 0.5,
+        0, rng.randint(-4, 5, ()),
+    )
+)  # fmt: skip
+
+
+def run(value: Any) -> Any:
+    with tf.Session() as session:
+        return session.run(value)
+
+
+def dense(sparse: Any) -> Any:
+    return run(tf.sparse_tensor_to_dense(sparse))
+
+
+def example(seed: int, shape: tuple[int, ...] = (3, 4)) -> Any:
+    rng = np.random.RandomState(seed)
+    return np.where(rng.rand(*shape) < 0.5, 0.0, rng.randn(*shape))
+
+
+@settings(max_examples=15)
+@given(matrices)
+def test_dense_and_back(matrix: Any) -> None:
+    with tf.Graph().as_default():
+        np.testing.assert_array_equal(dense(tf.sparse.from_dense(tf.constant(matrix))), matrix)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_arithmetic(seed: int) -> None:
+    a, b = example(seed), example(seed + 10)
+    x, y = tf.sparse.from_dense(a), tf.sparse.from_dense(b)
+    factor = np.random.RandomState(seed).randn(4, 2)
+    np.testing.assert_allclose(dense(tf.sparse_add(x, y)), a + b)
+    np.testing.assert_allclose(run(tf.sparse_add(x, tf.constant(b))), a + b)
+    np.testing.assert_allclose(dense(tf.sparse_maximum(x, y)), np.maximum(a, b))
+    np.testing.assert_allclose(dense(tf.sparse_minimum(x, y)), np.minimum(a, b))
+    np.testing.assert_allclose(dense(x * tf.constant(b[0])), a * b[0])
+    np.testing.assert_allclose(run(tf.sparse_tensor_dense_matmul(x, factor)), a @ factor)
+    np.testing.assert_allclose(run(tf.sparse_reduce_sum(x, 1)), a.sum(1))
+    np.testing.assert_allclose(run(tf.sparse_reduce_sum(x, [0, 1], keepdims=True)), a.sum(keepdims=True))
+
+
+def test_layout() -> None:
+    a, b = example(1), example(2)
+    x, y = tf.sparse.from_dense(a), tf.sparse.from_dense(b)
+    np.testing.assert_allclose(dense(tf.sparse_concat(1, [x, y])), np.concatenate([a, b], 1))
+    np.testing.assert_allclose(dense(tf.sparse_transpose(x)), a.T)
+    np.testing.assert_allclose(dense(tf.sparse_reshape(x, [2, -1])), a.reshape(2, 6))
+    np.testing.assert_allclose(dense(tf.sparse_slice(x, [1, 1], [2, 9])), a[1:, 1:])
+    np.testing.assert_allclose(dense(tf.sparse_split(sp_input=x, num_split=3, axis=1)[0]), a[:, :2])
+    np.testing.assert_allclose(dense(tf.sparse.expand_dims(x, 0)), a[None])
+    filled, empty = tf.sparse_fill_empty_rows(tf.sparse.from_dense([[0.0, 1.0], [0.0, 0.0]]), 7.0)
+    assert dense(filled).tolist() == [[0, 1], [7, 0]]
+    assert run(empty).tolist() == [False, True]
+
+
+def test_gradients_reach_values_and_dense_operands() -> None:
+    a, factor = example(3), np.random.RandomState(3).randn(4, 2)
+    places = np.argwhere(a)
+    values, b = tf.constant(a[a != 0]), tf.constant(factor)
+    x = tf.SparseTensor(places, values, [3, 4])
+    product = tf.sparse_tensor_dense_matmul(x, b)
+    found = run(tf.gradients(product, [values, b]))
+    np.testing.assert_allclose(found[0], factor.sum(1)[places[:, 1]])
+    np.testing.assert_allclose(found[1], np.repeat(a.sum(0)[:, None], 2, 1))
+    total = tf.sparse_reduce_sum(x * tf.constant([1.0, 2.0, 3.0, 4.0], tf.float64), 1)
+    np.testing.assert_allclose(run(tf.gradients(total, values)[0]), (places[:, 1] + 1.0))
+    softmax = tf.sparse_softmax(x).values
+    assert run(tf.gradients(softmax, values)[0]) == pytest.approx(0, abs=1e-12)
+
+
+def test_errors_name_the_index() -> None:
+    def to_dense(indices: Any) -> Any:
+        return run(tf.sparse_to_dense(indices, [4], [1] * len(indices)))
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[1\] = \[1\] is out of order"):
+        to_dense([[2], [1]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[1\] = \[2\] is repeated"):
+        to_dense([[2], [2]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[0\] = \[4\] is out of bounds"):
+        to_dense([[4]])
+
+
+def test_sets_and_edit_distance() -> None:
+    a, b = tf.constant([[1, 2, 2], [5, 3, 1]]), tf.constant([[2, 4, 4], [1, 1, 1]])
+    assert run(tf.sets.intersection(a, b)).values.tolist() == [2, 1]
+    assert run(tf.sets.difference(a, b)).values.tolist() == [1, 3, 5]
+    union = run(tf.sets.union(a, b))
+    assert union.values.tolist() == [1, 2, 4, 1, 3, 5]
+    assert union.dense_shape.tolist() == [2, 3]
+    guess = tf.SparseTensor([[0, 0], [1, 0], [1, 1]], [b"a", b"b", b"c"], [2, 2])
+    truth = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], [b"a", b"b", b"b"], [2, 2])
+    assert run(tf.edit_distance(guess, truth)).tolist() == [0.5, 1.0]
+    assert run(tf.edit_distance(guess, truth, normalize=False)).tolist() == [1.0, 1.0]

@@ -1,0 +1,246 @@
+"""Sets along the last axis of dense and sparse tensors, and edit distances (``tf.sets``, ``tf.edit_distance``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_values import refuse
+from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.sparse_values import as_sparse, check_bounds, check_order, distinct, parts
+from tfmini.shapes import RawShape
+
+_TYPES = "T: {int8, int16, int32, int64, uint8, uint16, string}"
+_RESULT = "result_indices: int64, result_values: T, result_shape: int64"
+_OPTIONS = f"set_operation: string; validate_indices: bool = true; {_TYPES}"
+_SECOND = "set2_indices: int64, set2_values: T, set2_shape: int64"
+dense_dense_op = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
+dense_sparse_op = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
+sparse_sparse_op = op(
+    f"SparseToSparseSetOperation(set1_indices: int64, set1_values: T, set1_shape: int64, {_SECOND}) -> {_RESULT};"
+    f" {_OPTIONS}"
+)
+size_op = op(
+    "SetSize(set_indices: int64, set_values: T, set_shape: int64) -> size: int32; validate_indices: bool = true;"
+    f" {_TYPES}"
+)
+_THREE = "{0}_indices: int64, {0}_values: T, {0}_shape: int64"
+edit_distance_op = op(
+    f"EditDistance({_THREE.format('hypothesis')}, {_THREE.format('truth')}) -> output: float;"
+    " normalize: bool = true; T: type"
+)
+for _handle in (dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance_op):
+    _handle.not_differentiable()
+
+
+@dense_dense_op.shape
+@dense_sparse_op.shape
+@sparse_sparse_op.shape
+def _set_shape(node: Operation) -> list[RawShape]:
+    ranks = set()
+    for name, tensor in zip((arg.name for arg in node.op_def.inputs), node._inputs):
+        if tensor._shape is None:
+            continue
+        if name in ("set1", "set2"):
+            ranks.add(len(tensor._shape))
+        elif name.endswith("_shape") and tensor._shape[0] is not None:
+            ranks.add(tensor._shape[0])
+    if len(ranks) > 1:
+        raise ValueError(f"Ranks do not match: {sorted(ranks)}")
+    rank = ranks.pop() if ranks else None
+    if rank is not None and rank < 2:
+        raise ValueError(f"Input ranks must be >= 2, got {rank}")
+    return [(None, rank), (None,), (rank,)]
+
+
+def _members(values: Any) -> tuple[Any, Any, Any]:
+    """A dense tensor as (group coordinates of each element, elements, group shape)."""
+    groups = values.shape[:-1]
+    rows = np.stack(np.unravel_index(np.arange(values.size) // max(values.shape[-1], 1), groups), axis=1) \
+        if groups else np.zeros((values.size, 0), np.int64)  # fmt: skip
+    return rows, values.ravel(), np.array(groups, np.int64)
+
+
+def _sparse_members(indices: Any, values: Any, shape: Any, validate: bool) -> tuple[Any, Any, Any]:
+    if validate:
+        check_bounds(indices, shape)
+        check_order(indices)
+    return indices[:, :-1], values, np.asarray(shape)[:-1]
+
+
+def _combined(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], operation: bytes) -> tuple[Any, Any, Any]:
+    if len(first[2]) != len(second[2]) or (first[2] != second[2]).any():
+        refuse(f"Mismatched group shapes: {first[2].tolist()} vs. {second[2].tolist()}")
+    # A pair (group, element) becomes one number, so that sets of pairs are sets of numbers.
+    groups, group_of = distinct(np.concatenate([first[0], second[0]]).astype(np.int64))
+    elements, element_of = np.unique(np.concatenate([first[1], second[1]]), return_inverse=True)
+    keys = group_of * max(len(elements), 1) + element_of.reshape(-1)
+    a, b = keys[: len(first[1])], keys[len(first[1]) :]
+    functions = {
+        b"a-b": lambda: np.setdiff1d(a, b), b"b-a": lambda: np.setdiff1d(b, a),
+        b"intersection": lambda: np.intersect1d(a, b), b"union": lambda: np.union1d(a, b),
+    }  # fmt: skip
+    if operation.lower() not in functions:
+        refuse(f"Invalid set_operation {operation.decode(errors='replace')}.")
+    found = functions[operation.lower()]()
+    group, element = np.divmod(found, max(len(elements), 1))
+    starts = np.searchsorted(group, group, "left")
+    position = np.arange(len(found)) - starts
+    longest = int(position.max()) + 1 if len(found) else 0
+    return (
+        np.concatenate([groups[group], position[:, None]], axis=1).astype(np.int64),
+        elements[element],
+        np.append(first[2], longest).astype(np.int64),
+    )
+
+
+@dense_dense_op.kernel("CPU")
+def _dense_dense_kernel(a: Any, b: Any, *, set_operation: bytes) -> Any:
+    return _combined(_members(a), _members(b), set_operation)
+
+
+@dense_sparse_op.kernel("CPU")
+def _dense_sparse_kernel(
+    a: Any, indices: Any, values: Any, shape: Any, *, set_operation: bytes, validate_indices: bool
+) -> Any:
+    return _combined(_members(a), _sparse_members(indices, values, shape, validate_indices), set_operation)
+
+
+@sparse_sparse_op.kernel("CPU")
+def _sparse_sparse_kernel(
+    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, *, set_operation: bytes,
+    validate_indices: bool,
+) -> Any:  # fmt: skip
+    first = _sparse_members(a, a_values, a_shape, validate_indices)
+    return _combined(first, _sparse_members(b, b_values, b_shape, validate_indices), set_operation)
+
+
+@size_op.shape
+def _size_shape(node: Operation) -> list[RawShape]:
+    shape = constant_value_as_shape(node._inputs[2])
+    return [None if shape is None else shape[:-1]]
+
+
+@size_op.kernel("CPU")
+def _size_kernel(indices: Any, values: Any, shape: Any, *, validate_indices: bool) -> Any:
+    rows, members, groups = _sparse_members(indices, values, shape, validate_indices)
+    _, element = np.unique(members, return_inverse=True)
+    pairs, _ = distinct(np.concatenate([rows, element.reshape(-1, 1)], axis=1).astype(np.int64))
+    out = np.zeros(tuple(groups.tolist()), np.int32)
+    np.add.at(out, tuple(pairs[:, :-1].T), 1)
+    return out
+
+
+# ---- edit distance --------------------------------------------------------------------------
+
+
+@edit_distance_op.shape
+def _edit_distance_shape(node: Operation) -> list[RawShape]:
+    shapes = [constant_value_as_shape(node._inputs[i]) for i in (2, 5)]
+    known = [s for s in shapes if s is not None and None not in s]
+    if len(known) < 2:
+        return [None]
+    return [tuple(max(a, b) for a, b in zip(known[0][:-1], known[1][:-1]))]  # type: ignore[type-var]
+
+
+def _levenshtein(a: list[Any], b: list[Any]) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        corner, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (x != y))
+    return row[-1]
+
+
+def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
+    found: dict[tuple[int, ...], list[Any]] = {}
+    for row, value in zip(indices[:, :-1].tolist(), values.tolist()):
+        found.setdefault(tuple(row), []).append(value)
+    return found
+
+
+@edit_distance_op.kernel("CPU")
+def _edit_distance_kernel(
+    a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, *, normalize: bool
+) -> Any:
+    if len(a_shape) != len(b_shape):
+        refuse(f"Expected hypothesis and truth to have the same rank, got {len(a_shape)} and {len(b_shape)}")
+    for what, indices, shape in (("hypothesis", a, a_shape), ("truth", b, b_shape)):
+        if indices.size and ((indices < 0) | (indices >= shape)).any():
+            refuse(f"{what} indices are out of bounds of {shape.tolist()}")
+    out = np.zeros(tuple(np.maximum(a_shape, b_shape)[:-1].tolist()), np.float32)
+    guesses, truths = _sequences(a, a_values), _sequences(b, b_values)
+    for group in guesses.keys() | truths.keys():
+        guess, truth = guesses.get(group, []), truths.get(group, [])
+        distance = float(_levenshtein(truth, guess))
+        if normalize:
+            distance = distance / len(truth) if truth else (np.inf if guess else 0.0)
+        out[group] = distance
+    return out
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def _as_set(value: Any) -> Any:
+    return as_sparse(value) if isinstance(value, (SparseTensor, SparseTensorValue)) else convert_to_tensor(value)
+
+
+def _operation(a: Any, b: Any, operation: str, validate_indices: bool) -> SparseTensor:
+    a, b = _as_set(a), _as_set(b)
+    if b.dtype != a.dtype:
+        raise TypeError(f"Types don't match, {a.dtype} vs {b.dtype}.")
+    options = {"set_operation": operation, "validate_indices": validate_indices}
+    if isinstance(a, SparseTensor):
+        if not isinstance(b, SparseTensor):
+            # The op takes a dense first operand only.
+            turned = {"a-b": "b-a", "b-a": "a-b"}.get(operation, operation)
+            return SparseTensor(*dense_sparse_op(b, *parts(a), **{**options, "set_operation": turned}))
+        return SparseTensor(*sparse_sparse_op(*parts(a), *parts(b), **options))
+    if isinstance(b, SparseTensor):
+        return SparseTensor(*dense_sparse_op(a, *parts(b), **options))
+    return SparseTensor(*dense_dense_op(a, b, **options))
+
+
+def set_size(a: Any, validate_indices: bool = True) -> Tensor:
+    """The number of distinct elements along the last axis of a sparse tensor (``tf.sets.size``)."""
+    sparse = as_sparse(a)
+    return size_op(*parts(sparse), validate_indices=validate_indices)  # type: ignore[no-any-return]
+
+
+def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+    """Elements in both sets along the last axis (``tf.sets.intersection``)."""
+    return _operation(a, b, "intersection", validate_indices)
+
+
+def set_difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
+    """Elements of ``a`` that are not in ``b``, or the other way round (``tf.sets.difference``)."""
+    return _operation(a, b, "a-b" if aminusb else "b-a", validate_indices)
+
+
+def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+    """Elements in either set along the last axis (``tf.sets.union``)."""
+    return _operation(a, b, "union", validate_indices)
+
+
+def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Tensor:
+    """Levenshtein distances of the sequences along the last axis (``tf.edit_distance``).
+
+    Args:
+      hypothesis, truth: sparse tensors of one rank.
+      normalize: divide by the length of the truth (an empty one gives infinity).
+      name: of the op.
+
+    Raises:
+      TypeError: when one is not sparse.
+    """
+    for label, value in (("Hypothesis", hypothesis), ("Truth", truth)):
+        if not isinstance(value, (SparseTensor, SparseTensorValue)):
+            raise TypeError(f"{label} must be a SparseTensor.")
+    a, b = as_sparse(hypothesis), as_sparse(truth)
+    return edit_distance_op(*parts(a), *parts(b), normalize=normalize, name=name)  # type: ignore[no-any-return]
