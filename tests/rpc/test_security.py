@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfmini import errors
-from tfmini.rpc import local_lane, zmq_pump
+from tfmini.rpc import local_lane, outflow, zmq_pump
 from tfmini.rpc.lane_listener import LaneListener, LaneTransport, connect_lane, host_id
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.rpc.security import check_exposure, generate_keys, load_keys, parse_address
@@ -146,7 +146,7 @@ def test_noise_on_a_lane_ends_that_lane_only(noise: bytes) -> None:
 @pytest.mark.parametrize("transport", [ZmqTransport, LaneTransport])
 def test_a_peer_that_never_reads_is_given_up(transport: Any, monkeypatch: Any) -> None:
     """The queue is bounded in memory; who exceeds it loses the connection, with that reason."""
-    monkeypatch.setattr(local_lane, "BACKLOG_LIMIT", 4 << 20)
+    monkeypatch.setattr(outflow, "BACKLOG_LIMIT", 4 << 20)
     monkeypatch.setattr(zmq_pump, "BACKLOG_LIMIT", 4 << 20)
     reactor = get_reactor()
     carrier = transport(reactor)

@@ -273,7 +273,9 @@ class Link:
 
     def tick(self, elapsed_s: float) -> None:
         """Heartbeat and failure detection."""
-        verdict = self.liveness.tick(elapsed_s, self.received, self.sent)
+        # Messages, and the bytes of those that are still coming or that nobody has had time to read.
+        received = self.received + self.connection.activity
+        verdict = self.liveness.tick(elapsed_s, received, self.sent)
         if self._handle == self._handshake:
             return
         if verdict is Verdict.BEAT:

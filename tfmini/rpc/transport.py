@@ -8,7 +8,8 @@ order, both ways. All transports keep this contract, and one conformance suite c
 * ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
   parts are read-only and stay valid as long as somebody holds them.
 * `Connection.send` never blocks. What the other side does not take yet is queued; the queue is
-  bounded (`BACKLOG_LIMIT`), and a connection that exceeds it is closed.
+  bounded (a message is refused while `BACKLOG_LIMIT` is exceeded already), and a connection that
+  exceeds it is closed.
 * ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whichever side or
   accident ended the connection. What the peer sent before it closed is delivered first; after
   a `close` on this side nothing more is.
@@ -53,6 +54,11 @@ class Connection(ABC):
     @abstractmethod
     def backlog(self) -> int:
         """Bytes accepted by `send` that the layer below has not taken yet."""
+
+    @property
+    def activity(self) -> int:
+        """A number that changes while something comes in, even if no message is complete or read yet."""
+        return 0
 
 
 class RefusedConnection(Connection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import errno
 import os
+import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from tfmini.rpc.transport import BACKLOG_LIMIT
 LINGER_MS = 1000
 _RETRY_S = 0.002
 _EVENT = struct.Struct("=hi")
+_RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received of Linux's tcp_info
 _WATCHED = (
     zmq.EVENT_CLOSED
     | zmq.EVENT_DISCONNECTED
@@ -169,6 +171,24 @@ def payload(frame: Any) -> Any:
     return frame.bytes if len(frame) < 8192 else frame.buffer.toreadonly()
 
 
+def bytes_received(fd: int) -> int:
+    """What the kernel has received for a TCP descriptor of ZeroMQ's, in bytes; 0 if it is none.
+
+    ZeroMQ shows messages only when they are complete; this tells a slow peer from a silent one.
+    """
+    try:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fd)
+    except OSError:
+        return 0
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+        return int(_RECEIVED.unpack(info)[0]) if len(info) == _RECEIVED.size else 0
+    except OSError:  # closed meanwhile, or a Unix socket
+        return 0
+    finally:
+        sock.detach()  # it stays ZeroMQ's
+
+
 class Outbox:
     """Messages that ZeroMQ's queue had no room for, in order; tried again by a timer."""
 
@@ -190,12 +210,14 @@ class Outbox:
             except zmq.ZMQError as error:
                 self._fail(_lost(error))
                 return
+            # One message of any size may wait, but not ever more of them.
+            if self.bytes > BACKLOG_LIMIT:
+                self._fail(f"the peer does not read: {self.bytes} bytes are waiting for it")
+                return
             size = sum(len(p) for p in parts)
             self._queue.append((parts, size))
             self.bytes += size
-            if self.bytes > BACKLOG_LIMIT:
-                self._fail(f"the peer does not read: {self.bytes} bytes are waiting for it")
-            elif len(self._queue) == 1:
+            if len(self._queue) == 1:
                 self._reactor.call_later(_RETRY_S, self.flush)
 
     def flush(self) -> None:

@@ -30,7 +30,7 @@ from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.security import Address, Keys, parse_address, port_busy
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
 from tfmini.rpc.zap import Gatekeeper
-from tfmini.rpc.zmq_pump import LINGER_MS, Outbox, Pump, get_context, payload
+from tfmini.rpc.zmq_pump import LINGER_MS, Outbox, Pump, bytes_received, get_context, payload
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
 _CONNECT_MS = 4000
@@ -57,10 +57,15 @@ class _ZmqConnection(Connection):
         self._ended = False
         self._failed: str | None = None
         self._closed_here = False
+        self.fd = -1  # ZeroMQ's, once it is known
 
     @property
     def backlog(self) -> int:
         return self._outbox.bytes
+
+    @property
+    def activity(self) -> int:
+        return bytes_received(self.fd) if self.fd >= 0 and not self._ended else 0
 
     def send(self, parts: Sequence[Any]) -> None:
         if not self._ended and self._failed is None:
@@ -145,7 +150,7 @@ class _DealerConnection(_ZmqConnection):
 
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_CONNECTED:
-            self._connected = True
+            self._connected, self.fd = True, value
         elif event in _HANDSHAKE_FAULTS:
             self._fault = _HANDSHAKE_FAULTS[event]
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
