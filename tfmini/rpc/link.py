@@ -3,8 +3,8 @@
 The side that connects says Hello and learns from the reply whether the right task of the right
 cluster answered; a wrong one is told why in a Goodbye, so that both sides know.
 
-When both are on one host the link moves to a local lane: the reply names the lane and a token;
-the connecting side opens it; the listening side sends `LaneSwitch` by the old route as the last
+Then the link moves to a lane, if there can be one (`local_lane`): the reply names the lane and a
+token; the connecting side opens it; the listening side sends `LaneSwitch` by the old route as the last
 message there, and the connecting side, when it reads that, does the same. Each side reads the
 lane only after the other's LaneSwitch, so the order of messages holds.
 """
@@ -21,11 +21,13 @@ from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_S, Liveness, Verdict
 from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
+from tfmini.rpc.stream_lane import SCHEME
 from tfmini.rpc.transport import Connection
 
 if TYPE_CHECKING:
     from tfmini.rpc.channel import Peer
     from tfmini.rpc.endpoint import Endpoint
+    from tfmini.rpc.lane_listener import TokenListener
 
 HELLO_TIMEOUT_S = 4.0
 
@@ -62,6 +64,7 @@ class Link:
                     own.incarnation,
                     own.cluster_fingerprint,
                     own.host_id,
+                    own.streams,
                     self.peer.expected_task or "",
                 ),
                 own.next_id(),
@@ -184,7 +187,7 @@ class Link:
             return
         if not self._is_own_cluster(hello):
             return
-        lane = own.lane_listener() if hello.host_id and hello.host_id == own.host_id else None
+        lane = self._listener_for(hello)
         if lane is not None:
             self._token = lane.invite(self._on_lane)
         address = lane.address if lane is not None else ""
@@ -205,6 +208,15 @@ class Link:
         self.peer = own.new_guest()
         self._established(hello)
 
+    def _listener_for(self, hello: Hello) -> TokenListener | None:
+        """Where this peer can open a lane."""
+        own = self.endpoint
+        if hello.host_id and hello.host_id == own.host_id:
+            return own.lanes.local_listener()
+        if hello.wants_stream and own.streams and self.connection.plain_host:
+            return own.lanes.stream_listener(self.connection.plain_host)
+        return None
+
     def _on_hello_reply(self, reply: HelloReply) -> None:
         peer, own = self.peer, self.endpoint
         assert peer is not None
@@ -214,9 +226,7 @@ class Link:
             return
         if not self._is_own_cluster(reply):
             return
-        if reply.lane_address and reply.host_id == own.host_id:
-            self._lane = own.open_lane(reply.lane_address, reply.lane_token)
-        if self._lane is None:
+        if not reply.lane_address or not self._open_lane(reply):
             self.send = self.connection.send
         self._established(reply)
 
@@ -241,6 +251,21 @@ class Link:
         self.end(f"silent: it did not answer the Hello within {HELLO_TIMEOUT_S:g} s")
 
     # -- lane ----------------------------------------------------------------------------
+
+    def _open_lane(self, reply: HelloReply) -> bool:
+        """Connecting side: begins to open the lane; whether there may be one."""
+        lanes, host = self.endpoint.lanes, self.connection.plain_host
+        if reply.lane_address.startswith(SCHEME) and host:
+            return lanes.open_stream(host, reply.lane_address, reply.lane_token, self._stream_opened)
+        if reply.host_id != self.endpoint.host_id:
+            return False
+        self._lane = lanes.open_local(reply.lane_address, reply.lane_token)
+        return self._lane is not None
+
+    def _stream_opened(self, lane: Connection) -> None:
+        self._lane = lane
+        if self._over:
+            lane.close("the connection is over")
 
     def _on_lane(self, lane: Connection) -> None:
         """Listening side: the peer has opened the lane."""
@@ -305,7 +330,7 @@ class Link:
             self._over = True
         self._deadline.cancel()
         if self._token:
-            self.endpoint.uninvite(self._token)
+            self.endpoint.lanes.uninvite(self._token)
         self.connection.close(reason)
         if self._lane is not None and self._lane is not self.connection:
             self._lane.close(reason)

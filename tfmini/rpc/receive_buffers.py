@@ -44,7 +44,7 @@ class ReceiveBuffers:
     def __init__(self, idle_limit: int = IDLE_LIMIT) -> None:
         self._idle_limit = idle_limit
         self._idle: collections.deque[_Buffer] = collections.deque()  # oldest first
-        self._loans: set[_Loan] = set()
+        self._loans: dict[int, _Loan] = {}  # by its id: hashing one would hash its array
 
     @property
     def idle_bytes(self) -> int:
@@ -66,7 +66,7 @@ class ReceiveBuffers:
         owner.flags.writeable = False
         loan = _Loan(owner, self._freed)
         loan.buffer = buffer
-        self._loans.add(loan)
+        self._loans[id(loan)] = loan
         return memory[:nbytes], owner
 
     def _find(self, capacity: int) -> _Buffer | None:
@@ -80,7 +80,7 @@ class ReceiveBuffers:
         return None
 
     def _freed(self, loan: _Loan) -> None:
-        self._loans.discard(loan)
+        self._loans.pop(id(loan), None)
         loan.buffer.idle_since = now = time.monotonic()
         self._idle.append(loan.buffer)
         try:

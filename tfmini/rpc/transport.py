@@ -34,9 +34,14 @@ BACKLOG_LIMIT = 2 << 30  # bytes queued for one slow peer
 
 
 class Connection(ABC):
-    """One two-way stream of messages. See the module for the contract."""
+    """One two-way stream of messages. See the module for the contract.
+
+    ``plain_host`` is the numeric host that was dialled, or the interface that was dialled at, where
+    that is plain TCP without encryption; else "".
+    """
 
     address: str = ""
+    plain_host: str = ""
 
     @abstractmethod
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:

@@ -102,6 +102,7 @@ class _DealerConnection(_ZmqConnection):
             sock.curve_publickey, sock.curve_secretkey = transport.keys.public, transport.keys.secret
             sock.curve_serverkey = transport.keys.public
         self._target = address
+        self._is_plain = transport.keys is None and address.scheme == "tcp"
         self._pump = Pump(sock, transport.reactor, self._on_message)
         self._ready = False
         self._connected = False
@@ -136,6 +137,8 @@ class _DealerConnection(_ZmqConnection):
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
+        if self._is_plain:
+            self.plain_host = parse_address(endpoint).host
         self._ready = True
         self._outbox.flush()
 
@@ -181,6 +184,7 @@ class _RouterConnection(_ZmqConnection):
         super().__init__(listener.reactor, listener.address)
         self.routing_id = routing_id
         self.fd = fd
+        self.plain_host = listener.plain_interface
         self._listener = listener
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -232,6 +236,7 @@ class _RouterListener(Listener):
             raise
         self._endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         bound = parse_address(self._endpoint)
+        self.plain_interface = bound.host if address.scheme == "tcp" and self._gate is None else ""
         self.address = str(Address("tcp", address.host, bound.port) if address.scheme == "tcp" else bound)
         self._pump.start(self._on_event)
 
