@@ -8,7 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
-LAYERS = ("values", "protos", "graph", "ops", "placement", "rpc", "runtime", "train", "compat", "tools", "testing")
+LAYERS = (
+    *("values", "protos", "checkpoint", "graph", "ops", "placement"),
+    *("rpc", "runtime", "train", "compat", "tools", "testing"),
+)
 # The values that turn themselves into messages, by an import inside the method that does it.
 EXCEPTIONS = {("tfmini.cluster", "tfmini.protos"), ("tfmini.shapes", "tfmini.protos")}
 # The root re-exports everything, and these serve it; nobody below imports them.

@@ -13,9 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from inspect import Parameter, Signature
 from types import ModuleType
 from typing import Any
 
+from tfmini.graph.op_def import OpDef
 from tfmini.graph.registry import OPS
 from tfmini.public_names import NAMES
 
@@ -128,16 +130,43 @@ def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
     return resolve
 
 
+# Arguments of `tf.raw_ops` that are called otherwise than the op's inputs and attrs.
+_REDUCTIONS = ("Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm", "All", "Any")
+_RAW_NAMES: dict[str, dict[str, str]] = {
+    **{name: {"reduction_indices": "axis"} for name in _REDUCTIONS},
+    "ExpandDims": {"dim": "axis"},
+    "Select": {"t": "x", "e": "y"},
+    "Split": {"split_dim": "axis"},
+    "SplitV": {"split_dim": "axis"},
+    "Squeeze": {"squeeze_dims": "axis"},
+    "Where": {"input": "condition"},
+}
+
+
 def _raw_op(name: str) -> Any:
     """The op's raw builder, keyword arguments only as in TensorFlow: ``tf.raw_ops.MatMul(a=…, b=…)``."""
     handle = OPS[name]
+    own_names = {public: own for own, public in _RAW_NAMES.get(name, {}).items()}
 
     def raw(**arguments: Any) -> Any:
-        return handle(**arguments)
+        return handle(**{own_names.get(key, key): value for key, value in arguments.items()})
 
     raw.__name__ = raw.__qualname__ = name
     raw.__doc__ = f"Adds a {name} op to the default graph."
+    raw.__signature__ = _raw_signature(handle.op_def)  # type: ignore[attr-defined]
     return raw
+
+
+def _raw_signature(op_def: OpDef) -> Signature:
+    """Inputs, then attrs without default, then those with one, then ``name``."""
+    renamed = _RAW_NAMES.get(op_def.name, {})
+    inferred = op_def.inferred_attrs()
+    attrs = sorted((a for a in op_def.attrs.values() if a.name not in inferred), key=lambda a: a.has_default)
+    names = [arg.name for arg in op_def.inputs] + [a.name for a in attrs if not a.has_default]
+    required = [Parameter(renamed.get(n, n), Parameter.KEYWORD_ONLY) for n in names]
+    defaults = {renamed.get(a.name, a.name): a.default for a in attrs if a.has_default}
+    optional = [Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in {**defaults, "name": None}.items()]
+    return Signature(required + optional)
 
 
 def _explain(namespace: str, name: str, names: list[str]) -> str:

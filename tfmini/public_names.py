@@ -11,9 +11,10 @@ NAMES: dict[str, dict[str, str]] = {
     "": {
         "_version": "VERSION=API_VERSION",
         "compat.behavior": (
-            "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution "
-            "disable_tensor_equality disable_v2_behavior disable_v2_tensorshape executing_eagerly"
+            "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality "
+            "disable_v2_behavior disable_v2_tensorshape executing_eagerly"
         ),
+        "compat.tf_logging": "get_logger",
         "devices": "DeviceSpec",
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
@@ -26,14 +27,15 @@ NAMES: dict[str, dict[str, str]] = {
             "register_tensor_conversion_function"
         ),
         "graph.default_graph": "get_default_graph reset_default_graph",
+        "graph.default_session": "get_default_session",
         "graph.graph": "Graph",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_PRODUCER",
         "graph.importing": "import_graph_def",
         "graph.keys": "GraphKeys",
         "graph.operation": "Operation Tensor",
+        "ops.accumulators": "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator",
         "ops.array_blocks": (
-            "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd "
-            "space_to_depth"
+            "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth"
         ),
         "ops.array_diagonals": (
             "diag diag_part eye matrix_band_part matrix_diag matrix_diag_part matrix_set_diag"
@@ -52,15 +54,15 @@ NAMES: dict[str, dict[str, str]] = {
             "scatter_nd tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_sub "
             "tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update"
         ),
-        "ops.array_sets": (
-            "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index"
-        ),
+        "ops.array_sets": "invert_permutation one_hot setdiff1d unique unique_with_counts unravel_index",
         "ops.array_shape": (
             "broadcast_dynamic_shape broadcast_static_shape broadcast_to expand_dims rank reshape shape "
             "shape_n size squeeze"
         ),
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
+        "ops.assertion": "Assert",
+        "ops.case": "case switch_case",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
             "to_int64"
@@ -71,9 +73,11 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.cond": "cond",
         "ops.constant": "constant",
         "ops.constant_value": "get_static_value",
         "ops.control": "group no_op tuple",
+        "ops.functional": "foldl foldr map_fn scan",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -83,7 +87,12 @@ NAMES: dict[str, dict[str, str]] = {
             "truncated_normal_initializer uniform_unit_scaling_initializer variance_scaling_initializer "
             "zeros_initializer"
         ),
-        "ops.logging_ops": "Assert Print print=print_v2",
+        "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
+        "ops.linalg_functions": "norm trace",
+        "ops.linalg_solving": (
+            "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
+        ),
+        "ops.logging_ops": "Print print=print_v2",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
             "not_equal where_v2"
@@ -91,8 +100,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_complex": "abs angle complex imag real",
         "ops.math_contraction": "einsum tensordot",
         "ops.math_elementwise": (
-            "add conj div div_no_nan divide floor_div floordiv floormod maximum minimum mod multiply "
-            "negative realdiv scalar_mul squared_difference subtract truediv truncatediv truncatemod"
+            "add conj div div_no_nan divide floor_div floordiv floormod maximum minimum mod multiply negative "
+            "realdiv scalar_mul squared_difference subtract truediv truncatediv truncatemod"
         ),
         "ops.math_matmul": "cross matmul sparse_matmul",
         "ops.math_powers": "atan2 pow",
@@ -105,17 +114,18 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_sparse_segments": "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum",
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
-            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
-            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
-            "sin sinh sqrt square tan tanh zeta"
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
+            "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
+            "sqrt square tan tanh zeta"
         ),
         "ops.partitioners": (
             "create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner "
             "variable_axis_size_partitioner"
         ),
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.random_values": (
-            "multinomial random_crop random_gamma random_normal random_poisson random_shuffle "
-            "random_uniform truncated_normal"
+            "multinomial random_crop random_gamma random_normal random_poisson random_shuffle random_uniform "
+            "truncated_normal"
         ),
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
         "ops.reduce_functions": (
@@ -130,16 +140,18 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
             "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
-            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update "
-            "scatter_sub scatter_update"
+            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub "
+            "scatter_update"
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
         "ops.strings": "decode_base64 encode_base64 regex_replace string_join string_strip substr",
+        "ops.tables": "initialize_all_tables tables_initializer",
+        "ops.tensor_array": "TensorArray",
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.variable_base": "Variable",
         "ops.variable_kind": (
-            "VariableAggregation VariableSynchronization disable_resource_variables "
-            "enable_resource_variables resource_variables_enabled variable_creator_scope"
+            "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
+            "resource_variables_enabled variable_creator_scope"
         ),
         "ops.variable_scope": (
             "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
@@ -152,22 +164,42 @@ NAMES: dict[str, dict[str, str]] = {
             "local_variables_initializer model_variables moving_average_variables "
             "report_uninitialized_variables trainable_variables variables_initializer"
         ),
+        "ops.while_loop": "while_loop",
         "protos": (
             "AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto LogMessage "
             "MetaGraphDef NameAttrList NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary "
             "SummaryMetadata TensorInfo"
         ),
-        "graph.default_session": "get_default_session",
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+    },
+    "app": {
+        "compat.app": "run",
+    },
+    "app.flags": {
+        "compat.flags": (
+            "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
+            "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class "
+            "DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum "
+            "DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string "
+            "DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer "
+            "EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder "
+            "FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser "
+            "ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError "
+            "UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags "
+            "declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
+            "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive "
+            "mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator "
+            "register_validator set_default text_wrap validator"
+        ),
     },
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
     "compat": {
         "compat.text": (
-            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types "
-            "path_to_str real_types"
+            "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
+            "real_types"
         ),
     },
     "contrib.framework": {
@@ -175,17 +207,41 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
     },
+    "contrib.learn.datasets.mnist": {
+        "compat.mnist_data": (
+            "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download "
+            "read_data_sets"
+        ),
+    },
+    "contrib.lookup": {
+        "ops.table_initializers": (
+            "KeyValueTensorInitializer TableInitializerBase TextFileIdTableInitializer TextFileIndex "
+            "TextFileInitializer TextFileStringTableInitializer"
+        ),
+        "ops.tables": (
+            "HashTable InitializableLookupTableBase LookupInterface MutableDenseHashTable=DenseHashTable "
+            "MutableHashTable"
+        ),
+        "ops.vocabulary_tables": (
+            "FastHashSpec HasherSpec IdTableWithHashBuckets StrongHashSpec index_table_from_file "
+            "index_table_from_tensor index_to_string index_to_string_table_from_file "
+            "index_to_string_table_from_tensor string_to_index"
+        ),
+    },
+    "contrib.staging": {
+        "ops.staging": "MapStagingArea StagingArea",
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
+        "ops.assertion": "Assert",
         "ops.checks": (
             "assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal "
             "assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal "
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
-        "ops.logging_ops": "Assert",
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
     },
@@ -213,6 +269,36 @@ NAMES: dict[str, dict[str, str]] = {
             "error_code_from_exception_type exception_type_from_error_code"
         ),
     },
+    "examples.tutorials.mnist.input_data": {
+        "compat.mnist_data": (
+            "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets"
+        ),
+    },
+    "flags": {
+        "compat.flags": (
+            "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError "
+            "CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class "
+            "DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum "
+            "DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string "
+            "DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer "
+            "EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder "
+            "FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser "
+            "ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError "
+            "UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags "
+            "declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width "
+            "mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive "
+            "mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator "
+            "register_validator set_default text_wrap validator"
+        ),
+    },
+    "gfile": {
+        "compat.file_io_names": (
+            "Copy=copy DeleteRecursively=delete_recursively Exists=file_exists FastGFile GFile "
+            "Glob=get_matching_files IsDirectory=is_directory ListDirectory=list_directory "
+            "MakeDirs=recursive_create_dir MkDir=create_dir Open=GFile Remove=delete_file Rename=rename "
+            "Stat=stat Walk=walk"
+        ),
+    },
     "image": {
         "ops.random_values": "random_crop",
     },
@@ -222,25 +308,55 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
+        "ops.tables": "tables=tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
         ),
     },
     "io": {
+        "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+    },
+    "io.gfile": {
+        "compat.file_io": (
+            "GFile copy exists glob isdir listdir makedirs mkdir remove rename rmtree stat walk"
+        ),
     },
     "linalg": {
         "ops.array_diagonals": (
             "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye "
             "set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part"
         ),
-        "ops.array_transpose": "transpose=matrix_transpose",
+        "ops.array_transpose": "matrix_transpose transpose=matrix_transpose",
         "ops.clip": "global_norm",
+        "ops.linalg_decompositions": (
+            "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
+        ),
+        "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
+        "ops.linalg_solving": (
+            "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
+            "triangular_solve=matrix_triangular_solve"
+        ),
         "ops.math_contraction": "einsum tensordot",
         "ops.math_matmul": "cross matmul matvec",
         "ops.nn_norm": "l2_normalize",
+    },
+    "logging": {
+        "compat.tf_logging": (
+            "DEBUG ERROR FATAL INFO TaskLevelStatusMessage WARN debug error fatal flush get_verbosity info "
+            "log log_every_n log_first_n log_if set_verbosity vlog warn warning"
+        ),
+    },
+    "lookup": {
+        "ops.table_initializers": "KeyValueTensorInitializer TextFileIndex TextFileInitializer",
+        "ops.tables": "StaticHashTable",
+        "ops.vocabulary_tables": "StaticVocabularyTable",
+    },
+    "lookup.experimental": {
+        "ops.tables": "DenseHashTable",
     },
     "manip": {
         "ops.array_blocks": "batch_to_space_nd space_to_batch_nd",
@@ -251,6 +367,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "math": {
         "ops.array_sets": "invert_permutation",
+        "ops.linalg_solving": "reciprocal_no_nan",
         "ops.math_comparison": (
             "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor "
             "not_equal"
@@ -269,9 +386,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.math_sums": "accumulate_n add_n",
         "ops.math_unary": (
-            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite "
-            "is_inf is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign "
-            "sin sinh sqrt square tan tanh zeta"
+            "acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp expm1 floor is_finite is_inf "
+            "is_nan lgamma log log1p log_sigmoid polygamma reciprocal rint round rsqrt sigmoid sign sin sinh "
+            "sqrt square tan tanh zeta"
         ),
         "ops.nn_activation": "softplus softsign",
         "ops.nn_cross_entropy": "log_softmax softmax",
@@ -282,6 +399,9 @@ NAMES: dict[str, dict[str, str]] = {
             "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum "
             "reduce_variance"
         ),
+    },
+    "nest": {
+        "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
@@ -307,6 +427,12 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_topk": "in_top_k top_k",
     },
+    "python_io": {
+        "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+    },
+    "queue": {
+        "ops.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
+    },
     "random": {
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
@@ -314,7 +440,66 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.scoping": "get_seed set_random_seed",
     },
+    "resource_loader": {
+        "compat.resource_loader": (
+            "get_data_files_path get_path_to_datafile get_root_dir_with_all_resources load_resource "
+            "readahead_file_path"
+        ),
+    },
+    "saved_model": {
+        "train.saved_model.builder": "Builder=SavedModelBuilder simple_save",
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES "
+            "CLASSIFY_OUTPUT_SCORES DEFAULT_SERVING_SIGNATURE_DEF_KEY GPU LEGACY_INIT_OP_KEY MAIN_OP_KEY "
+            "PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS REGRESS_INPUTS REGRESS_METHOD_NAME "
+            "REGRESS_OUTPUTS SAVED_MODEL_FILENAME_PB SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION "
+            "SERVING TPU TRAINING VARIABLES_DIRECTORY VARIABLES_FILENAME"
+        ),
+        "train.saved_model.loader": (
+            "contains_saved_model=maybe_saved_model_directory load main_op_with_restore "
+            "maybe_saved_model_directory"
+        ),
+        "train.saved_model.signatures": (
+            "build_signature_def build_tensor_info classification_signature_def get_tensor_from_tensor_info "
+            "is_valid_signature predict_signature_def regression_signature_def"
+        ),
+    },
+    "saved_model.builder": {
+        "train.saved_model.builder": "SavedModelBuilder",
+    },
+    "saved_model.constants": {
+        "train.saved_model.constants": (
+            "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB "
+            "SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME"
+        ),
+    },
+    "saved_model.loader": {
+        "train.saved_model.loader": "load maybe_saved_model_directory",
+    },
+    "saved_model.main_op": {
+        "train.saved_model.loader": "main_op main_op_with_restore",
+    },
+    "saved_model.signature_constants": {
+        "train.saved_model.constants": (
+            "CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES "
+            "DEFAULT_SERVING_SIGNATURE_DEF_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS "
+            "REGRESS_INPUTS REGRESS_METHOD_NAME REGRESS_OUTPUTS"
+        ),
+    },
+    "saved_model.signature_def_utils": {
+        "train.saved_model.signatures": (
+            "build_signature_def classification_signature_def is_valid_signature predict_signature_def "
+            "regression_signature_def"
+        ),
+    },
+    "saved_model.tag_constants": {
+        "train.saved_model.constants": "GPU SERVING TPU TRAINING",
+    },
+    "saved_model.utils": {
+        "train.saved_model.signatures": "build_tensor_info get_tensor_from_tensor_info",
+    },
     "sparse": {
+        "ops.accumulators": "SparseConditionalAccumulator",
         "ops.sparse_tensor": "SparseTensor",
     },
     "strings": {
@@ -323,6 +508,27 @@ NAMES: dict[str, dict[str, str]] = {
             "join=string_join length=string_length lower=string_lower regex_full_match regex_replace "
             "strip=string_strip substr upper=string_upper"
         ),
+    },
+    "summary": {
+        "ops.summaries": (
+            "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
+        ),
+        "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.summary_writer": "FileWriter FileWriterCache",
+    },
+    "sysconfig": {
+        "compat.sysconfig": (
+            "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags"
+        ),
+    },
+    "test": {
+        "compat.gradient_checker": "compute_gradient compute_gradient_error",
+        "compat.test_case": "Benchmark TestCase get_temp_dir main",
+        "compat.test_functions": (
+            "assert_equal_graph_def benchmark_config create_local_cluster gpu_device_name is_built_with_cuda "
+            "is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path"
+        ),
+        "compat.test_stubs": "StubOutForTesting mock",
     },
     "train": {
         "cluster": "ClusterSpec",
@@ -335,19 +541,33 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adadelta": "AdadeltaOptimizer",
         "train.adagrad": "AdagradOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
+        "train.checkpoint_state": (
+            "checkpoint_exists generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
+            "latest_checkpoint remove_checkpoint update_checkpoint_state"
+        ),
+        "train.coordinator": "Coordinator LooperThread",
+        "train.event_file_reader": "summary_iterator",
         "train.gradient_descent": "GradientDescentOptimizer",
         "train.graph_io": "write_graph",
+        "train.init_from_checkpoint": "init_from_checkpoint",
         "train.learning_rate_decay": (
             "cosine_decay cosine_decay_restarts exponential_decay inverse_time_decay linear_cosine_decay "
             "natural_exp_decay piecewise_constant piecewise_constant_decay polynomial_decay"
         ),
+        "train.meta_graph": "export_meta_graph",
         "train.momentum": "MomentumOptimizer",
         "train.moving_averages": "ExponentialMovingAverage",
         "train.optimizer": "Optimizer",
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.rmsprop": "RMSPropOptimizer",
+        "train.saver": "Saver import_meta_graph",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
+    },
+    "train.queue_runner": {
+        "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
     },
     "version": {
         "_version": "VERSION=API_VERSION",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops.waits import FakeWait
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import Kernel, kernel_for
@@ -101,6 +102,11 @@ class _Run:
                 if op not in self.kept:
                     self.kept[op] = kernel.function(node_of(op))
                 return self.kept[op](*self._arguments(op))
+            if kernel.is_async:
+                wait = FakeWait()
+                kernel.function(wait, *self._arguments(op), **self._bound(op, kernel))
+                assert not wait.is_pending, f"{op.name} waits for {wait.cause}"
+                return wait.value
             first = [self.step] if kernel.wants_step else []
             return kernel.function(*first, *self._arguments(op), **self._bound(op, kernel))
 

@@ -45,7 +45,7 @@ def through(sent: Any, request_id: int = 5) -> Any:
 
 
 def tensors(*values: Any) -> m.SendTensors:
-    return m.SendTensors(1, 2, 3, 0, tuple(values))
+    return m.SendTensors(1, "2.0", 3, 0, tuple(values))
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)

@@ -126,7 +126,7 @@ def test_order_holds_across_the_move_to_the_lane(server: Any, peer: Any, lanes: 
     seen: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
     for i in range(2000):
-        peer.send(m.SendTensors(i, 1, 0, 0, ()))
+        peer.send(m.SendTensors(i, "", 0, 0, ()))
         if i % 100 == 0:
             call(peer, m.GetStatus())
     call(peer, m.GetStatus())

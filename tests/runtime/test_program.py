@@ -12,7 +12,7 @@ from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import StepRun, run_simple
+from tfmini.runtime.step_run import Activation, StepRun, run_simple
 
 assert tf  # registers the ops
 _PS, _WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -69,10 +69,10 @@ class _Owner:
     def __init__(self) -> None:
         self.sent: list[tuple[int, tuple[Any, ...]]] = []
 
-    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...]) -> None:
+    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...], path: tuple[int, ...]) -> None:
         self.sent.append((group, values))
 
-    def schedule(self, run: StepRun, segment: int) -> bool:
+    def schedule(self, activation: Activation, segment: int) -> bool:
         return False
 
 

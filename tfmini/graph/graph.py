@@ -12,6 +12,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph import default_graph, default_session
 from tfmini.graph.collections import CollectionStore
+from tfmini.graph.flow_checks import check_inputs
 from tfmini.graph.operation import Operation, Tensor, capture_stack
 from tfmini.graph.registry import OPS, OpHandle
 from tfmini.graph.scopes import ControlScope, ScopeState, device_level
@@ -252,6 +253,10 @@ class Graph(CollectionStore):
             raise RuntimeError("Graph is finalized and cannot be modified.")
         op = Operation(self, handle, name, inputs, attrs)
         state = self.scopes
+        op._control_flow_context = state.control_flow_context
+        confined = [t.op for t in inputs if t.op._control_flow_context is not None]
+        if confined:
+            check_inputs(op, confined)
         op._stack = capture_stack()
         if handle.shape_function is None or output_shapes is not None:
             shapes = output_shapes or [None] * len(output_dtypes)
@@ -283,7 +288,6 @@ class Graph(CollectionStore):
         if state.colocation:
             state.apply_colocation(op)
         if state.control_flow_context is not None:
-            op._control_flow_context = state.control_flow_context
             state.control_flow_context.AddOp(op)
         return op
 

@@ -12,7 +12,7 @@ Inputs and outputs are ``name: TYPE`` where TYPE is a dtype, the name of a ``typ
 (tensors of those types), or ``Ref(TYPE)``. After the arrow follow the outputs; then, one per
 line or separated by ``;``, the attrs: ``name: TYPE [>= minimum] [= default]`` where TYPE is
 type, int, float, bool, string, shape, tensor, func, a ``list(...)`` of one of those, or a set
-of allowed dtypes or strings in braces.
+of allowed dtypes or strings in braces. The default of a tensor is written ``uint8[255, 0]``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tfmini import dtypes
 from tfmini.shapes import as_raw
@@ -173,5 +175,10 @@ def _parse_default(kind: str, text: str) -> Any:
         return None if "unknown_rank" in text else as_raw(ast.literal_eval(text) if text not in ("{}", "[]") else [])
     if kind == "string":
         return ast.literal_eval(text).encode()
-    parsers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "func": str, "tensor": ast.literal_eval}
+    parsers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "func": str, "tensor": _parse_array}
     return parsers[kind](text)
+
+
+def _parse_array(text: str) -> np.ndarray[Any, Any]:
+    dtype, values = text.split("[", 1)
+    return np.array(ast.literal_eval("[" + values), dtypes.as_dtype(dtype.strip()).numpy)

@@ -13,7 +13,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw
 
-_identity = op("Identity(input: T) -> output: T; T: type")
+identity_op = op("Identity(input: T) -> output: T; T: type")
 _identity_n = op("IdentityN(input: T) -> output: T; T: list(type)")
 _snapshot = op("Snapshot(input: T) -> output: T; T: type")
 _stop_gradient = op("StopGradient(input: T) -> output: T; T: type")
@@ -27,7 +27,7 @@ _placeholder = op("Placeholder() -> output: dtype; dtype: type; shape: shape = u
 _placeholder_v2 = op("PlaceholderV2() -> output: dtype; dtype: type; shape: shape")
 _with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape")
 
-_PASS_ON = (_identity, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
+_PASS_ON = (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
 
 
 def _same_shape(node: Operation) -> list[RawShape]:
@@ -44,10 +44,10 @@ def _pass_gradient(node: Operation, grad: Any) -> list[Any]:
 
 for _handle in (*_PASS_ON, _identity_n):
     _handle.shape(_same_shape)
-for _handle in (_identity, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const):
+for _handle in (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const):
     _handle.kernel("CPU")(_pass_on)
     _handle.inline(lambda node: "{0}")
-for _handle in (_identity, _snapshot, _guarantee_const):
+for _handle in (identity_op, _snapshot, _guarantee_const):
     _handle.gradient(_pass_gradient)
 _stop_gradient.not_differentiable()
 _placeholder.not_differentiable()
@@ -148,7 +148,7 @@ _with_default.gradient(_pass_gradient)
 
 def identity(input: Any, name: str | None = None) -> Tensor:
     """A tensor with the same value and shape (``tf.identity``); of a variable, its present value."""
-    return _identity(input, name=name)  # type: ignore[no-any-return]
+    return identity_op(input, name=name)  # type: ignore[no-any-return]
 
 
 def identity_n(input: Any, name: str | None = None) -> list[Tensor]:

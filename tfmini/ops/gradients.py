@@ -148,24 +148,38 @@ def _warn_of_integers(targets: list[Tensor]) -> None:
 
 
 class ControlFlowGradients:
-    """What differentiation does about conds and loops; this class: nothing, for a graph without them.
+    """What differentiation does about conds and loops; this class: nothing, for a region without them.
 
     Args:
-      between: the ops of the region, unordered.
+      between: the ops of the region, targets first; more may be appended.
       colocate: as ``colocate_gradients_with_ops``.
+
+    Attributes:
+      is_plain: whether there is no context to enter.
+      sweep: the pass that asks, which takes more gradients by its method ``add``.
     """
 
-    def __init__(self, between: Iterable[Operation], colocate: bool) -> None:
+    is_plain = True
+
+    def __init__(self, between: list[Operation], colocate: bool) -> None:
         self.between = between
         self.colocate = colocate
+        self.sweep: _Sweep
 
     def first_ready(self, pending: dict[Operation, int], targets: set[Operation]) -> list[Operation]:
         """Ops to start from besides the targets, such as loop exits that nobody uses."""
         return []
 
+    def outside(self, op: Operation) -> AbstractContextManager[Any]:
+        """The context in which the contributions to the gradients of the outputs of ``op`` are added up."""
+        return nullcontext()
+
     def inside(self, op: Operation) -> AbstractContextManager[Any]:
         """The context in which the gradient ops of ``op`` are made."""
         return nullcontext()
+
+    def check(self, op: Operation, from_ops: list[Operation]) -> None:
+        """Refuses an op that no gradient may pass, on the way to ``from_ops``."""
 
     def zeros_like(self, op: Operation, index: int) -> Tensor | None:
         """The gradient of an output that got none while another output got one."""
@@ -179,8 +193,8 @@ class ControlFlowGradients:
         """Called when all ops of the region are done."""
 
 
-# Control flow installs its subclass here.
-control_flow_gradients: Callable[[Iterable[Operation], bool], ControlFlowGradients] = ControlFlowGradients
+# Control flow installs its own here.
+control_flow_gradients: Callable[[list[Operation], bool], ControlFlowGradients] = ControlFlowGradients
 
 
 class _Sweep:
@@ -191,15 +205,16 @@ class _Sweep:
     ) -> None:
         self.colocate, self.gate, self.aggregation = settings
         self.targets = list(dict.fromkeys(y.op for y in ys))
+        self.from_ops = [x.op for x in xs]
+        self.stopped = {t.op for t in stops}
         between = _region(self.targets, xs)
+        self.control_flow = control_flow_gradients(between, self.colocate)
+        self.control_flow.sweep = self
         self.pending = dict.fromkeys(between, 0)
         for op in between:
             for tensor in op._inputs:
                 if tensor.op in self.pending:
                     self.pending[tensor.op] += 1
-        self.control_flow = control_flow_gradients(between, self.colocate)
-        self.stopped = _stop_ops([x.op for x in xs], self.pending)
-        self.stopped.update(t.op for t in stops)
         # Per op: the contributions to each output; after the op's turn, one sum (or none) each.
         self.contributions: dict[Operation, list[list[Any]]] = {}
 
@@ -210,20 +225,20 @@ class _Sweep:
             slots = self.contributions[tensor.op] = [[] for _ in tensor.op._outputs]
         slots[tensor._index].append(gradient)
 
+    def has_gradient(self, op: Operation) -> bool:
+        """Whether an output of ``op`` got a contribution."""
+        return any(self.contributions.get(op, ()))
+
     def run(self) -> None:
         """Visits the region from the targets back."""
         pending, control_flow = self.pending, self.control_flow
         queue = deque(op for op in self.targets if pending.get(op) == 0)
         queue.extend(control_flow.first_ready(pending, set(self.targets)))
-        # Without loops and colocation there is no context to enter, op after op.
-        is_plain = not self.colocate and type(control_flow) is ControlFlowGradients
+        self.stopped.update(_stop_ops(self.from_ops, pending))
+        visit = self._visit if control_flow.is_plain and not self.colocate else self._visit_in_context
         while queue:
             op = queue.popleft()
-            if is_plain:
-                self._visit(op)
-            else:
-                with self._beside(op), control_flow.inside(op):
-                    self._visit(op)
+            visit(op)
             for tensor in op._inputs:
                 source = tensor.op
                 if source in pending:
@@ -231,15 +246,27 @@ class _Sweep:
                     queue.extend(control_flow.released(source, pending))
         control_flow.finish()
 
-    def _beside(self, op: Operation) -> AbstractContextManager[Any]:
-        return colocate_with(op) if self.colocate else nullcontext()
-
     def _visit(self, op: Operation) -> None:
-        slots = self.contributions.get(op)
-        if slots is None:
-            return
+        if op in self.contributions:
+            self._pass_on(op, self._sums(op))
+
+    def _visit_in_context(self, op: Operation) -> None:
+        control_flow = self.control_flow
+        with colocate_with(op) if self.colocate else nullcontext():
+            with control_flow.outside(op):
+                sums = self._sums(op) if op in self.contributions else None
+            with control_flow.inside(op):
+                control_flow.check(op, self.from_ops)
+                if sums is not None:
+                    self._pass_on(op, sums)
+
+    def _sums(self, op: Operation) -> list[Any]:
+        slots = self.contributions[op]
         sums = [sum_gradients(found, self.aggregation, op) if found else None for found in slots]
         self.contributions[op] = [[] if s is None else [s] for s in sums]
+        return sums
+
+    def _pass_on(self, op: Operation, sums: list[Any]) -> None:
         if op in self.stopped or all(s is None for s in sums):
             return
         function = gradient_function(op)

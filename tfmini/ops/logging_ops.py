@@ -16,7 +16,6 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.scoping import name_scope
 from tfmini.ops.value_text import edges_text, summary
 from tfmini.shapes import RawShape, with_rank
 
@@ -130,25 +129,6 @@ def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
         texts = " ".join(f"[{summary(d, summarize)}]" for d in data)
         raise InvalidArgumentError(None, None, f"assertion failed: {texts}")
     return ()
-
-
-def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
-    """An operation that fails with ``data`` when ``condition`` is false (``tf.Assert``).
-
-    Args:
-      condition: a scalar bool.
-      data: a list of tensors to show.
-      summarize: how many elements of each, default 3.
-      name: of the name scope.
-
-    Raises:
-      TypeError: when ``data`` is no list. `InvalidArgumentError` comes when it runs.
-    """
-    if not isinstance(data, (list, tuple)):
-        raise TypeError("values must be a sequence.")
-    with name_scope(name, "Assert", [condition, *data]):
-        values = convert_n_to_tensor(data)
-        return assert_op(condition, values, summarize=3 if summarize is None else summarize, name="Assert")  # type: ignore[no-any-return]
 
 
 def Print(

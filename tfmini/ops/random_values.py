@@ -11,8 +11,8 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.ops import random_sampling as sampling
+from tfmini.ops.assertion import Assert
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.logging_ops import Assert
 from tfmini.ops.math_elementwise import add, floormod, maximum, multiply, subtract, truediv
 from tfmini.ops.scoping import get_seed, name_scope
 from tfmini.shapes import dimension_value

@@ -9,11 +9,11 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import math_comparison as compare
+from tfmini.ops.assertion import Assert
 from tfmini.ops.checks import assert_type
 from tfmini.ops.constant import constant
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.control import no_op, with_dependencies
-from tfmini.ops.logging_ops import Assert
 from tfmini.ops.scoping import name_scope
 
 

@@ -1,4 +1,4 @@
-"""`SaveSliceInfo`: which part of a larger, partitioned variable a variable is; and names within scopes."""
+"""`SaveSliceInfo`: which part of a larger, partitioned variable a variable is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini import protos
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 
-
-def strip_name_scope(name: str, export_scope: str | None) -> str:
-    """``name`` relative to ``export_scope``."""
-    prefix = f"{export_scope.rstrip('/')}/" if export_scope else ""
-    return name[len(prefix) :] if prefix and name.startswith(prefix) else name
-
-
-def prepend_name_scope(name: str, import_scope: str | None) -> str:
-    """``name`` below ``import_scope``."""
-    return f"{import_scope.rstrip('/')}/{name}" if import_scope else name
+__all__ = ["SaveSliceInfo", "prepend_name_scope", "strip_name_scope"]
 
 
 class SaveSliceInfo:

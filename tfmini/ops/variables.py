@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
@@ -124,3 +125,19 @@ def report_uninitialized_variables(
             without_value = logical_not(array_joining.stack(checks))
             names = constant([v.op.name for v in variables])
             return array_masking.boolean_mask(names, without_value)
+
+
+def _to_proto(variable: Any, export_scope: str | None = None) -> Any:
+    return variable.to_proto(export_scope=export_scope)
+
+
+for _key in (
+    GraphKeys.GLOBAL_VARIABLES,
+    GraphKeys.TRAINABLE_VARIABLES,
+    GraphKeys.MOVING_AVERAGE_VARIABLES,
+    GraphKeys.LOCAL_VARIABLES,
+    GraphKeys.MODEL_VARIABLES,
+    GraphKeys.METRIC_VARIABLES,
+    GraphKeys.GLOBAL_STEP,
+):
+    register_proto_function(_key, "VariableDef", _to_proto, Variable.from_proto)

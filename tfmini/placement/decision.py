@@ -14,6 +14,7 @@ FOLLOWS_INPUT = "follows input"
 SOFT_PLACEMENT = "soft placement"
 KEPT = "kept"
 PRESET = "preset"
+LOOP_VARIABLE = "loop variable"
 
 
 class Reason(NamedTuple):
@@ -99,6 +100,11 @@ def follows_input(other: str) -> Reason:
 def soft(request: str) -> Reason:
     """The type and number of the request were dropped."""
     return Reason(SOFT_PLACEMENT, f"soft-placement fallback: '{request}' is not available for this op")
+
+
+def loop_variable(merge: str) -> Reason:
+    """What enters a loop or goes round it stays with the Merge that joins the two."""
+    return Reason(LOOP_VARIABLE, f"hands a loop variable to {merge}, so it stays with it", merge)
 
 
 kept = Reason(KEPT, "kept from an earlier placement of this session")

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.frames import has_flow
+from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import in_topological_order
+from tfmini.placement.loop_drivers import LoopDrivers
 from tfmini.placement.waves import number_groups
 
 if TYPE_CHECKING:
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
 CONTROL_SLOT = -1
 """The output index by which a control edge is known, as in TensorFlow."""
 
-_ENTER = frozenset({"Enter", "RefEnter"})
-_EXIT = frozenset({"Exit", "RefExit"})
 _NOTHING = np.zeros((0,), np.float32)
 _NOTHING.flags.writeable = False
 
@@ -59,10 +60,14 @@ class Pair:
 
 @dataclass
 class Partitions:
-    """The result: per device a graph in topological order, and the pairs in order of first use."""
+    """The result: per device a graph in topological order, and the pairs in order of first use.
+
+    ``drivers`` names the nodes that make a loop go round on devices that hold none of its variables.
+    """
 
     parts: dict[str, Nodes] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
+    drivers: set[str] = field(default_factory=set)
 
     def __getitem__(self, device: str) -> Nodes:
         return self.parts[device]
@@ -97,7 +102,7 @@ def partition(
 
     Raises:
       InvalidArgumentError: an input is missing, or a node has no device.
-      UnimplementedError: an edge inside a while loop crosses devices.
+      UnimplementedError: a loop without a LoopCond spans devices.
     """
     cutter = _Cutter(nodes, placement, incarnations, name_counter)
     result = cutter.cut()
@@ -117,9 +122,11 @@ class _Cutter:
         self.incarnations = incarnations
         self.counter = counter
         self.device_of = {name: placement.get(name) or node.device for name, node in nodes.items()}
-        self.frames = _output_frames(nodes)
         self.crossed: dict[tuple[str, int, str], str] = {}
         self.result = Partitions()
+        flows = has_flow(nodes)
+        self.drivers = LoopDrivers(nodes, self.device_of, self.result, self._fresh) if flows else None
+        self._is_uncertain = uncertain_values(nodes) if flows else None
 
     def cut(self) -> Partitions:
         device_of, parts = self.device_of, self.result.parts
@@ -138,6 +145,8 @@ class _Cutter:
                     controls = self._cross_controls(node, device)
                     break
             part[name] = Node(name, node.op, device, inputs, controls, node.attrs)
+        if self.drivers is not None:
+            self.drivers.finish(self._cross)
         return self.result
 
     def _new_part(self, name: str, device: str) -> Nodes:
@@ -154,7 +163,7 @@ class _Cutter:
                 None, None, f"Incomplete graph, missing {missing} inputs for {node.name}"
             )
         return tuple(
-            endpoint if self.device_of[endpoint[0]] == device else (self._cross(endpoint, node, device), 0)
+            endpoint if self.device_of[endpoint[0]] == device else (self._cross(endpoint, device), 0)
             for endpoint in node.inputs
         )
 
@@ -164,16 +173,15 @@ class _Cutter:
                 message = f"Incomplete graph: control input ^{source} of {node.name} is not in it"
                 raise InvalidArgumentError(None, None, message)
         return tuple(
-            source if self.device_of[source] == device else self._cross((source, CONTROL_SLOT), node, device)
+            source if self.device_of[source] == device else self._cross((source, CONTROL_SLOT), device)
             for source in node.controls
         )
 
-    def _cross(self, source: Endpoint, consumer: Node, dst: str) -> str:
+    def _cross(self, source: Endpoint, dst: str) -> str:
         """The node in ``dst`` that stands for ``source`` there."""
         key = (*source, dst)
         stand_in = self.crossed.get(key)
         if stand_in is None:
-            self._refuse_loop(source[0], consumer, dst)
             carry = self._carry_control if source[1] == CONTROL_SLOT else self._carry_tensor
             stand_in = self.crossed[key] = carry(source, self.device_of[source[0]], dst)
         return stand_in
@@ -208,7 +216,10 @@ class _Cutter:
             "client_terminated": False,
         }
         send = Node(self._fresh(source[0]), "_Send", src, (value,), (), {"T": dtype, **shared})
-        recv = Node(self._fresh(source[0]), "_Recv", dst, (), (), {"tensor_type": dtype, **shared})
+        if self._is_uncertain is not None and self._is_uncertain(source):
+            shared["_may_be_dead"] = True
+        controls = self.drivers.controls(source, dst) if self.drivers is not None else ()
+        recv = Node(self._fresh(source[0]), "_Recv", dst, (), controls, {"tensor_type": dtype, **shared})
         self.result.parts[src][send.name] = send
         self.result.parts[dst][recv.name] = recv
         return send.name, recv.name
@@ -219,35 +230,6 @@ class _Cutter:
             name = f"{base}_S{next(self.counter)}"
         return name
 
-    def _refuse_loop(self, source: str, consumer: Node, dst: str) -> None:
-        frame = self.frames.get(source)
-        if frame:
-            message = (
-                f"While loop '{frame[-1]}' spans devices: '{source}' runs on {self.device_of[source]} "
-                f"and its "
-                f"consumer '{consumer.name}' on {dst}. Loops across devices are not supported; put the "
-                f"whole loop "
-                "on one device with tf.device."
-            )
-            raise UnimplementedError(None, None, message)
-
-
-def _output_frames(nodes: Nodes) -> dict[str, tuple[str, ...]]:
-    """For nodes inside while loops, the frames their outputs are in, outermost first."""
-    frames: dict[str, tuple[str, ...]] = {}
-    if not any(node.op in _ENTER for node in nodes.values()):
-        return frames
-    for name, node in nodes.items():
-        sources = [source for source, _ in node.inputs] + list(node.controls)
-        frame = max((frames.get(source, ()) for source in sources), key=len, default=())
-        if node.op in _ENTER:
-            frame = (*frame, node.attrs["frame_name"].decode())
-        elif node.op in _EXIT:
-            frame = frame[:-1]
-        if frame:
-            frames[name] = frame
-    return frames
-
 
 # ---------------------------------------------------------------- back again
 
@@ -256,7 +238,7 @@ def stitch(partitions: Partitions) -> Nodes:
     """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
     inputs: dict[Endpoint, Endpoint] = {}
     controls: dict[str, str] = {}
-    made: set[str] = set()
+    made = set(partitions.drivers)
     for pair in partitions.pairs:
         made.update((pair.send, pair.recv))
         if pair.carriers is None:

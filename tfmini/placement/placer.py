@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini.devices import ParsedDevice, matches, parse
+from tfmini.graph.frames import MERGE_OPS, NEXT_OPS, STEERING_OPS
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.registry import kernel_for
 from tfmini.placement import decision, refusal
@@ -21,6 +22,7 @@ from tfmini.placement.decision import Decision, Placement, Reason
 
 # They come from passes with a full device and run inside the executor, so no kernel is looked up.
 _PRESET_OPS = frozenset({"_Send", "_Recv", "_Arg", "_Retval"})
+_NO_KERNEL_OPS = _PRESET_OPS | STEERING_OPS
 # They read the shape of a tensor and not its value: elsewhere they would drag the value along.
 _SHAPE_READERS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _TYPE_PRIORITY = {"GPU": 210, "CPU": 60}
@@ -108,6 +110,7 @@ class _Placer:
                 # `_place_free` fills the table; nearly every op of a large graph ends at this look-up.
                 result[name] = free.get((op, node.device)) or self._place_free(node)
         self._place_generators(generators)
+        self._keep_loop_variables_together()
         return result
 
     def _preference(self, device: DeviceAttributes) -> tuple[bool, int, str]:
@@ -166,6 +169,17 @@ class _Placer:
             if len(homes) == 1:
                 reason = decision.follows_consumer(users[0])
                 self.result[name] = self._moved(self.nodes[name], self.result[name], homes.pop(), reason)
+
+    def _keep_loop_variables_together(self) -> None:
+        """What goes round a loop stays where its Merge is: Enter and NextIteration only hand it on."""
+        for name, node in self.nodes.items():
+            if node.op in MERGE_OPS and any(
+                source in self.nodes and self.nodes[source].op in NEXT_OPS for source, _ in node.inputs
+            ):
+                device = self.result[name].device
+                for source, _ in node.inputs:
+                    if self.result[source].device != device and source not in self.assigned:
+                        self.result[source] = Decision(device, (decision.loop_variable(name),))
 
     # -------- groups
 
@@ -227,7 +241,7 @@ class _Placer:
         if types is None:
             types = frozenset(t for t in self.known_types if kernel_for(node.op, t) is not None)
             self._types[node.op] = types
-        if types or node.op in _PRESET_OPS:
+        if types or node.op in _NO_KERNEL_OPS:
             return types or self.known_types
         if self._is_elsewhere(node):
             return self.known_types

@@ -8,7 +8,8 @@ in its own partition, and sends of one link and one wave form a group. All that 
 arithmetic, which only takes time.
 
 The sets are bit sets, shared by all nodes of a chain that adds nothing, so a sweep is cheap.
-Loops are swept again until nothing changes, because a value may come round.
+Loops are swept again until nothing changes, because a value may come round. Inside a loop messages
+are sent once per iteration, so the frame is part of what sends must have in common.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.prune import BACK_EDGE_OPS
 
@@ -36,18 +38,21 @@ def number_groups(parts: dict[str, Nodes], feeds_may_wait: bool = False) -> None
     for part in parts.values():
         sends = [n for n in part.values() if n.op == "_Send" and not n.attrs["client_terminated"]]
         if sends:
-            _number_sends(sends, _needs(part, feeds_may_wait), receivers)
+            paths = frame_paths(part) if has_flow(part) else {}
+            _number_sends(sends, _needs(part, feeds_may_wait, paths), paths, receivers)
 
 
-def _number_sends(sends: list[Node], needs: dict[str, int], receivers: dict[bytes, Node]) -> None:
-    groups: dict[bytes, dict[int, int]] = {}
+def _number_sends(
+    sends: list[Node], needs: dict[str, int], paths: dict[str, FramePath], receivers: dict[bytes, Node]
+) -> None:
+    groups: dict[bytes, dict[tuple[FramePath, int], int]] = {}
     for send in sends:
         waves = groups.setdefault(send.attrs["recv_device"], {})
-        group = waves.setdefault(needs[send.name], len(waves))
+        group = waves.setdefault((paths.get(send.name, ()), needs[send.name]), len(waves))
         send.attrs["_group"] = receivers[send.attrs["tensor_name"]].attrs["_group"] = group
 
 
-def _needs(part: Nodes, feeds_may_wait: bool) -> dict[str, int]:
+def _needs(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath]) -> dict[str, int]:
     """Per node the set of waiting ops that it needs, itself included, as a bit set."""
     bits: dict[str, int] = {}
     for name, node in part.items():
@@ -56,9 +61,27 @@ def _needs(part: Nodes, feeds_may_wait: bool) -> dict[str, int]:
         ):
             bits[name] = 1 << len(bits)
     needs = dict.fromkeys(part, 0)
-    while _sweep(part, bits, needs):
+    while _sweep(part, bits, needs) or paths and _close_loops(part, paths, needs):
         pass
     return needs
+
+
+def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]) -> bool:
+    """A loop starts when all that enters is there, and is left when all of it has ended."""
+    entering: dict[FramePath, int] = {}
+    inside: dict[FramePath, int] = {}
+    for name, path in paths.items():
+        if part[name].op in ENTER_OPS:
+            entering[path] = entering.get(path, 0) | needs[name]
+        for depth in range(1, len(path) + 1):
+            inside[path[:depth]] = inside.get(path[:depth], 0) | needs[name]
+    changed = False
+    for name, path in paths.items():
+        mask = inside[path] if part[name].op in EXIT_OPS else entering.get(path, 0)
+        if mask | needs[name] != needs[name]:
+            needs[name] |= mask
+            changed = True
+    return changed
 
 
 def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> bool:

@@ -378,10 +378,13 @@ class Tracing(Message):
 
 @message(kind=96, direction=PEER)
 class SendTensors(Message):
-    """Tensors that became ready together. Bit i of ``dead`` marks value i as dead."""
+    """Tensors that became ready together. Bit i of ``dead`` marks value i as dead.
+
+    ``iteration`` numbers the iterations of the while loops around, outermost first: "" or like "3.0".
+    """
 
     step_id: int
-    graph_handle: int
+    iteration: str
     group: int
     dead: int
     values: Tensors

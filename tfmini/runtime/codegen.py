@@ -3,7 +3,8 @@
 Source is generated, and run with ``exec``, because going through any table would cost more per
 node than most nodes do. The text contains only names made up here; everything that comes from a
 graph reaches it as an object in the namespace, never as text. Inside a segment values are
-locals, and a local is reused as soon as its value is dead, which also frees the array.
+locals, and a local is reused as soon as its value is dead, which also frees the array. A guard is
+an ``if``; neighbours under the same guard share one.
 """
 
 from __future__ import annotations
@@ -13,33 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
+from tfmini.runtime.units import Condition, Form, Unit
 
 _counter = itertools.count(1)
 # The key in a program's namespace of: file name of generated code -> the node that each line computes.
 NODE_LINES = "node_lines"
-
-
-@dataclass
-class Unit:
-    """A node to generate code for, or (``group`` is set) a group of values to send.
-
-    Attributes:
-      inputs: where each flat input comes from.
-      derefs: whether an input is a variable whose value is wanted.
-      outputs: the number of flat outputs.
-      wave: the set of received groups it needs, by number.
-      block: the number of its block, the scope of local names.
-    """
-
-    node: Node
-    inputs: list[Endpoint]
-    derefs: list[bool]
-    outputs: int
-    wave: int
-    block: int = 0
-    group: int | None = None
 
 
 @dataclass
@@ -62,10 +46,20 @@ class BlockContext:
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
     """The function ``block(step, s)`` that computes and sends ``units`` in order."""
-    return _BlockWriter(context, units).write()
+    writer = BlockWriter(context, units)
+    writer.write_all()
+    if not writer.lines:
+        return _nothing
+    return writer.function("step, s")
 
 
-class _BlockWriter:
+class BlockWriter:
+    """The text of one function, line by line.
+
+    Args:
+      units: what will be written, so that uses can be counted.
+    """
+
     def __init__(self, context: BlockContext, units: list[Unit]) -> None:
         self.context = context
         self.units = units
@@ -74,89 +68,202 @@ class _BlockWriter:
         self.local: dict[Endpoint, str] = {}
         self.free: list[str] = []
         self.locals_made = 0
+        self.indent = 0
+        self.open: Condition = ()
         self.uses: dict[Endpoint, int] = {}
         for unit in units:
-            for endpoint in unit.inputs:
+            for endpoint in unit.reads():
                 self.uses[endpoint] = self.uses.get(endpoint, 0) + 1
 
-    def write(self) -> Callable[[Any, list[Any]], None]:
-        for unit in self.units:
-            self._write_unit(unit)
-        if not self.lines:
-            return _nothing
+    def function(self, parameters: str) -> Callable[..., Any]:
+        """Compiles what was written."""
         file_name = f"<tfmini segment {next(_counter)}>"
-        source = "def block(step, s):\n    " + "\n    ".join(self.lines)
+        source = f"def block({parameters}):\n    " + "\n    ".join(self.lines)
         scope: dict[str, Any] = {}
         exec(compile(source, file_name, "exec"), self.context.namespace, scope)  # noqa: S102 - see the module
         self.context.namespace.setdefault(NODE_LINES, {})[file_name] = self.line_nodes
         return scope["block"]  # type: ignore[no-any-return]
 
-    def _emit(self, line: str, node: Node | None) -> None:
-        self.lines.append(line)
+    def write_all(self) -> None:
+        """Writes the units in order."""
+        for unit in self.units:
+            self.write_unit(unit)
+        self.close_guard()
+
+    def emit(self, line: str, node: Node | None = None) -> None:
+        """Appends a line that, if it raises, belongs to ``node``."""
+        self.lines.append("    " * (self.indent + len(self.open)) + line)
         self.line_nodes.append(node)
 
-    def _write_unit(self, unit: Unit) -> None:
-        arguments = [self._value(e, deref) for e, deref in zip(unit.inputs, unit.derefs)]
-        if unit.group is not None:
-            expression = f"step.send({unit.group}, ({', '.join(arguments)},))"
-        else:
-            expression = self._expression(unit.node, arguments)
-        for endpoint in unit.inputs:
+    def pin(self, endpoint: Endpoint, name: str) -> None:
+        """Says that a value has a name of its own throughout the function."""
+        self.keep(endpoint)
+        self.local[endpoint] = name
+
+    def keep(self, endpoint: Endpoint) -> None:
+        """Keeps the local of a value after its last use."""
+        self.uses[endpoint] = self.uses.get(endpoint, 0) + 1
+
+    def write_unit(self, unit: Unit) -> None:
+        """Writes one unit under its guard."""
+        starts = unit.form in (Form.BEGIN, Form.BEGIN_LOOP)
+        guard = () if starts else unit.guard  # what is not begun must be reported
+        if guard != self.open:
+            self._change_guard(guard, unit.node)
+        line = _WRITERS[unit.form](self, unit)
+        if starts and unit.guard:
+            line += f" if {self.condition(unit.guard)} else step.skip({unit.key})"
+        for endpoint in unit.reads():
             self._release(endpoint)
         targets = self._targets(unit) if unit.outputs else None
-        self._emit(expression if targets is None else f"{targets} = {expression}", unit.node)
+        self.emit(line if targets is None else f"{targets} = {line}", unit.node)
         for i in range(unit.outputs):
             endpoint = (unit.node.name, i)
             if endpoint in self.context.slots and endpoint in self.local:
-                self._emit(f"s[{self.context.slots[endpoint]}] = {self.local[endpoint]}", unit.node)
+                self.emit(f"s[{self.context.slots[endpoint]}] = {self.local[endpoint]}", unit.node)
                 if not self.uses.get(endpoint):
                     self._drop(endpoint)
 
-    def _expression(self, node: Node, arguments: list[str]) -> str:
+    # ---- guards -----------------------------------------------------------------------------
+
+    def close_guard(self) -> None:
+        """Ends the ``if`` blocks that are open."""
+        self.open = ()
+
+    def _change_guard(self, guard: Condition, node: Node) -> None:
+        shared = 0
+        for mine, other in zip(self.open, guard):
+            if mine != other:
+                break
+            shared += 1
+        self.open = self.open[:shared]
+        for atom in guard[shared:]:
+            self.emit(f"if {self.atom(atom)}:", node)
+            self.open = (*self.open, atom)
+
+    def atom(self, atom: Atom) -> str:
+        """The text of one condition."""
+        endpoint, way = atom
+        value = self.value(endpoint, False)
+        return f"{value} is not DEAD" if way is None else value if way else f"not {value}"
+
+    def condition(self, atoms: Condition) -> str:
+        """The text of a condition; "" if it always holds."""
+        return " and ".join(self.atom(atom) for atom in atoms)
+
+    # ---- one unit's expression --------------------------------------------------------------
+
+    def _arguments(self, unit: Unit) -> list[str]:
+        return [self.value(e, deref) for e, deref in zip(unit.inputs, unit.derefs)]
+
+    def _send(self, unit: Unit) -> str:
+        return f"step.send({unit.key}, ({', '.join(self._arguments(unit))},))"
+
+    def _select(self, unit: Unit) -> str:
+        """The value, and after it which one it is (at once, so that both are from one look)."""
+        texts = []
+        wanted = self._wanted(unit)
+        for index, (argument, way) in enumerate(zip(self._arguments(unit), unit.ways)):
+            both = argument if wanted != (0, 1) else f"({argument}, {self._index(index)})"
+            if wanted == (1,):
+                both = self._index(index)
+            condition = self.condition(way)
+            last = index == len(unit.ways) - 1
+            if not condition or last and unit.certain:
+                texts.append(both)
+                break
+            texts.append(f"{both} if {condition} else ")
+        else:
+            texts.append("(DEAD, DEAD)" if wanted == (0, 1) else "DEAD")
+        return "".join(texts)
+
+    def _index(self, index: int) -> str:
+        name = f"i{index}"
+        self.context.namespace.setdefault(name, np.int32(index))
+        return name
+
+    def _wanted(self, unit: Unit) -> tuple[int, ...]:
+        """The outputs that somebody takes."""
+        name, uses, slots = unit.node.name, self.uses, self.context.slots
+        return tuple(i for i in range(unit.outputs) if uses.get((name, i)) or (name, i) in slots)
+
+    def _begin(self, unit: Unit) -> str:
+        node = unit.node
+        facts = op_facts(node.op, self.context.device_type)
+        assert facts is not None
+        call = f"step.begin({unit.key}, {self._kernel(node)}, ({', '.join([*self._grouped(unit), ''])}))"
+        return call
+
+    def _begin_loop(self, unit: Unit) -> str:
+        return f"step.begin_loop({unit.key}, ({', '.join([*self._arguments(unit), ''])}))"
+
+    def _loop(self, unit: Unit) -> str:
+        return f"{unit.function}({', '.join(['step', *self._arguments(unit)])})"
+
+    def _compute(self, unit: Unit) -> str:
+        node = unit.node
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         if facts.handle.inline_expression is not None:
             text = facts.handle.inline_expression(node)
             if text is not None:
-                return text.format(*arguments)
-        kernel = facts.kernel
-        namespace = self.context.namespace
-        name = f"k{len(namespace)}"
-        namespace[name] = make_callable(kernel, node, namespace.get("resources"))
-        call = arguments
-        if not facts.flat:
-            parts = grouped(list_lengths(facts.op_def, node), arguments)
-            call = ["[" + ", ".join(part) + "]" if isinstance(part, list) else part for part in parts]
-        if kernel.wants_step:
+                return text.format(*self._arguments(unit))
+        call = self._grouped(unit)
+        if facts.kernel.wants_step:
             call = ["step", *call]
-        return f"{name}({', '.join(call)})"
+        return f"{self._kernel(node)}({', '.join(call)})"
+
+    def _kernel(self, node: Node) -> str:
+        """The namespace's name for the function that computes a node."""
+        namespace = self.context.namespace
+        facts = op_facts(node.op, self.context.device_type)
+        assert facts is not None
+        name = f"k{len(namespace)}"
+        namespace[name] = make_callable(facts.kernel, node, namespace.get("resources"))
+        return name
+
+    def _grouped(self, unit: Unit) -> list[str]:
+        """The arguments, with those of a list input as one list."""
+        arguments = self._arguments(unit)
+        facts = op_facts(unit.node.op, self.context.device_type)
+        if facts is None or facts.flat:
+            return arguments
+        parts = grouped(list_lengths(facts.op_def, unit.node), arguments)
+        return ["[" + ", ".join(part) + "]" if isinstance(part, list) else part for part in parts]
 
     def _targets(self, unit: Unit) -> str | None:
         """The left-hand side: a local per output that somebody wants."""
-        names = []
-        for i in range(unit.outputs):
-            endpoint = (unit.node.name, i)
-            wanted = self.uses.get(endpoint) or endpoint in self.context.slots
-            if wanted:
-                self.local[endpoint] = self._new_local()
-            names.append(self.local[endpoint] if wanted else "_")
+        wanted = self._wanted(unit)
+        for i in wanted:
+            self.local[unit.node.name, i] = self._new_local()
+        names = [self.local[unit.node.name, i] if i in wanted else "_" for i in range(unit.outputs)]
+        if not wanted:
+            return None
+        if unit.form is Form.SELECT:
+            return ", ".join(self.local[unit.node.name, i] for i in wanted)
         facts = op_facts(unit.node.op, self.context.device_type)
         if facts is not None and facts.single:
-            return None if names == ["_"] else names[0]
-        return None if all(n == "_" for n in names) else ", ".join(names) + ","
+            return names[0]
+        return ", ".join(names) + ","
 
-    def _value(self, endpoint: Endpoint, deref: bool) -> str:
-        """The text for a value; what lies in a slot is loaded once."""
+    # ---- values -----------------------------------------------------------------------------
+
+    def value(self, endpoint: Endpoint, deref: bool) -> str:
+        """The text for a value; what lies in a slot is loaded once, unless a guard may skip the load."""
         context = self.context
         state = context.states.get(endpoint)
         if state is not None:
             return f"{state}.read()" if deref else state
         if endpoint in context.constants:
             return self._constant(endpoint)
-        if endpoint not in self.local:
-            self.local[endpoint] = name = self._new_local()
-            self._emit(f"{name} = s[{context.slots[endpoint]}]", None)
-        return f"{self.local[endpoint]}.read()" if deref else self.local[endpoint]
+        name = self.local.get(endpoint)
+        if name is None:
+            name = f"s[{context.slots[endpoint]}]"
+            if not self.open:
+                self.local[endpoint] = self._new_local()
+                self.emit(f"{self.local[endpoint]} = {name}")
+                name = self.local[endpoint]
+        return f"{name}.read()" if deref else name
 
     def _constant(self, endpoint: Endpoint) -> str:
         names = self.context.namespace.setdefault("constant_names", {})
@@ -181,6 +288,16 @@ class _BlockWriter:
         name = self.local.pop(endpoint, None)
         if name is not None:
             self.free.append(name)
+
+
+_WRITERS: dict[Form, Callable[[BlockWriter, Unit], str]] = {
+    Form.COMPUTE: BlockWriter._compute,
+    Form.SEND: BlockWriter._send,
+    Form.SELECT: BlockWriter._select,
+    Form.BEGIN: BlockWriter._begin,
+    Form.BEGIN_LOOP: BlockWriter._begin_loop,
+    Form.LOOP: BlockWriter._loop,
+}
 
 
 def _nothing(step: Any, s: list[Any]) -> None:

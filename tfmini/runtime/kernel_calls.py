@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tfmini import errors
+from tfmini import dtypes, errors
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import OpDef
 from tfmini.graph.registry import OPS, Kernel, OpHandle, kernel_for
@@ -49,7 +49,11 @@ def op_facts(op_type: str, device_type: str) -> OpFacts | None:
         # Ops with reference outputs have no list outputs before them.
         tuple(i for i, out in enumerate(op_def.outputs) if out.is_ref),
         len(op_def.outputs) == 1 and not op_def.outputs[0].is_list,
-        not (op_def.is_stateful or kernel.wants_step or kernel.makes_state or "resources" in kernel.bound),
+        not (
+            op_def.is_stateful or kernel.wants_step or kernel.makes_state or kernel.is_async
+            or "resources" in kernel.bound
+            or any(arg.dtype is dtypes.resource for arg in op_def.inputs)  # it may change what the handle names
+        ),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors
@@ -58,12 +59,18 @@ class Blocking:
         else:
             self.done(None, answer)
 
-    def result(self) -> Any:
-        """Waits, then returns the value or raises the error."""
+    def result(self, timeout_s: float | None = None, expire: Callable[[], None] | None = None) -> Any:
+        """Waits, then returns the value or raises the error.
+
+        Args:
+          timeout_s, expire: without a reactor, which has timers of its own: what to call when, so that
+            the outcome comes.
+        """
         if self._waiter is not None and not self._waiter.done:
             self._reactor.drive(self._waiter)
-        if self._event is not None:
-            # Without a network the only wait is for another thread of this process that builds the same plan.
+        # Without a network the wait is for another thread of this process.
+        if self._event is not None and not self._event.wait(timeout_s) and expire is not None:
+            expire()
             self._event.wait()
         if self.error is not None:
             raise self.error
@@ -108,7 +115,8 @@ class DirectMaster:
         wait = Blocking(self._master.reactor)
         cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)
         try:
-            found = wait.result()
+            expire = partial(session.expire, cancel, timeout_s)
+            found = wait.result(timeout_s, expire)
         except errors.OpError:
             raise
         except BaseException:

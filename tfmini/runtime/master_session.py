@@ -22,7 +22,7 @@ from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
-from tfmini.runtime.step_run import private, run_simple
+from tfmini.runtime.step_run import LocalStep, private, run_simple
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
@@ -33,17 +33,6 @@ _STEP_ID_BITS = 56
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnValues = Callable[[errors.OpError | None, list[Any]], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-
-
-class LocalStep:
-    """The step context of kernels in a step that is one function call."""
-
-    __slots__ = ("step_id", "state", "owner")
-
-    def __init__(self, step_id: int, owner: Any) -> None:
-        self.step_id = step_id
-        self.owner = owner
-        self.state: dict[str, Any] = {}
 
 
 class MasterSession:
@@ -199,6 +188,12 @@ class MasterSession:
         self._steps[run.step_id] = run
         run.start(values, timeout_s)
         return run.cancel
+
+    def expire(self, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> None:
+        """The time of a local step is up; ``cancel`` is what `run` returned."""
+        waits = "; ".join(step.describe_wait() for step in list(self.master.worker.steps.values()))
+        text = f"Timed out waiting for notification: no result in {timeout_s:g} s. {waits}"
+        cancel(errors.DeadlineExceededError(None, None, text))
 
     def new_step_id(self) -> int:
         """A number that no other step of the cluster has."""

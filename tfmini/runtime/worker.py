@@ -18,14 +18,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tfmini import errors
 from tfmini.devices import parse
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
+from tfmini.runtime.dead import DEAD
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import Done, StepRun
+from tfmini.runtime.step_run import Activation, Done, Path, StepRun
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -33,6 +36,7 @@ _log = logging.getLogger("tfmini.runtime")
 _LONG_SEGMENT_S = 0.003
 _REMEMBERED_STEPS = 10_000
 _EARLY_STEPS = 10_000
+_NOTHING = np.zeros((0,), np.float32)
 
 
 @dataclass
@@ -90,8 +94,8 @@ class Worker:
         self._peer_for = peer_for
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
-        # Tensors that came before their step: step id -> [(group, values)].
-        self._early: collections.OrderedDict[int, list[tuple[int, Sequence[Any]]]] = collections.OrderedDict()
+        # Tensors that came before their step: step id -> [(group, values, path)].
+        self._early: collections.OrderedDict[int, list[tuple[int, Sequence[Any], Path]]] = collections.OrderedDict()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -188,12 +192,12 @@ class Worker:
         def finished(error: errors.OpError | None, values: list[Any]) -> None:
             with self._lock:
                 self.steps.pop(step_id, None)
-                if graph.program.groups:
+                if graph.program.arrivals:
                     self._remember(step_id)
             on_done(error, values)
 
-        for group, values in early:
-            run.deliver(group, values)
+        for group, values, path in early:
+            run.deliver(group, values, path)
         if over:
             run.start(feeds, finished)
             run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
@@ -201,17 +205,20 @@ class Worker:
             run.start(feeds, finished)
         return run
 
-    def receive(self, step_id: int, group: int, values: Sequence[Any]) -> None:
+    def receive(self, step_id: int, group: int, values: Sequence[Any], dead: int = 0, iteration: str = "") -> None:
         """Takes in tensors from another task; those of a step that is over are dropped."""
+        path = tuple(map(int, iteration.split("."))) if iteration else ()
+        if dead:
+            values = [DEAD if dead >> i & 1 else value for i, value in enumerate(values)]
         with self._lock:
             run = self.steps.get(step_id)
             if run is None:
                 if step_id not in self._over:
-                    self._early.setdefault(step_id, []).append((group, values))
+                    self._early.setdefault(step_id, []).append((group, values, path))
                     while len(self._early) > _EARLY_STEPS:
                         self._early.popitem(last=False)
                 return
-        run.deliver(group, values)
+        run.deliver(group, values, path)
 
     def abort_step(self, step_id: int, error: errors.OpError) -> None:
         """Ends a step that failed elsewhere; tensors of it that still arrive are dropped."""
@@ -231,7 +238,8 @@ class Worker:
             involved = [
                 run
                 for run in self.steps.values()
-                if task in run.program.sends.values() or any(run.graph.senders.get(g) == task for g in run.missing)
+                if task in run.program.sends.values()
+                or any(run.graph.senders.get(g) == task for g in run.missing | run.program.loop_groups)
             ]
         for run in involved:
             text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
@@ -242,21 +250,26 @@ class Worker:
         while len(self._over) > _REMEMBERED_STEPS:
             self._over.popitem(last=False)
 
-    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...]) -> None:
+    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...], path: Path) -> None:
         """Pushes a group to the task that expects it."""
         graph = run.graph
-        graph.peers[graph.program.sends[group]].send(SendTensors(run.step_id, 0, group, 0, values))
+        dead = 0
+        if group in graph.program.uncertain_sends:
+            dead = sum(1 << i for i, value in enumerate(values) if value is DEAD)
+            values = tuple(_NOTHING if value is DEAD else value for value in values)
+        iteration = ".".join(map(str, path)) if path else ""
+        graph.peers[graph.program.sends[group]].send(SendTensors(run.step_id, iteration, group, dead, values))
 
-    def schedule(self, run: StepRun, segment: int) -> bool:
+    def schedule(self, activation: Activation, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller should run it itself."""
-        if self._peer_for is None or run.program.segments[segment].seconds < _LONG_SEGMENT_S:
+        if self._peer_for is None or activation.level.segments[segment].seconds < _LONG_SEGMENT_S:
             return False
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfmini-kernels")
-            self._pool.submit(run.run_later, segment)
+            self._pool.submit(activation.run_later, segment)
         return True
 
     def cleanup_all(self, containers: Sequence[str]) -> None:

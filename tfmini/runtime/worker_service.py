@@ -81,7 +81,7 @@ class _WorkerService:
         respond(m.CleanupAllReply())
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
-        self.worker.receive(request.step_id, request.group, request.values)
+        self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
 
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
         self.worker.abort_step(request.step_id, m.error_of(request))

@@ -71,7 +71,7 @@ def launch(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT ARGS... as every task of a local cluster.
+    """Run SCRIPT ARGS... as every task of a local cluster, each as `tfmini run` does.
 
     Each process learns its role from TF_CONFIG and, where SCRIPT defines them, from the flags --job_name,
     --task_index (or --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and
@@ -127,7 +127,7 @@ def task_commands(
     flags = defined_role_flags(_source(script))
     return {
         task: TaskCommand(
-            argv=[sys.executable, script, *role_arguments(task, cluster.spec, flags, args)],
+            argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(task, cluster.spec, flags, args)],
             env=_environment(task, cluster, threads),
             listener=listener,
             prefix=prefixes[task],

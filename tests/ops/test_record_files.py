@@ -1,0 +1,112 @@
+"""TFRecord files: framing, checksums, compression, damage."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfmini import errors
+from tfmini.ops.record_files import RecordReader, RecordWriter, frame, masked_crc32c, read_records
+from tfmini.ops.tf_record import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
+
+
+def test_masked_crc_of_known_bytes() -> None:
+    # CRC-32C of "123456789" is 0xE3069283.
+    crc = 0xE3069283
+    assert masked_crc32c(b"123456789") == ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_frame_layout() -> None:
+    data = frame(b"abc")
+    assert struct.unpack_from("<Q", data)[0] == 3
+    assert data[12:15] == b"abc"
+    assert len(data) == 19
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from(["", "ZLIB", "GZIP"]))
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, records: list[bytes], compression: str) -> None:
+    path = tmp_path_factory.mktemp("records") / "r"
+    with RecordWriter(path, compression) as writer:
+        for record in records:
+            writer.write(record)
+    assert list(read_records(path, compression)) == records
+
+
+@pytest.mark.parametrize("compression", ["", "ZLIB", "GZIP"])
+def test_flushed_records_can_be_read_before_close(tmp_path: Path, compression: str) -> None:
+    writer = RecordWriter(tmp_path / "r", compression)
+    writer.write(b"one")
+    writer.flush()
+    assert next(read_records(tmp_path / "r", compression)) == b"one"
+    writer.close()
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
+        writer.write(b"two")
+
+
+def test_damage_is_data_loss(tmp_path: Path) -> None:
+    data = frame(b"hello") + frame(b"world")
+    path = tmp_path / "r"
+    path.write_bytes(data[:-1])
+    reader = RecordReader(path)
+    assert reader.read() == b"hello"
+    with pytest.raises(errors.DataLossError, match="truncated record at 33"):
+        reader.read()
+    path.write_bytes(b"\0" + data[1:])
+    with pytest.raises(errors.DataLossError, match="corrupted record at 0"):
+        list(read_records(path))
+    path.write_bytes(data[:12] + b"j" + data[13:])
+    with pytest.raises(errors.DataLossError, match="corrupted record at 12"):
+        list(read_records(path))
+    path.write_bytes(b"no gzip file")
+    with pytest.raises(errors.DataLossError):
+        list(read_records(path, "GZIP"))
+
+
+def test_missing_file_names_the_path(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFoundError, match="nothing-here; No such file or directory"):
+        list(read_records(tmp_path / "nothing-here"))
+    with pytest.raises(errors.NotFoundError):
+        RecordWriter(tmp_path / "no" / "dir")
+
+
+def test_gzip_is_the_usual_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with TFRecordWriter(str(path), TFRecordOptions(TFRecordCompressionType.GZIP)) as writer:
+        writer.write(b"x")
+    assert gzip.decompress(path.read_bytes()) == frame(b"x")
+    assert list(tf_record_iterator(path, "GZIP")) == [b"x"]
+
+
+def test_option_types() -> None:
+    string = TFRecordOptions.get_compression_type_string
+    assert string(None) == "" and string("ZLIB") == "ZLIB" and string(TFRecordOptions("GZIP")) == "GZIP"
+    with pytest.raises(ValueError, match='Not a valid compression_type: "LZ"'):
+        TFRecordOptions("LZ")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("compression", ["", "ZLIB", "GZIP"])
+def test_tensorflow_reads_and_writes_the_same(oracle: str, tmp_path: Path, compression: str) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    records = [b"", b"a", bytes(range(256)) * 40]
+    with TFRecordWriter(str(ours), compression) as writer:
+        for record in records:
+            writer.write(record)
+    script = f"""
+import tensorflow.compat.v1 as tf
+options = tf.python_io.TFRecordOptions({compression!r})
+records = list(tf.python_io.tf_record_iterator({str(ours)!r}, options))
+with tf.python_io.TFRecordWriter({str(theirs)!r}, options) as writer:
+    for record in records:
+        writer.write(record)
+"""
+    subprocess.run([oracle, "-c", script], check=True, capture_output=True, timeout=120)
+    assert list(tf_record_iterator(str(theirs), compression)) == records
+    if not compression:
+        assert ours.read_bytes() == theirs.read_bytes()

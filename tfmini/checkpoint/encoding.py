@@ -1,0 +1,80 @@
+"""Tensors as bytes in data files: little-endian numbers as they lie in memory; strings with their lengths first.
+
+::
+
+    string tensor = varint length*, masked CRC-32C of the lengths (fixed32), bytes of the strings
+
+The checksum of the lengths is over fixed32 values (fixed64 where a length needs it), not over the varints.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.checkpoint import checksums, varint
+
+Array = np.ndarray[Any, Any]
+
+
+def raw_bytes(array: Array) -> Array:
+    """The memory of an array of numbers as a flat uint8 array, without a copy where it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def encode_strings(strings: list[bytes]) -> tuple[bytes, int]:
+    """The bytes of a string tensor and their (unmasked) checksum."""
+    lengths = b"".join(varint.encode(len(text)) for text in strings)
+    crc = _crc_of_lengths([len(text) for text in strings])
+    check = struct.pack("<I", checksums.masked(crc))
+    body = b"".join(strings)
+    return lengths + check + body, checksums.extend(checksums.extend(crc, check), body)
+
+
+def decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
+    """The strings of a tensor of ``count`` elements, and the (unmasked) checksum of the bytes.
+
+    Raises:
+      ValueError: when the bytes do not fit together, with the reason.
+    """
+    position, lengths = 0, []
+    for _ in range(count):
+        length, position = varint.decode(data, position)
+        lengths.append(length)
+    crc = _crc_of_lengths(lengths)
+    check = data[position : position + 4]
+    if len(check) < 4:
+        raise ValueError("Read less bytes than requested")
+    stored, actual = struct.unpack("<I", check)[0], checksums.masked(crc)
+    if stored != actual:
+        raise ValueError(f"The length checksum does not match: expected {stored} but actual is {actual}")
+    position += 4
+    if position + sum(lengths) != len(data):
+        raise ValueError(f"The strings have {sum(lengths)} bytes, but {len(data) - position} are stored")
+    crc = checksums.extend(checksums.extend(crc, check), data[position:])
+    strings = []
+    for length in lengths:
+        strings.append(data[position : position + length])
+        position += length
+    return strings, crc
+
+
+def _crc_of_lengths(lengths: list[int]) -> int:
+    packed = b"".join(struct.pack("<I" if length < 1 << 32 else "<Q", length) for length in lengths)
+    return checksums.extend(0, packed)
+
+
+def checked_array(value: Any, dtype: dtypes.DType) -> Array:
+    """A kernel's value as an array of its declared type."""
+    if dtype is dtypes.string:
+        return value if isinstance(value, np.ndarray) else np.array(value, object)
+    return np.asarray(value, dtype.numpy)
+
+
+def type_name(dtype: dtypes.DType) -> str:
+    """TensorFlow's C++ name of a type, which its run-time messages use: ``float`` for float32."""
+    names = {"float32": "float", "float64": "double", "float16": "half"}
+    return names.get(dtype.base_dtype.name, dtype.base_dtype.name)

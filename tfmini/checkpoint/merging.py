@@ -1,0 +1,74 @@
+"""Merging the bundles that several tasks wrote into one checkpoint: data files are renamed, indexes united."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini import errors, protos
+from tfmini.checkpoint import files
+from tfmini.checkpoint.reader import _load_index
+from tfmini.checkpoint.writer import HEADER_KEY, commit_index, free_shard_count
+
+
+def merge(
+    prefixes: Sequence[str], destination: str, delete_old_dirs: bool = True, disk: files.Disk = files.DISK
+) -> None:
+    """Makes one checkpoint out of several bundles, which cease to be.
+
+    Args:
+      prefixes: the bundles, in the order in which their shards are numbered.
+      destination: the prefix of the checkpoint.
+      delete_old_dirs: remove the directories of the bundles when they are left empty.
+
+    Raises:
+      InvalidArgumentError: when a bundle is missing or two have a tensor in common.
+      OpError: when the file system refuses.
+    """
+    entries: dict[bytes, Any] = {}
+    moves: list[str] = []
+    for prefix in prefixes:
+        _add(prefix, entries, moves)
+    shards = free_shard_count(destination, max(1, len(moves)))
+    try:
+        for number, source in enumerate(moves):
+            disk.rename(source, files.data_file(destination, number, shards))
+    except OSError as error:
+        raise files.op_error(error, destination) from None
+    commit_index(destination, shards, entries, disk)
+    for prefix in prefixes:
+        if prefix != destination:
+            disk.remove(files.index_file(prefix))
+    if delete_old_dirs:
+        old = {os.path.dirname(prefix) for prefix in prefixes} - {os.path.dirname(destination)}
+        for directory in sorted(old):
+            disk.remove_directory(directory)
+
+
+def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
+    """Adds a bundle's entries, and its data files to ``moves``."""
+    try:
+        shards, index = _load_index(prefix)
+    except errors.NotFoundError:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"allow_missing_files was set to false and {prefix} did not exist. The shards of a checkpoint must be"
+            " written to a file system that all tasks share",
+        ) from None
+    numbers: dict[int, int] = {}
+    for key, data in index.items():
+        if key == HEADER_KEY:
+            continue
+        entry = protos.BundleEntryProto.FromString(data)
+        if entry.slices and key in entries and entries[key].slices:
+            entries[key].slices.extend(entry.slices)
+            continue
+        if key in entries:
+            text = f"Duplicate tensor keyed by {key.decode(errors='replace')} encountered, when merging prefix: {prefix}"
+            raise errors.InvalidArgumentError(None, None, text)
+        if not entry.slices:
+            entry.shard_id = numbers.setdefault(entry.shard_id, len(moves) + len(numbers))
+        entries[key] = entry
+    moves.extend(files.data_file(prefix, old, shards) for old in sorted(numbers, key=numbers.__getitem__))

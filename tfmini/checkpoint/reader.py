@@ -1,0 +1,248 @@
+"""Reading a checkpoint: `BundleReader`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from tfmini import dtypes, errors, protos
+from tfmini.checkpoint import checksums, encoding, files, sstable
+from tfmini.checkpoint.slices import Slice, encode_key
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the index says of a tensor.
+
+    Attributes:
+      shape: the shape of the whole tensor.
+      slices: the parts in which it is stored; empty when it is stored whole.
+    """
+
+    dtype: dtypes.DType
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    slices: tuple[Slice, ...]
+
+
+class BundleReader:
+    """The tensors of a checkpoint by name. It holds no file open between calls.
+
+    Raises:
+      NotFoundError: when there is no such checkpoint.
+      DataLossError: when the index is torn or altered.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._shards, self._index = _load_index(prefix)
+
+    def keys(self) -> list[bytes]:
+        """All keys but the header's, in order: names, and before them the keys of slices."""
+        return [key for key in self._index if key]
+
+    def names(self) -> list[str]:
+        """The names of the tensors, in order."""
+        return [key.decode() for key in self._index if key and key[0]]
+
+    def __contains__(self, name: str) -> bool:
+        return bool(name) and name.encode() in self._index
+
+    def entry(self, name: str) -> Entry:
+        """What the index says of a tensor.
+
+        Raises:
+          NotFoundError: when the checkpoint has no such tensor.
+        """
+        if name not in self:
+            raise errors.NotFoundError(None, None, f"Key {name} not found in checkpoint")
+        return self.entry_of_key(name.encode())
+
+    def entry_of_key(self, key: bytes) -> Entry:
+        """What the index says under a key."""
+        from google.protobuf.message import DecodeError
+
+        try:
+            return _parse_entry(self._index[key])
+        except (DecodeError, TypeError) as error:
+            self._refuse(files.index_file(self.prefix), _readable(key), f"its entry cannot be read: {error}")
+
+    def read(self, name: str) -> encoding.Array:
+        """A whole tensor.
+
+        Raises:
+          NotFoundError: when the checkpoint has no such tensor or lacks a data file.
+          DataLossError: when its bytes are torn or altered.
+        """
+        entry = self.entry(name)
+        if not entry.slices:
+            return self._stored(name, entry)
+        return self._assembled(name, entry, Slice(tuple((0, size) for size in entry.shape)))
+
+    def read_slice(self, name: str, part: Slice) -> encoding.Array:
+        """A slice of a tensor, however it is stored; otherwise as `read`."""
+        entry = self.entry(name)
+        wanted = part.resolved(entry.shape)
+        if entry.slices:
+            return self._assembled(name, entry, wanted)
+        whole = Slice(tuple((0, size) for size in entry.shape))
+        if wanted == whole:
+            return self._stored(name, entry)
+        return np.ascontiguousarray(self._stored(name, entry)[wanted.index(whole)])
+
+    def _assembled(self, name: str, entry: Entry, wanted: Slice) -> encoding.Array:
+        shape = wanted.shape(entry.shape)
+        out: encoding.Array | None = None
+        missing = prod(shape)
+        for stored in entry.slices:
+            region = stored.resolved(entry.shape)
+            common = region.intersect(wanted)
+            if common is None:
+                continue
+            piece = self._stored(name, self._slice_entry(name, stored))
+            if common == wanted == region:
+                return piece
+            if out is None:
+                out = np.empty(shape, entry.dtype.numpy)
+            out[common.index(wanted)] = piece[common.index(region)]
+            missing -= prod(common.shape(entry.shape))
+        if missing:
+            self._refuse(files.index_file(self.prefix), name, "the stored slices do not cover the requested one")
+        return np.empty(shape, entry.dtype.numpy) if out is None else out
+
+    def _slice_entry(self, name: str, part: Slice) -> Entry:
+        key = encode_key(name, part)
+        if key not in self._index:
+            self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has no entry")
+        return self.entry_of_key(key)
+
+    # ---- data files ---------------------------------------------------------------------------
+
+    def _stored(self, name: str, entry: Entry) -> encoding.Array:
+        path = files.data_file(self.prefix, entry.shard, self._shards)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(entry.offset)
+                if entry.dtype is dtypes.string:
+                    return self._read_strings(file, path, name, entry)
+                return self._read_numbers(file, path, name, entry)
+        except OSError as error:
+            raise files.op_error(error, path) from None
+
+    def _read_numbers(self, file: IO[bytes], path: str, name: str, entry: Entry) -> encoding.Array:
+        size = prod(entry.shape) * entry.dtype.numpy.itemsize
+        if size != entry.size:
+            self._refuse(path, name, f"{entry.size} bytes are stored, {size} follow from its type and shape")
+        array = np.empty(entry.shape, entry.dtype.numpy)
+        data = array.reshape(-1).view(np.uint8)
+        crc = 0
+        for start in range(0, size, _CHUNK):
+            chunk = data[start : start + _CHUNK]
+            if not _fill(file, chunk):
+                self._refuse(path, name, "Read less bytes than requested")
+            crc = checksums.extend(crc, chunk)
+        self._check(crc, path, name, entry)
+        return array
+
+    def _read_strings(self, file: IO[bytes], path: str, name: str, entry: Entry) -> encoding.Array:
+        if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
+            self._refuse(path, name, "Read less bytes than requested")
+        data = np.empty(entry.size, np.uint8)
+        _fill(file, data)
+        try:
+            strings, crc = encoding.decode_strings(data.tobytes(), prod(entry.shape))
+        except ValueError as error:
+            self._refuse(path, name, str(error))
+        self._check(crc, path, name, entry)
+        array = np.empty(len(strings), object)
+        array[:] = strings
+        return array.reshape(entry.shape)
+
+    def _check(self, crc: int, path: str, name: str, entry: Entry) -> None:
+        actual = checksums.masked(crc)
+        if actual != entry.crc:
+            reason = f"Checksum does not match: stored {entry.crc} vs. calculated on the restored bytes {actual}"
+            self._refuse(path, name, reason)
+
+    def _refuse(self, path: str, name: str, reason: str) -> NoReturn:
+        remedy = "The file is torn or was altered: restore another checkpoint"
+        raise errors.DataLossError(None, None, f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {remedy}")
+
+
+def live_shard_count(prefix: str) -> int:
+    """The number of shards of the checkpoint under ``prefix``; 0 when there is none that can be read."""
+    try:
+        return _load_index(prefix)[0]
+    except errors.OpError:
+        return 0
+
+
+def _fill(file: IO[bytes], data: encoding.Array) -> bool:
+    """Reads exactly ``data``'s bytes; whether there were so many."""
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        count = file.readinto(view[position:])  # type: ignore[attr-defined]
+        if not count:
+            return False
+        position += count
+    return True
+
+
+def _load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
+    path = files.index_file(prefix)
+    try:
+        stat = os.stat(path)
+        return _parse_index(prefix, path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    except FileNotFoundError:
+        text = f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}"
+        raise errors.NotFoundError(None, None, text) from None
+    except OSError as error:
+        raise files.op_error(error, path) from None
+
+
+# Restoring variable by variable would parse the index as often.
+@lru_cache(maxsize=4)
+def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int, dict[bytes, bytes]]:
+    from google.protobuf.message import DecodeError
+
+    with open(path, "rb") as file:
+        table = file.read()
+    try:
+        index = dict(sstable.read(table))
+        header = protos.BundleHeaderProto.FromString(index[b""])
+    except (sstable.TableError, DecodeError, KeyError) as error:
+        reason = "no header entry" if isinstance(error, KeyError) else str(error)
+        text = f"Unable to read file ({path}): {reason}. The file is torn or was altered: restore another checkpoint"
+        raise errors.DataLossError(None, None, text) from None
+    if header.endianness != 0:
+        text = f"{path} was written on a big-endian machine; tfmini reads little-endian checkpoints"
+        raise errors.UnimplementedError(None, None, text)
+    return header.num_shards, index
+
+
+def _parse_entry(data: bytes) -> Entry:
+    message: Any = protos.BundleEntryProto.FromString(data)
+    return Entry(
+        dtypes.as_dtype(message.dtype),
+        tuple(dim.size for dim in message.shape.dim),
+        message.shard_id,
+        message.offset,
+        message.size,
+        message.crc32c,
+        tuple(Slice.from_proto(part) for part in message.slices),
+    )
+
+
+def _readable(key: bytes) -> str:
+    return key.decode(errors="replace")

@@ -1,0 +1,138 @@
+"""Slices of tensors: their text in save ops, their keys in index files, their arithmetic.
+
+A slice has one extent per axis: ``(start, length)``, or `FULL` for the whole axis. Save and restore
+ops name it by a text, the tensor's shape and the extents: ``"10 3 0,4:-"``. In an index file the
+slice of a tensor is an entry of its own, under a key that sorts before all plain names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Extent = tuple[int, int]
+FULL: Extent = (0, -1)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a tensor, one extent per axis."""
+
+    extents: tuple[Extent, ...]
+
+    @staticmethod
+    def from_proto(message: Any) -> Slice:
+        """The slice of a TensorSliceProto."""
+        return Slice(tuple((e.start, e.length) if e.WhichOneof("has_length") else FULL for e in message.extent))
+
+    def to_proto(self, message: Any) -> None:
+        """Fills a TensorSliceProto."""
+        for start, length in self.extents:
+            if length < 0:
+                message.extent.add()
+            else:
+                # An absent start is 0, and that is how TensorFlow writes it.
+                message.extent.add(start=start, length=length)
+
+    def resolved(self, shape: Sequence[int]) -> Slice:
+        """The same slice with a start and a length on every axis of ``shape``."""
+        pairs = zip(self.extents, shape)
+        return Slice(tuple((0, size) if length < 0 else (start, length) for (start, length), size in pairs))
+
+    def covers(self, shape: Sequence[int]) -> bool:
+        """Whether the slice is the whole of a tensor of that shape."""
+        return self.resolved(shape).extents == tuple((0, size) for size in shape)
+
+    def shape(self, full: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the slice of a tensor of shape ``full``."""
+        return tuple(length for _, length in self.resolved(full).extents)
+
+    def index(self, within: Slice) -> tuple[slice, ...]:
+        """How to index the array of the resolved slice ``within`` to get this resolved slice."""
+        pairs = zip(self.extents, within.extents)
+        return tuple(slice(start - base, start - base + length) for (start, length), (base, _) in pairs)
+
+    def intersect(self, other: Slice) -> Slice | None:
+        """What two resolved slices have in common, or None."""
+        common = []
+        for (a, n), (b, m) in zip(self.extents, other.extents):
+            start, end = max(a, b), min(a + n, b + m)
+            if start >= end:
+                return None
+            common.append((start, end - start))
+        return Slice(tuple(common))
+
+    @property
+    def text(self) -> str:
+        """The extents as save ops write them."""
+        return ":".join("-" if length < 0 else f"{start},{length}" for start, length in self.extents)
+
+
+def parse(text: str) -> tuple[tuple[int, ...], Slice]:
+    """The shape and the slice of a specification like ``"10 3 0,4:-"``.
+
+    Raises:
+      ValueError: in TensorFlow's words.
+    """
+    *sizes, extents = text.split(" ")
+    if not sizes:
+        raise ValueError(f"Need least two elements in shape_and_slice specification: {text}")
+    try:
+        shape = tuple(int(size) for size in sizes)
+        found = Slice(tuple(_parse_extent(part) for part in extents.split(":")))
+    except ValueError:
+        form = "Expected a list of sizes and a slice of 'start,length' or '-' per axis, separated by ':'"
+        raise ValueError(f"{form} in shape_and_slice specification: {text}") from None
+    if len(found.extents) != len(shape):
+        raise ValueError(
+            f"Shape rank {len(shape)} does not match slice rank {len(found.extents)} in shape_and_slice"
+            f" specification: {text}"
+        )
+    for axis, ((start, length), size) in enumerate(zip(found.extents, shape)):
+        if length >= 0 and start + length > size:
+            raise ValueError(
+                f"Extent in dimension {axis} out of bounds: shape = {list(shape)}, slice = {found.text}"
+            )
+    return shape, found
+
+
+def _parse_extent(text: str) -> Extent:
+    if text == "-":
+        return FULL
+    start, length = (int(number) for number in text.split(","))
+    if start < 0 or length <= 0:
+        raise ValueError
+    return start, length
+
+
+# ---- keys -----------------------------------------------------------------------------------
+
+
+def encode_key(name: str, part: Slice) -> bytes:
+    """The key under which the index keeps a slice of the tensor ``name``: an order-preserving code."""
+    numbers = b"".join(_signed(number) for extent in part.extents for number in extent)
+    return _unsigned(0) + _escaped(name.encode()) + _unsigned(len(part.extents)) + numbers
+
+
+def _unsigned(value: int) -> bytes:
+    size = (value.bit_length() + 7) // 8
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _escaped(text: bytes) -> bytes:
+    # The byte ff would be escaped, too, but UTF-8 has none.
+    return text.replace(b"\0", b"\0\xff") + b"\0\1"
+
+
+def _signed(value: int) -> bytes:
+    """A code that sorts as the number does: as many leading ones as the code has bytes, then the number.
+
+    Negative numbers are the complement of ``~value``.
+    """
+    magnitude = ~value if value < 0 else value
+    size = magnitude.bit_length() // 7 + 1
+    code = magnitude | ((1 << size) - 1) << 7 * size  # size ones, then 7 * size bits
+    if value < 0:
+        code ^= (1 << 8 * size) - 1
+    return code.to_bytes(size, "big")

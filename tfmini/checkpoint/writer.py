@@ -1,0 +1,129 @@
+"""Writing a checkpoint: `BundleWriter`.
+
+A checkpoint is there when its index is, so the index is renamed into place last. Its data files must
+not touch those of a checkpoint that stands under the same prefix: their names hold the number of
+shards, and the new checkpoint takes another number than the old one (``data-00000-of-00002``; readers
+open only the shards that entries mention). Whoever reads at any instant, and whatever survives a
+crash, is the old checkpoint or the new one, whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors, protos
+from tfmini.checkpoint import checksums, encoding, files, sstable
+from tfmini.checkpoint.reader import live_shard_count
+from tfmini.checkpoint.slices import Slice, encode_key
+
+HEADER_KEY = b""
+# Small enough that what the checksum has read is still in the cache when it is written.
+_CHUNK = 1 << 20
+
+
+class BundleWriter:
+    """Writes tensors under a prefix; nothing is visible until `finish`.
+
+    Use it as a context manager: leaving it without `finish` removes what was written.
+
+    Raises:
+      OpError: from every method, when the file system refuses.
+    """
+
+    def __init__(self, prefix: str, disk: files.Disk = files.DISK) -> None:
+        self._prefix = prefix
+        self._disk = disk
+        self._shards = free_shard_count(prefix, 1)
+        self._data = files.NewFile(files.data_file(prefix, 0, self._shards), disk)
+        self._offset = 0
+        self._entries: dict[bytes, Any] = {}
+
+    def __enter__(self) -> BundleWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._data.drop()
+
+    def add(self, name: str, value: Any, dtype: dtypes.DType) -> None:
+        """Appends a tensor.
+
+        Raises:
+          InvalidArgumentError: when the name was used.
+        """
+        self._append(name.encode(), name, encoding.checked_array(value, dtype), dtype)
+
+    def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Any, dtype: dtypes.DType) -> None:
+        """Appends a slice of a tensor whose other slices are here or in bundles that will be merged with this one.
+
+        Raises:
+          InvalidArgumentError: when the name was used otherwise.
+        """
+        if part.covers(full_shape):
+            self.add(name, value, dtype)
+            return
+        whole = self._entries.get(name.encode())
+        if whole is None:
+            whole = protos.BundleEntryProto(dtype=dtype.as_datatype_enum)
+            _set_shape(whole, full_shape)
+            self._entries[name.encode()] = whole
+        elif not whole.slices or tuple(d.size for d in whole.shape.dim) != tuple(full_shape):
+            raise errors.InvalidArgumentError(None, None, f"Tensor {name} is saved twice, with different shapes")
+        part.to_proto(whole.slices.add())
+        self._append(encode_key(name, part), name, encoding.checked_array(value, dtype), dtype)
+
+    def _append(self, key: bytes, name: str, array: encoding.Array, dtype: dtypes.DType) -> None:
+        if key in self._entries:
+            raise errors.InvalidArgumentError(None, None, f"Adding duplicate key: {name}")
+        size, crc = self._write_strings(array) if dtype is dtypes.string else self._write_numbers(array)
+        entry = protos.BundleEntryProto(
+            dtype=dtype.as_datatype_enum, offset=self._offset, size=size, crc32c=checksums.masked(crc)
+        )
+        _set_shape(entry, array.shape)
+        self._entries[key] = entry
+        self._offset += size
+
+    def _write_numbers(self, array: encoding.Array) -> tuple[int, int]:
+        data = encoding.raw_bytes(array)
+        crc = 0
+        for start in range(0, data.size, _CHUNK):
+            chunk = data[start : start + _CHUNK]
+            crc = checksums.extend(crc, chunk)
+            self._data.write(chunk)
+        return data.size, crc
+
+    def _write_strings(self, array: encoding.Array) -> tuple[int, int]:
+        texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(array).tolist()]
+        data, crc = encoding.encode_strings(texts)
+        self._data.write(data)
+        return len(data), crc
+
+    def finish(self) -> None:
+        """Makes the checkpoint visible, at once, in place of one that was there."""
+        self._data.keep()
+        commit_index(self._prefix, self._shards, self._entries, self._disk)
+
+
+def commit_index(prefix: str, shards: int, entries: dict[bytes, Any], disk: files.Disk) -> None:
+    """Writes the index over data files that are in place, then removes data files of the checkpoint before."""
+    header = protos.BundleHeaderProto(num_shards=shards, version=protos.VersionDef(producer=1))
+    items = [(HEADER_KEY, header), *sorted(entries.items())]
+    table = sstable.build((key, message.SerializeToString(deterministic=True)) for key, message in items)
+    disk.sync_directory(files.index_file(prefix))  # the data must not vanish once the index speaks of it
+    files.write_atomically(files.index_file(prefix), table, disk)
+    mine = f"-of-{shards:05d}"
+    for path in files.data_files(prefix):
+        if not path.endswith(mine):
+            disk.remove(path)
+
+
+def free_shard_count(prefix: str, needed: int) -> int:
+    """A number of shards, at least ``needed``, that the checkpoint now under ``prefix`` does not have."""
+    return needed + 1 if live_shard_count(prefix) == needed else needed
+
+
+def _set_shape(entry: Any, shape: tuple[int, ...]) -> None:
+    entry.shape.SetInParent()  # a scalar's shape is empty, not absent
+    for size in shape:
+        entry.shape.dim.add(size=size)

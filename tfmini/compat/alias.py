@@ -1,0 +1,110 @@
+"""Lets ``import tensorflow`` mean tfmini, in this process only.
+
+`install` puts a finder in front of Python's others, so an installed TensorFlow is neither used nor
+touched. A name below ``tensorflow`` is, in this order,
+
+- a public namespace (``tensorflow.nn``): tfmini's own module, the same object;
+- a path that old scripts know (``tensorflow.python.ops.math_ops``): a module made from the table in
+  `tfmini.compat.internals`;
+- anything else: a ModuleNotFoundError that says what to use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from tfmini.compat import internals
+
+ALIAS = "tensorflow"
+TARGET = "tfmini"
+
+
+class _Present(Loader):
+    """Hands out a module that exists already, and leaves its own ``__spec__`` as it was."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._spec = getattr(module, "__spec__", None)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+class TensorFlowFinder(MetaPathFinder):
+    """Finds what is below a root (``tensorflow``) in tfmini.
+
+    There are two: one for ``tensorflow``, in front; and one for ``tfmini``, asked last, since
+    ``from tensorflow.contrib import x`` becomes an import of ``tfmini.contrib.x``.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        root, _, dotted = fullname.partition(".")
+        if root != self._root:
+            return None
+        module = _module(dotted)
+        if module is None:
+            # Named after the root, for Python hides the message of a `from` import that misses just this module.
+            raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=ALIAS)
+        return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _module(dotted: str) -> ModuleType | None:
+    plain = internals.public_path(dotted)
+    if not plain:
+        return import_module(TARGET)
+    if plain in internals.public_namespaces():
+        return sys.modules[f"{TARGET}.{plain}"]
+    return internals.module(plain)
+
+
+def _absent(fullname: str, dotted: str) -> str:
+    """Why there is no such module, and what to use."""
+    plain = internals.public_path(dotted)
+    way = internals.unsupported(plain)
+    if way:
+        return f"No module named {fullname!r}: {way}"
+    parent, _, last = plain.rpartition(".")
+    try:
+        getattr(sys.modules[f"{TARGET}.{parent}" if parent else TARGET], last)
+    except AttributeError as error:
+        return f"No module named {fullname!r}: {str(error).partition(': ')[2] or error}"
+    except KeyError:  # the parent is a private path
+        pass
+    return f"No module named {fullname!r}: tfmini has no module for this part of TensorFlow. {internals.nearest(plain)}"
+
+
+def install() -> None:
+    """Makes ``import tensorflow`` mean tfmini from now on, in this process.
+
+    Raises:
+      RuntimeError: when a TensorFlow has been imported already.
+    """
+    import_module(TARGET)
+    present = sys.modules.get(ALIAS)
+    if present is not None and present is not sys.modules[TARGET]:
+        raise RuntimeError(
+            f"{ALIAS} has been imported from {getattr(present, '__file__', 'elsewhere')}; install the alias first."
+        )
+    if not any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, TensorFlowFinder(ALIAS))
+        sys.meta_path.append(TensorFlowFinder(TARGET))
+
+
+def uninstall() -> None:
+    """Undoes `install`: ``import tensorflow`` is Python's business again."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, TensorFlowFinder)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == ALIAS]:
+        del sys.modules[name]

@@ -1,0 +1,217 @@
+"""``tf.io.gfile``: files and directories of this machine. `file_io_names` has the older names."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from tfmini import errors
+from tfmini.compat.file_object import FastGFile, GFile, file_error, local_path
+from tfmini.compat.text import as_str_any
+
+__all__ = [
+    "FastGFile", "FileStatistics", "GFile", "atomic_write_string_to_file", "copy", "exists", "file_crc32", "filecmp",
+    "glob", "isdir", "listdir", "makedirs", "mkdir", "read_file_to_string", "remove", "rename", "rmtree", "stat",
+    "walk", "write_string_to_file",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """What `stat` returns: size in bytes, time of the last change in ns since 1970, whether it is a directory."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def exists(path: Any) -> bool:
+    """Whether there is a file or directory (``tf.gfile.Exists``)."""
+    return os.path.exists(local_path(path))
+
+
+def isdir(path: Any) -> bool:
+    """Whether there is a directory (``tf.gfile.IsDirectory``)."""
+    return os.path.isdir(local_path(path))
+
+
+def stat(path: Any) -> FileStatistics:
+    """Size, time and kind (``tf.gfile.Stat``); a NotFoundError where there is nothing."""
+    name = local_path(path)
+    try:
+        found = os.stat(name)
+    except OSError as error:
+        raise file_error(error, name) from error
+    is_directory = os.path.isdir(name)
+    return FileStatistics(0 if is_directory else found.st_size, found.st_mtime_ns, is_directory)
+
+
+def listdir(path: Any) -> list[str]:
+    """The names in a directory, without ``.`` and ``..`` (``tf.gfile.ListDirectory``).
+
+    Raises:
+      NotFoundError: when it is no directory.
+    """
+    name = local_path(path)
+    if not os.path.isdir(name):
+        raise errors.NotFoundError(None, None, f"Could not find directory {name}")
+    return os.listdir(name)
+
+
+def mkdir(path: Any) -> None:
+    """Makes a directory whose parent exists; one that exists already is left (``tf.gfile.MkDir``)."""
+    name = local_path(path)
+    try:
+        os.mkdir(name)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise file_error(error, name) from error
+
+
+def makedirs(path: Any) -> None:
+    """Makes a directory and its parents (``tf.gfile.MakeDirs``).
+
+    Raises:
+      FailedPreconditionError: when one of them is a file.
+    """
+    name = local_path(path)
+    try:
+        os.makedirs(name, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise errors.FailedPreconditionError(None, None, f"{name} is not a directory") from error
+    except OSError as error:
+        raise file_error(error, name) from error
+
+
+def remove(path: Any) -> None:
+    """Deletes a file (``tf.gfile.Remove``)."""
+    name = local_path(path)
+    try:
+        if os.path.isdir(name):
+            raise IsADirectoryError(None, "Is a directory")
+        os.remove(name)
+    except OSError as error:
+        raise file_error(error, name) from error
+
+
+def rmtree(path: Any) -> None:
+    """Deletes a directory with all that is in it, or a file (``tf.gfile.DeleteRecursively``)."""
+    name = local_path(path)
+    if not os.path.lexists(name):
+        raise errors.NotFoundError(None, None, f"{name} not found")
+    try:
+        if os.path.isdir(name) and not os.path.islink(name):
+            shutil.rmtree(name)
+        else:
+            os.remove(name)
+    except OSError as error:
+        raise file_error(error, name) from error
+
+
+def _make_room(name: str, overwrite: bool) -> None:
+    if not overwrite and os.path.exists(name):
+        raise errors.AlreadyExistsError(None, None, f"file already exists: {name}")
+
+
+def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Copies a file's content (``tf.gfile.Copy``); an AlreadyExistsError unless it may overwrite."""
+    old, new = local_path(src), local_path(dst)
+    _make_room(new, overwrite)
+    try:
+        shutil.copyfile(old, new)
+    except OSError as error:
+        raise file_error(error, error.filename or old) from error
+
+
+def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Moves a file or directory (``tf.gfile.Rename``); an AlreadyExistsError unless it may overwrite."""
+    old, new = local_path(src), local_path(dst)
+    _make_room(new, overwrite)
+    try:
+        os.replace(old, new)
+    except OSError as error:
+        raise file_error(error, old) from error
+
+
+def glob(pattern: Any) -> list[str]:
+    """The paths that match a pattern, or one of several (``tf.gfile.Glob``).
+
+    ``*``, ``?`` and ``[…]`` do not match a ``/``; hidden files are found by ``*``, as in TensorFlow.
+    """
+    if isinstance(pattern, (list, tuple)) or (isinstance(pattern, Iterable) and not isinstance(pattern, (str, bytes))):
+        return [path for one in pattern for path in glob(one)]
+    return list(_matching(local_path(pattern)))
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    head, last = os.path.split(pattern)
+    parents = _matching(head) if _is_pattern(head) else [head]
+    for parent in parents:
+        if not _is_pattern(last):
+            path = os.path.join(parent, last)
+            if os.path.exists(path):
+                yield path
+            continue
+        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+        yield from (os.path.join(parent, name) for name in sorted(fnmatch.filter(names, last)))
+
+
+def _is_pattern(text: str) -> bool:
+    return any(mark in text for mark in "*?[")
+
+
+def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
+    """(directory, names of its directories, names of its files) for a tree (``tf.io.gfile.walk``)."""
+    return os.walk(local_path(top), topdown=topdown, onerror=onerror)
+
+
+def read_file_to_string(filename: Any, binary_mode: bool = False) -> Any:
+    """All of a file, as text or bytes (``file_io.read_file_to_string``)."""
+    with GFile(filename, "rb" if binary_mode else "r") as file:
+        return file.read()
+
+
+def write_string_to_file(filename: Any, file_content: str | bytes) -> None:
+    """Replaces a file's content (``file_io.write_string_to_file``)."""
+    with GFile(filename, "w") as file:
+        file.write(file_content)
+
+
+def atomic_write_string_to_file(filename: Any, contents: str | bytes, overwrite: bool = True) -> None:
+    """Writes beside the file and renames: a reader sees the old content or the new one, never a part."""
+    temporary = f"{as_str_any(filename)}.tmp{uuid.uuid4().hex}"
+    write_string_to_file(temporary, contents)
+    try:
+        rename(temporary, filename, overwrite)
+    except errors.OpError:
+        remove(temporary)
+        raise
+
+
+def filecmp(filename_a: Any, filename_b: Any) -> bool:
+    """Whether two files have the same content (``file_io.filecmp``)."""
+    if stat(filename_a).length != stat(filename_b).length:
+        return False
+    return all(a == b for a, b in zip_longest(_chunks(filename_a), _chunks(filename_b)))
+
+
+def _chunks(filename: Any, size: int = 1 << 20) -> Iterator[bytes]:
+    with GFile(filename, "rb") as file:
+        while chunk := file.read(size):
+            yield chunk
+
+
+def file_crc32(filename: Any, block_size: int = 1 << 20) -> str:
+    """The CRC-32 (zlib's) of a file as a hexadecimal number (``file_io.file_crc32``)."""
+    total = 0
+    for chunk in _chunks(filename, block_size):
+        total = zlib.crc32(chunk, total)
+    return hex(total & 0xFFFFFFFF)

@@ -1,0 +1,187 @@
+"""``tf.gfile.GFile``: a file of this machine, with TensorFlow's modes, methods and errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from tfmini import errors
+from tfmini.compat.text import as_bytes, as_str_any, path_to_str
+
+_MODES = ("r", "w", "a", "r+", "w+", "a+")
+_READING, _WRITING = ("r", "r+", "w+", "a+"), ("w", "a", "r+", "w+", "a+")
+
+
+def local_path(path: Any) -> str:
+    """The path as text; ``file://`` is taken off.
+
+    Raises:
+      UnimplementedError: for another scheme, such as ``gs://`` or ``hdfs://``.
+    """
+    text = as_str_any(path_to_str(path))
+    scheme, found, rest = text.partition("://")
+    if not found or "/" in scheme:
+        return text
+    if scheme == "file":
+        return rest
+    raise errors.UnimplementedError(
+        None,
+        None,
+        f"File system scheme '{scheme}' not implemented (file: '{text}'). tfmini reads and writes files of this"
+        " machine; copy the data here or mount it.",
+    )
+
+
+def file_error(error: OSError, path: str) -> errors.OpError:
+    """TensorFlow's error for one of the operating system."""
+    kinds: list[tuple[type[OSError], type[errors.OpError]]] = [
+        (FileNotFoundError, errors.NotFoundError),
+        (FileExistsError, errors.AlreadyExistsError),
+        (PermissionError, errors.PermissionDeniedError),
+        (IsADirectoryError, errors.FailedPreconditionError),
+        (NotADirectoryError, errors.FailedPreconditionError),
+    ]
+    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), errors.UnknownError)
+    return kind(None, None, f"{path}; {error.strerror or error}")  # type: ignore[call-arg]
+
+
+class GFile:
+    """A file for reading or writing (``tf.gfile.GFile``, ``tf.gfile.Open``, ``file_io.FileIO``).
+
+    It is opened when it is first read or written. Text is UTF-8; with ``b`` in the mode, `read` and
+    iteration give bytes. `write` takes both.
+
+    Args:
+      name: a path of this machine.
+      mode: one of r, w, a, r+, w+, a+, each with or without b.
+
+    Raises:
+      InvalidArgumentError: for another mode.
+      OpError: as the operating system says, when the file is first used.
+    """
+
+    def __init__(self, name: Any, mode: str = "r") -> None:
+        self._name, self._mode = name, mode
+        self._binary = "b" in mode
+        self._plain = mode.replace("b", "")
+        if self._plain not in _MODES:
+            raise errors.InvalidArgumentError(
+                None, None, "mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'"
+            )
+        self._file: BinaryIO | None = None
+
+    @property
+    def name(self) -> Any:
+        """The path that was given."""
+        return self._name
+
+    @property
+    def mode(self) -> str:
+        """The mode that was given."""
+        return self._mode
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            path = local_path(self._name)
+            try:
+                self._file = open(path, self._plain + "b")  # noqa: SIM115 - `close` closes it
+            except OSError as error:
+                raise file_error(error, path) from error
+        return self._file
+
+    def _reader(self) -> BinaryIO:
+        if self._plain not in _READING:
+            raise errors.PermissionDeniedError(None, None, "File isn't open for reading")
+        return self._opened()
+
+    def _result(self, data: bytes) -> Any:
+        return data if self._binary else data.decode("utf-8")
+
+    def size(self) -> int:
+        """The size in bytes of what is on disk."""
+        path = local_path(self._name)
+        try:
+            return os.path.getsize(path)
+        except OSError as error:
+            raise file_error(error, path) from error
+
+    def write(self, file_content: str | bytes) -> None:
+        """Writes text (as UTF-8) or bytes."""
+        if self._plain not in _WRITING:
+            raise errors.PermissionDeniedError(None, None, "File isn't open for writing")
+        self._opened().write(as_bytes(file_content))
+
+    def read(self, n: int = -1) -> Any:
+        """The next ``n`` bytes, or all that is left; text unless the mode has a ``b``."""
+        return self._result(self._reader().read(n))
+
+    def readline(self) -> Any:
+        """The next line with its end; empty at the end of the file."""
+        return self._result(self._reader().readline())
+
+    def readlines(self) -> list[Any]:
+        """All lines that are left."""
+        return [self._result(line) for line in self._reader().readlines()]
+
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Moves to ``offset`` bytes from the start (0), the current place (1) or the end (2).
+
+        Raises:
+          TypeError: without an offset.
+          InvalidArgumentError: for another ``whence`` or a place before the start.
+        """
+        offset = position if offset is None else offset
+        if offset is None:
+            raise TypeError("seek(): offset argument required")
+        file = self._reader()
+        if whence not in (0, 1, 2):
+            raise errors.InvalidArgumentError(
+                None, None, f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2."
+            )
+        start = (0, file.tell(), self.size())[whence]
+        if start + offset < 0:
+            raise errors.InvalidArgumentError(
+                None, None, f"Seeking to a negative position: {start + offset}"
+            )
+        file.seek(start + offset)
+
+    def tell(self) -> int:
+        """The current place in bytes."""
+        return self._opened().tell()
+
+    def seekable(self) -> bool:
+        """True: files of this machine can seek."""
+        return True
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file; using it again opens it anew."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> GFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    next = __next__
+
+
+class FastGFile(GFile):
+    """`GFile`, under the name of an older class (``tf.gfile.FastGFile``)."""

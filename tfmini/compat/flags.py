@@ -1,0 +1,79 @@
+"""``tf.flags`` and ``tf.app.flags``: absl's flags, as in TensorFlow.
+
+They are absl's own, so a script may mix ``tf.flags`` and ``absl.flags``. Two things are added: the
+old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.argv`` when it is first read.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from absl import flags as absl_flags
+from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
+
+absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller
+
+_OLD_ARGUMENTS = {"flag_name": "name", "default_value": "default", "docstring": "help"}
+
+
+def _with_old_arguments(define: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(define)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return define(*args, **{_OLD_ARGUMENTS.get(name, name): value for name, value in kwargs.items()})
+
+    return wrapper
+
+
+DEFINE_string = _with_old_arguments(absl_flags.DEFINE_string)
+DEFINE_boolean = DEFINE_bool = _with_old_arguments(absl_flags.DEFINE_boolean)
+DEFINE_float = _with_old_arguments(absl_flags.DEFINE_float)
+DEFINE_integer = _with_old_arguments(absl_flags.DEFINE_integer)
+
+
+class _SelfParsingFlags:
+    """absl's FLAGS; reading a flag before anyone has parsed the command line parses it."""
+
+    def __init__(self, flags: absl_flags.FlagValues) -> None:
+        self.__dict__["_flags"] = flags
+
+    def __getattr__(self, name: str) -> Any:
+        flags = self.__dict__["_flags"]
+        if name in flags and not flags.is_parsed():
+            flags(sys.argv)
+        return getattr(flags, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_flags"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["_flags"], name)
+
+    def __dir__(self) -> list[str]:
+        return list(dir(self.__dict__["_flags"]))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__["_flags"][name]
+
+    def __setitem__(self, name: str, flag: Any) -> None:
+        self.__dict__["_flags"][name] = flag
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__["_flags"]
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_flags"])
+
+    def __iter__(self) -> Any:
+        return iter(self.__dict__["_flags"])
+
+    def __str__(self) -> str:
+        return str(self.__dict__["_flags"])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["_flags"](*args, **kwargs)
+
+
+FLAGS: Any = _SelfParsingFlags(absl_flags.FLAGS)

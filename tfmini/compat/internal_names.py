@@ -1,0 +1,114 @@
+"""Names of TensorFlow's private modules that scripts use and that have no public name (`internals`)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.ops.control import group
+from tfmini.ops.ref_variable import RefVariable
+from tfmini.ops.resource_variable import BaseResourceVariable
+from tfmini.ops.variable_base import Variable
+from tfmini.placement.placer import DeviceAttributes
+
+__all__: list[str] = []
+
+# python.ops.variables and python.ops.variable_v1
+VariableV1 = Variable
+"""``VariableV1``: the class of all variables."""
+
+# python.platform.build_info
+is_cuda_build = is_rocm_build = False
+
+
+# python.framework.ops
+def convert_n_to_tensor(values: Iterable[Any], dtype: Any = None, name: str | None = None) -> list[Any]:
+    """Each of ``values`` as a tensor."""
+    return [
+        convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)
+    ]
+
+
+def name_from_scope_name(name: str) -> str:
+    """A scope's name without its final ``/``."""
+    return name[:-1] if name.endswith("/") else name
+
+
+def executing_eagerly_outside_functions() -> bool:
+    """False: there are only graphs."""
+    return False
+
+
+# python.eager.context
+def executing_eagerly() -> bool:
+    """False: there are only graphs."""
+    return False
+
+
+# python.ops.resources
+def shared_resources() -> list[Any]:
+    """The resources of the graph that a chief initialises."""
+    return get_default_graph().get_collection(GraphKeys.RESOURCES)
+
+
+def local_resources() -> list[Any]:
+    """The resources of the graph that each task initialises."""
+    return get_default_graph().get_collection(GraphKeys.LOCAL_RESOURCES)
+
+
+def initialize_resources(resource_list: Iterable[Any], name: str = "init") -> Any:
+    """An op that runs the resources' initialisers."""
+    return group(*(resource.create for resource in resource_list), name=name)
+
+
+# python.client.device_lib
+def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
+    """The devices of this process: the CPU."""
+    return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
+
+
+# python.util.*
+def _bare(function: Any = None, *_: Any, **__: Any) -> Any:
+    return function
+
+
+def deprecated(*_: Any, **__: Any) -> Callable[[Any], Any]:
+    """A decorator that changes nothing."""
+    return _bare
+
+
+deprecated_args = deprecated_arg_values = deprecated_alias = tf_export = estimator_export = deprecated
+must_use_result_or_fatal = should_use_result = _bare
+
+
+def make_decorator(target: Any, decorator_func: Any, *_: Any, **__: Any) -> Any:
+    """``decorator_func``, with the name and the documentation of ``target``."""
+    return functools.wraps(target)(decorator_func)
+
+
+def unwrap(maybe_decorator: Any) -> tuple[list[Any], Any]:
+    """(no decorators, the function below them)."""
+    return [], inspect.unwrap(maybe_decorator)
+
+
+tf_contextmanager = contextmanager
+getargspec = getfullargspec = inspect.getfullargspec
+getsource, getsourcefile, getfile, getdoc = inspect.getsource, inspect.getsourcefile, inspect.getfile, inspect.getdoc
+isclass, isfunction, ismethod, ismodule = inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule
+isgeneratorfunction, getmro, getmembers = inspect.isgeneratorfunction, inspect.getmro, inspect.getmembers
+
+
+def is_resource_variable(value: Any) -> bool:
+    """Whether ``value`` is a resource variable (``resource_variable_ops.is_resource_variable``)."""
+    return isinstance(value, BaseResourceVariable)
+
+
+def is_ref_variable(value: Any) -> bool:
+    """Whether ``value`` is a ref variable."""
+    return isinstance(value, RefVariable)

@@ -1,0 +1,156 @@
+"""TensorFlow's private paths that public scripts import, and where their names are found.
+
+``tensorflow.python.ops.math_ops`` and the like were never public, yet half of the old scripts use
+them. `PATHS` says for each path where to look a name up, in order:
+
+- ``tf.math``: that public namespace (``tf`` is the root, which every path falls back to);
+- ``:train.slot_creator``: a module of tfmini;
+- ``raw``: the raw ops under TensorFlow's generated names (``gen_math_ops.mat_mul``).
+
+A path whose row is ``-`` can be imported, since scripts do so at the top and use it only under a
+flag; its names are explained when they are used.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
+from tfmini.graph.registry import OPS
+
+_ROOT = "tfmini"
+_made: dict[str, ModuleType] = {}
+
+
+def public_path(dotted: str) -> str:
+    """``compat.v1.nn``, ``_api.v1.nn`` and ``compat.v1.compat.v1.nn`` are ``nn``."""
+    for prefix in ("compat.v1", "_api.v1"):
+        while dotted == prefix or dotted.startswith(prefix + "."):
+            dotted = dotted[len(prefix) + 1 :]
+    return dotted
+
+
+def public_namespaces() -> frozenset[str]:
+    """The public namespaces below ``tf``, dotted."""
+    rows = import_module(f"{_ROOT}.namespace").rows()
+    listed = {namespace for namespace, _, _, _ in rows} | {"raw_ops", "compat"}
+    return frozenset(listed | {name[:i] for name in listed for i, c in enumerate(name) if c == "."}) - {""}
+
+
+def module(dotted: str) -> ModuleType | None:
+    """The module of a path below ``tensorflow``, made when it is first asked for; None: not known."""
+    if dotted in _made:
+        return _made[dotted]
+    if dotted.startswith("core.") and dotted.endswith("_pb2"):
+        return _proto_module(dotted.rpartition(".")[2])
+    sources = PATHS.get(dotted)
+    if sources is None and dotted not in _packages():
+        return None
+    return _made.setdefault(dotted, _build(dotted, (sources or "").split()))
+
+
+@cache
+def _packages() -> frozenset[str]:
+    """All that has something below it."""
+    paths = [*PATHS, *PACKAGES]
+    return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
+
+
+def _proto_module(name: str) -> ModuleType | None:
+    try:
+        return import_module(f"{_ROOT}.protos.{name}")
+    except ModuleNotFoundError:
+        return None
+
+
+def _build(dotted: str, sources: list[str]) -> ModuleType:
+    made = ModuleType(f"tensorflow.{dotted}", f"TensorFlow's ``tensorflow.{dotted}``, served by tfmini.")
+    made.__path__ = []
+    lookups = [_lookup(source) for source in sources if source != "-"]
+    # A package gives the names of the public root as well: ``from tensorflow.python import math_ops``.
+    own = [*lookups, _lookup("tf")] if lookups else []
+
+    def module_getattr(name: str) -> Any:
+        value = _first_found(dotted, name, own)
+        setattr(made, name, value)
+        return value
+
+    made.__getattr__ = module_getattr  # type: ignore[method-assign]
+    made.__dir__ = lambda: sorted({*vars(made), *_names(sources)})  # type: ignore[method-assign]
+    return made
+
+
+def _first_found(dotted: str, name: str, lookups: list[Callable[[str], Any]]) -> Any:
+    plain = f"module 'tensorflow.{dotted}' has no attribute {name!r}"
+    if name.startswith("__"):
+        raise AttributeError(plain)
+    below = module(f"{dotted}.{name}")
+    if below is not None:
+        return below
+    for lookup in lookups:
+        try:
+            return lookup(name)
+        except AttributeError:
+            continue
+    raise AttributeError(f"{plain} in tfmini. {nearest(f'{dotted}.{name}')}", name=name)
+
+
+def _lookup(source: str) -> Callable[[str], Any]:
+    if source == "raw":
+        return _raw
+    if source.startswith(":"):
+        return lambda name: getattr(import_module(f"{_ROOT}.{source[1:]}"), name)
+    return lambda name: getattr(_namespace(source), name)
+
+
+def _namespace(source: str) -> ModuleType:
+    return import_module(source.replace("tf", _ROOT, 1))
+
+
+def _names(sources: list[str]) -> Iterator[str]:
+    for source in sources:
+        if source not in ("-", "raw"):
+            home = import_module(f"{_ROOT}.{source[1:]}") if source.startswith(":") else _namespace(source)
+            yield from (name for name in dir(home) if not name.startswith("_"))
+
+
+@cache
+def _raw_names() -> dict[str, str]:
+    return {generated_name(op): op for op in OPS}
+
+
+def generated_name(op: str) -> str:
+    """The function name that TensorFlow generates for an op type: MatMul -> mat_mul."""
+    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", op)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
+
+
+def _raw(name: str) -> Any:
+    op = _raw_names().get(name)
+    if op is None:
+        raise AttributeError(name)
+    return OPS[op]
+
+
+def unsupported(dotted: str) -> str:
+    """Why this path, or one that it is below, is out of scope and what to use; "" if it is not."""
+    for path, way in UNSUPPORTED.items():
+        if dotted == path or dotted.startswith(path + "."):
+            return f"tensorflow.{path} is out of tfmini's scope; use {way} instead."
+    return ""
+
+
+def nearest(dotted: str) -> str:
+    """What to use instead of a name that tfmini does not have there."""
+    last = dotted.rpartition(".")[2]
+    for namespace in ("", "nn", "train", "math", "contrib.framework"):
+        owner = sys.modules.get(f"{_ROOT}.{namespace}" if namespace else _ROOT)
+        if owner is not None and last in dir(owner):
+            return f"The public name is tf.{namespace + '.' if namespace else ''}{last}."
+    return unsupported(dotted) or "Look for a public name (tf.…) that does the same."

@@ -1,0 +1,261 @@
+"""MNIST as ``tensorflow.examples.tutorials.mnist.input_data`` reads it: four IDX files of a directory.
+
+Nothing is ever downloaded; where a file is missing, the error says which and where to put it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.compat.file_object import local_path
+from tfmini.ops.scoping import get_seed
+
+DEFAULT_SOURCE_URL = ""
+TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+_GZIP = b"\x1f\x8b"
+_IMAGE_MAGIC, _LABEL_MAGIC = 2051, 2049
+
+
+class Datasets(NamedTuple):
+    """The three parts of a data set (``contrib.learn.datasets.base.Datasets``)."""
+
+    train: Any
+    validation: Any
+    test: Any
+
+
+class Dataset(NamedTuple):
+    """Inputs and what to predict from them (``contrib.learn.datasets.base.Dataset``)."""
+
+    data: Any
+    target: Any
+
+
+class DataSet:
+    """Images and labels, handed out in batches that go through the data again and again.
+
+    Args:
+      images: uint8 ``[n, rows, columns, 1]``.
+      labels: ``[n]``, or ``[n, classes]`` for one-hot ones.
+      fake_data: hand out constants instead; ``images`` and ``labels`` are not looked at.
+      one_hot: whether fake labels are one-hot.
+      dtype: uint8 leaves the images as they are, float32 scales them to 0…1.
+      reshape: flatten each image.
+      seed: of NumPy's global generator, which shuffles; default: from the graph's seed.
+
+    Raises:
+      TypeError: for another dtype.
+      ValueError: when images and labels differ in number, or images cannot be flattened.
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        labels: Any,
+        fake_data: bool = False,
+        one_hot: bool = False,
+        dtype: Any = dtypes.float32,
+        reshape: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        graph_seed, op_seed = get_seed(seed)
+        np.random.seed(graph_seed if seed is None else op_seed)
+        wanted = dtypes.as_dtype(dtype).base_dtype
+        if wanted not in (dtypes.uint8, dtypes.float32):
+            raise TypeError(f"Invalid image dtype {wanted!r}, expected uint8 or float32")
+        if fake_data:
+            self._num_examples, self.one_hot = 10000, one_hot
+        else:
+            images = _checked(images, labels, reshape)
+            self._num_examples = images.shape[0]
+            if wanted is dtypes.float32:
+                images = images.astype(np.float32) * np.float32(1.0 / 255.0)
+        self._images, self._labels = images, labels
+        self._epochs_completed = self._index_in_epoch = 0
+
+    @property
+    def images(self) -> Any:
+        """All images, in the order of the current epoch."""
+        return self._images
+
+    @property
+    def labels(self) -> Any:
+        """All labels, in the same order."""
+        return self._labels
+
+    @property
+    def num_examples(self) -> int:
+        return self._num_examples
+
+    @property
+    def epochs_completed(self) -> int:
+        """How often the data has been gone through."""
+        return self._epochs_completed
+
+    def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
+        """(images, labels) of the next ``batch_size`` examples; a batch may span two epochs.
+
+        With ``shuffle`` each epoch has an order of its own.
+        """
+        if fake_data:
+            label = [1] + [0] * 9 if self.one_hot else 0
+            return [[1] * 784 for _ in range(batch_size)], [label for _ in range(batch_size)]
+        start = self._index_in_epoch
+        if shuffle and start == 0 and self._epochs_completed == 0:
+            self._shuffle()
+        end = start + batch_size
+        if end <= self._num_examples:
+            self._index_in_epoch = end
+            return self._images[start:end], self._labels[start:end]
+        rest = self._images[start:], self._labels[start:]
+        self._epochs_completed += 1
+        if shuffle:
+            self._shuffle()
+        end = self._index_in_epoch = end - self._num_examples
+        return (
+            np.concatenate((rest[0], self._images[:end]), axis=0),
+            np.concatenate((rest[1], self._labels[:end]), axis=0),
+        )
+
+    def _shuffle(self) -> None:
+        order = np.arange(self._num_examples)
+        np.random.shuffle(order)
+        self._images, self._labels = self._images[order], self._labels[order]
+
+
+def _checked(images: Any, labels: Any, reshape: bool) -> Any:
+    if images.shape[0] != labels.shape[0]:
+        raise ValueError(f"images.shape: {images.shape} labels.shape: {labels.shape}")
+    if not reshape:
+        return images
+    if images.shape[3] != 1:
+        raise ValueError(f"Only images of one channel can be flattened, got {images.shape}")
+    return images.reshape(images.shape[0], images.shape[1] * images.shape[2])
+
+
+def read_data_sets(
+    train_dir: Any,
+    fake_data: bool = False,
+    one_hot: bool = False,
+    dtype: Any = dtypes.float32,
+    reshape: bool = True,
+    validation_size: int = 5000,
+    seed: int | None = None,
+    source_url: str = DEFAULT_SOURCE_URL,
+) -> Datasets:
+    """Reads MNIST from the four IDX files, gzipped or plain, in ``train_dir``.
+
+    Args:
+      train_dir: the directory; it is not written to, and nothing is downloaded.
+      fake_data: read nothing and hand out constants.
+      one_hot: labels as float64 ``[n, 10]``.
+      dtype, reshape, seed: as for `DataSet`.
+      validation_size: how many of the training images become the validation set.
+      source_url: not used.
+
+    Raises:
+      NotFoundError: when files are missing, with their names and where they can be had.
+      ValueError: for a file in another format or an impossible ``validation_size``.
+    """
+    if fake_data:
+        fake = [DataSet([], [], True, one_hot, dtype, seed=seed) for _ in range(3)]
+        return Datasets(*fake)
+    folder = local_path(train_dir)
+    paths = _find(folder)
+    train_images, train_labels = _images_and_labels(paths, TRAIN_IMAGES, TRAIN_LABELS, one_hot)
+    test_images, test_labels = _images_and_labels(paths, TEST_IMAGES, TEST_LABELS, one_hot)
+    if not 0 <= validation_size <= len(train_images):
+        raise ValueError(
+            f"Validation size should be between 0 and {len(train_images)}. Received: {validation_size}."
+        )
+    cut = validation_size
+    parts = (
+        (train_images[cut:], train_labels[cut:]),
+        (train_images[:cut], train_labels[:cut]),
+        (test_images, test_labels),
+    )
+    return Datasets(*(DataSet(*part, dtype=dtype, reshape=reshape, seed=seed) for part in parts))
+
+
+def load_mnist(train_dir: Any = "MNIST-data") -> Datasets:
+    """`read_data_sets` with all defaults (``contrib.learn.datasets.mnist.load_mnist``)."""
+    return read_data_sets(train_dir)
+
+
+def maybe_download(filename: str, work_directory: Any, source_url: str = "") -> str:
+    """The path of a file that is there (``base.maybe_download``); a NotFoundError where it is not."""
+    path = os.path.join(local_path(work_directory), filename)
+    if not os.path.exists(path):
+        raise errors.NotFoundError(None, None, f"{path} is missing, and tfmini never downloads; put the file there.")
+    return path
+
+
+def _find(folder: str) -> dict[str, str]:
+    found = {}
+    for name in (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS):
+        # The plain files of some sources have a dot where the others have a hyphen.
+        spellings = [name + ".gz", name, name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz"]
+        paths = [os.path.join(folder, spelling) for spelling in spellings]
+        found[name] = next((path for path in paths if os.path.exists(path)), "")
+    missing = [f"{name}.gz" for name, path in found.items() if not path]
+    if missing:
+        raise errors.NotFoundError(
+            None,
+            None,
+            f"MNIST files missing in {os.path.abspath(folder)}: {', '.join(missing)}. tfmini never downloads; put the"
+            " four IDX files (gzipped or plain) there, for example from"
+            " https://storage.googleapis.com/cvdf-datasets/mnist/ .",
+        )
+    return found
+
+
+def _images_and_labels(paths: dict[str, str], images: str, labels: str, one_hot: bool) -> tuple[Any, Any]:
+    with open(paths[images], "rb") as file:
+        pictures = extract_images(file)
+    with open(paths[labels], "rb") as file:
+        return pictures, extract_labels(file, one_hot=one_hot)
+
+
+def extract_images(f: BinaryIO) -> np.ndarray:
+    """An IDX file of images as uint8 ``[n, rows, columns, 1]``; a ValueError for another file."""
+    print("Extracting", f.name)
+    data = _uncompressed(f, 16, _IMAGE_MAGIC, "image")
+    count, rows, columns = np.frombuffer(data, ">u4", 3, 4).tolist()
+    _check_length(f, data, 16 + count * rows * columns)
+    return np.frombuffer(data, np.uint8, count * rows * columns, 16).reshape(count, rows, columns, 1)
+
+
+def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) -> np.ndarray:
+    """An IDX file of labels as uint8 ``[n]``, or one-hot; a ValueError for another file."""
+    print("Extracting", f.name)
+    data = _uncompressed(f, 8, _LABEL_MAGIC, "label")
+    (count,) = np.frombuffer(data, ">u4", 1, 4).tolist()
+    _check_length(f, data, 8 + count)
+    labels = np.frombuffer(data, np.uint8, count, 8)
+    return dense_to_one_hot(labels, num_classes) if one_hot else labels
+
+
+def _uncompressed(f: BinaryIO, header: int, magic: int, kind: str) -> bytes:
+    data = f.read()
+    if data[:2] == _GZIP:
+        data = gzip.decompress(data)
+    found = int.from_bytes(data[:4], "big")
+    if found != magic or len(data) < header:
+        raise ValueError(f"Invalid magic number {found} in MNIST {kind} file: {f.name}")
+    return data
+
+
+def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
+    if len(data) < wanted:
+        raise ValueError(f"{f.name} is cut off: {len(data)} bytes of {wanted}")
+
+
+def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> np.ndarray:
+    """Class numbers as rows of a float64 unit matrix."""
+    return np.eye(num_classes)[labels_dense.ravel()]

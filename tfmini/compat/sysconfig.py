@@ -1,0 +1,34 @@
+"""``tf.sysconfig``: for building custom C++ ops, which tfmini does not have; the functions say so."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+CXX11_ABI_FLAG = 1
+MONOLITHIC_BUILD = 0
+
+
+def _refuse() -> NoReturn:
+    raise NotImplementedError(
+        "tfmini has no C++ library to compile against; write the op in Python with tf.py_func."
+    )
+
+
+def get_include() -> str:
+    """Raises a NotImplementedError: there are no header files."""
+    _refuse()
+
+
+def get_lib() -> str:
+    """Raises a NotImplementedError: there is no library."""
+    _refuse()
+
+
+def get_compile_flags() -> list[str]:
+    """Raises a NotImplementedError: there is nothing to compile against."""
+    _refuse()
+
+
+def get_link_flags() -> list[str]:
+    """Raises a NotImplementedError: there is nothing to link."""
+    _refuse()

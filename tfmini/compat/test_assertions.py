@@ -1,0 +1,250 @@
+"""The assertions of ``tf.test.TestCase`` about arrays, tensors, protos and errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+from absl.testing import absltest
+
+from tfmini import errors
+from tfmini.devices import canonical_name
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.graph_def import GRAPH_DEF_VERSION
+from tfmini.graph.operation import Tensor
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.variable_base import Variable
+
+_SYMBOLIC = (Tensor, Variable, SparseTensor, IndexedSlices)
+
+
+class Assertions(absltest.TestCase):
+    """What a test may claim. Tensors are evaluated first, by `evaluate` of the sub-class."""
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors."""
+        raise NotImplementedError
+
+    def _GetNdArray(self, a: Any) -> np.ndarray:
+        if isinstance(a, _SYMBOLIC):
+            a = self.evaluate(a)
+        if isinstance(a, (list, tuple)) and any(isinstance(item, _SYMBOLIC) for item in a):
+            a = [self._GetNdArray(item) for item in a]
+        return a if isinstance(a, np.ndarray) else np.array(a)
+
+    def _fail_at(self, what: str, msg: Any, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
+        where = np.argwhere(wrong)
+        first = tuple(int(i) for i in where[0]) if wrong.ndim else ()
+        self.fail(
+            f"{what}: {len(where) if wrong.ndim else 1} of {wrong.size} values differ, first at {first}:"
+            f" {a[first]!r} and {np.broadcast_to(b, a.shape)[first]!r}.{_also(msg)}"
+        )
+
+    def _same_shape(self, a: np.ndarray, b: np.ndarray, msg: Any) -> None:
+        if a.shape != b.shape:
+            self.fail(f"Shape mismatch: expected {a.shape}, got {b.shape}.{_also(msg)}")
+
+    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """The same shape and values; NaNs are equal to each other."""
+        a, b = self._GetNdArray(a), self._GetNdArray(b)
+        self._same_shape(a, b, msg)
+        same = np.asarray(a == b)
+        if a.dtype.kind in "fcV" and b.dtype.kind in "fcV":
+            same = same | ((a != a) & (b != b))
+        if not np.all(same):
+            self._fail_at("Not equal", msg, a, b, ~same)
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """Another shape, or at least one value that differs."""
+        try:
+            self.assertAllEqual(a, b)
+        except AssertionError:
+            return
+        self.fail(f"The two values are equal at all elements.{_also(msg)}")
+
+    def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None) -> None:
+        """``|a - b| <= atol + rtol * |b|`` everywhere, through dicts, tuples and lists."""
+        if hasattr(a, "_asdict"):
+            a = a._asdict()
+        if hasattr(b, "_asdict"):
+            b = b._asdict()
+        if isinstance(a, Mapping) or isinstance(b, Mapping):
+            self.assertEqual(set(a), set(b), msg)
+            for key in a:
+                self.assertAllClose(a[key], b[key], rtol, atol, f"{msg or ''}[{key!r}]")
+        elif isinstance(a, (list, tuple)) and not _is_array(a):
+            self.assertEqual(len(a), len(b), msg)
+            for i, (x, y) in enumerate(zip(a, b)):
+                self.assertAllClose(x, y, rtol, atol, f"{msg or ''}[{i}]")
+        else:
+            self._assertArraysClose(self._GetNdArray(a), self._GetNdArray(b), rtol, atol, msg)
+
+    def _assertArraysClose(self, a: np.ndarray, b: np.ndarray, rtol: float, atol: float, msg: Any) -> None:
+        self._same_shape(a, b, msg)
+        # bfloat16 is no type of NumPy's own
+        a, b = (x.astype(np.float32) if x.dtype.kind == "V" or x.dtype.name == "bfloat16" else x for x in (a, b))
+        close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        if not np.all(close):
+            self._fail_at(f"Not close (rtol={rtol}, atol={atol})", msg, a, b, np.asarray(~close))
+
+    def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
+        """At least one value that is not close."""
+        try:
+            self.assertAllClose(a, b, **kwargs)
+        except AssertionError:
+            return
+        self.fail("The two values are close at all elements")
+
+    def assertAllCloseAccordingToType(
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        float_rtol: float = 1e-6,
+        float_atol: float = 1e-6,
+        half_rtol: float = 1e-3,
+        half_atol: float = 1e-3,
+        bfloat16_rtol: float = 1e-2,
+        bfloat16_atol: float = 1e-2,
+        msg: Any = None,
+    ) -> None:
+        """`assertAllClose`, with the tolerances of the coarser of the two types."""
+        a, b = self._GetNdArray(a), self._GetNdArray(b)
+        names = {a.dtype.name, b.dtype.name}
+        for kinds, r, t in (
+            ({"float32", "complex64"}, float_rtol, float_atol),
+            ({"float16"}, half_rtol, half_atol),
+            ({"bfloat16"}, bfloat16_rtol, bfloat16_atol),
+        ):
+            if names & kinds:
+                rtol, atol = max(rtol, r), max(atol, t)
+        self.assertAllClose(a, b, rtol, atol, msg)
+
+    def _assertAll(self, a: Any, holds: Callable[[np.ndarray], Any], what: str) -> None:
+        values = self._GetNdArray(a)
+        wrong = ~np.asarray(holds(values))
+        if np.any(wrong):
+            self.fail(f"Not {what} at {np.argwhere(wrong)[:10].tolist()}: {values[wrong].ravel()[:10]}")
+
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+        self._assertAll(a, lambda v: v > comparison_target, f"> {comparison_target}")
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+        self._assertAll(a, lambda v: v < comparison_target, f"< {comparison_target}")
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+        self._assertAll(a, lambda v: v >= comparison_target, f">= {comparison_target}")
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+        self._assertAll(a, lambda v: v <= comparison_target, f"<= {comparison_target}")
+
+    def assertAllInRange(
+        self,
+        target: Any,
+        lower_bound: Any,
+        upper_bound: Any,
+        open_lower_bound: bool = False,
+        open_upper_bound: bool = False,
+    ) -> None:
+        """Every value between the bounds, which belong to the range unless they are open."""
+
+        def inside(v: np.ndarray) -> Any:
+            low = v > lower_bound if open_lower_bound else v >= lower_bound
+            return low & (v < upper_bound if open_upper_bound else v <= upper_bound)
+
+        self._assertAll(target, inside, f"in the range {lower_bound} to {upper_bound}")
+
+    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+        """Every value is one of the set."""
+        self._assertAll(target, lambda v: np.isin(v, list(expected_set)), f"in {expected_set}")
+
+    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+        self.assertEqual(self._GetNdArray(target).dtype, expected_dtype)
+
+    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
+        """The static shape of a tensor is that of an array."""
+        self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg)
+
+    def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:
+        self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err}{_also(msg)}")
+
+    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: Any = None) -> None:
+        self.assertEqual(len(farray1), len(farray2), msg)
+        for f1, f2 in zip(farray1, farray2):
+            self.assertNear(float(f1), float(f2), err, msg)
+
+    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: Any = None) -> None:
+        """The norm of the difference is below ``err``."""
+        self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)
+
+    @contextmanager
+    def assertRaisesWithPredicateMatch(
+        self, exception_type: Any, expected_err_re_or_predicate: Any
+    ) -> Iterator[None]:
+        """The block raises, and the message (with the op's name) matches the expression or the predicate."""
+        try:
+            yield
+        except exception_type as error:
+            wanted = expected_err_re_or_predicate
+            found = wanted(error) if callable(wanted) else re.search(wanted, _text_of(error))
+            if not found:
+                raise AssertionError(f"{type(error).__name__} does not match {wanted!r}: {error}") from error
+        else:
+            self.fail(f"{getattr(exception_type, '__name__', exception_type)} not raised")
+
+    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
+        return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
+
+    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
+        """Two messages are equal; the first may be given as text."""
+        from google.protobuf import text_format  # `import tfmini` must not import protobuf
+
+        expected = expected_message_maybe_ascii
+        if isinstance(expected, (str, bytes)):
+            expected = text_format.Merge(expected, type(message)())
+        self.assertEqual(text_format.MessageToString(expected), text_format.MessageToString(message), msg)
+
+    def assertProtoEqualsVersion(
+        self,
+        expected: str,
+        actual: Any,
+        producer: int = GRAPH_DEF_VERSION,
+        min_consumer: int = 0,
+        msg: Any = None,
+    ) -> None:
+        """`assertProtoEquals` with a ``versions`` field put before the expected text."""
+        consumer = f" min_consumer: {min_consumer}" if min_consumer else ""
+        self.assertProtoEquals(f"versions {{ producer: {producer}{consumer} }}\n{expected}", actual, msg)
+
+    def assertStartsWith(self, actual: str, expected_start: str, msg: Any = None) -> None:
+        self.assertTrue(actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r}")
+
+    def assertDeviceEqual(self, device1: Any, device2: Any, msg: Any = None) -> None:
+        self.assertEqual(canonical_name(device1), canonical_name(device2), msg)
+
+    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
+        self.assertCountEqual(expected_seq, actual_seq, msg)
+
+    def assertRaisesRegexp(self, expected_exception: Any, expected_regexp: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.assertRaisesRegex(expected_exception, expected_regexp, *args, **kwargs)
+
+
+def _also(msg: Any) -> str:
+    return f" {msg}" if msg else ""
+
+
+def _is_array(value: Any) -> bool:
+    try:
+        return not any(isinstance(v, _SYMBOLIC) for v in value) and np.array(value).dtype != object
+    except ValueError:  # rows of different lengths
+        return False
+
+
+def _text_of(error: BaseException) -> str:
+    if not isinstance(error, errors.OpError):
+        return str(error)
+    return error.message + (f"\nCaused by op: {error.op.name}" if error.op is not None else "")

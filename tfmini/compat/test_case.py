@@ -1,0 +1,251 @@
+"""``tf.test.TestCase``, ``tf.test.main`` and ``tf.test.Benchmark``."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from absl.testing import absltest
+
+from tfmini.compat.test_assertions import Assertions
+from tfmini.graph.default_graph import get_default_graph, reset_default_graph
+from tfmini.graph.default_session import get_default_session
+from tfmini.graph.graph import Graph
+from tfmini.ops.scoping import set_random_seed
+from tfmini.runtime.session import Session
+
+_SEED = 87654321  # TensorFlow's, so that tests which depend on it see the numbers they expect
+
+
+class TestCase(Assertions):
+    """A test of graphs (``tf.test.TestCase``): each starts in an empty default graph with fixed seeds."""
+
+    def __init__(self, methodName: str = "runTest") -> None:
+        super().__init__(methodName)
+        self._cached: Session | None = None
+        self._temp_dir: str | None = None
+
+    def setUp(self) -> None:
+        super().setUp()
+        random.seed(_SEED)
+        np.random.seed(_SEED)
+        self._ClearCachedSession()
+        try:
+            reset_default_graph()
+        except AssertionError:  # a caller has a graph of its own open: the test nests another
+            scope = Graph().as_default()
+            scope.__enter__()
+            self.addCleanup(scope.__exit__, None, None, None)
+        set_random_seed(_SEED)
+
+    def tearDown(self) -> None:
+        self._ClearCachedSession()
+        super().tearDown()
+
+    def _ClearCachedSession(self) -> None:
+        if self._cached is not None:
+            self._cached.close()
+            self._cached = None
+
+    def get_temp_dir(self) -> str:
+        """A directory for this test alone, the same at every call."""
+        if self._temp_dir is None:
+            self._temp_dir = tempfile.mkdtemp(dir=get_temp_dir())
+        return self._temp_dir
+
+    @contextmanager
+    def session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """A new session, default within the block and closed after it; its graph is the default one."""
+        with Session(graph=graph, config=config) as sess, _as_default(sess, use_gpu or force_gpu):
+            yield sess
+
+    @contextmanager
+    def cached_session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """The test's one session, made by the first call and kept to the end of the test."""
+        if self._cached is None:
+            self._cached = Session(graph=graph, config=config)
+        with _as_default(self._cached, use_gpu or force_gpu):
+            yield self._cached
+
+    @contextmanager
+    def test_session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """`cached_session`, or `session` when a graph is given (an older name)."""
+        opened = self.cached_session if graph is None else self.session
+        with opened(graph=graph, config=config, use_gpu=use_gpu, force_gpu=force_gpu) as sess:
+            yield sess
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors, in the default session or in the test's own."""
+        sess = get_default_session()
+        if sess is not None:
+            return sess.run(tensors)
+        with self.test_session() as own:
+            return own.run(tensors)
+
+    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> CheckedThread:
+        """A thread whose failure becomes the test's when it is joined."""
+        return CheckedThread(self, target, args or (), kwargs or {})
+
+    @contextmanager
+    def captureWritesToStream(self, stream: Any) -> Iterator[CapturedWrites]:
+        """What is written to a stream's file descriptor, by anyone, while the block runs."""
+        stream.flush()
+        descriptor = stream.fileno()
+        original = os.dup(descriptor)
+        with tempfile.NamedTemporaryFile(dir=self.get_temp_dir()) as capture:
+            os.dup2(capture.fileno(), descriptor)
+            try:
+                yield CapturedWrites(capture.name, stream)
+            finally:
+                stream.flush()
+                os.dup2(original, descriptor)
+                os.close(original)
+
+
+@contextmanager
+def _as_default(sess: Any, any_device: bool) -> Iterator[None]:
+    with sess.graph.as_default(), sess.as_default():
+        if any_device:
+            yield
+        else:
+            with sess.graph.device("/device:CPU:0"):
+                yield
+
+
+class CapturedWrites:
+    """What `TestCase.captureWritesToStream` has caught."""
+
+    def __init__(self, path: str, stream: Any) -> None:
+        self._path, self._stream = path, stream
+
+    def contents(self) -> str:
+        """All that has been written so far."""
+        self._stream.flush()
+        with open(self._path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+
+class CheckedThread:
+    """A daemon thread; `join` fails the test if its function raised."""
+
+    def __init__(self, case: absltest.TestCase, target: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._case, self._error = case, ""
+        self._call = lambda: target(*args, **kwargs)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._joined = False
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except Exception as error:  # handed to the test by `join`
+            self._error = f"{type(error).__name__}: {error}"
+
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        """Waits for the end.
+
+        Raises:
+          AssertionError: when the function raised.
+        """
+        self._thread.join()
+        self._joined = True
+        if self._error:
+            self._case.fail(f"Error in checkedThread: {self._error}")
+
+    def check_termination(self) -> None:
+        """Fails the test unless the thread was joined, or has never been started."""
+        if self._thread.ident is not None and not self._joined:
+            self._case.fail("A checked thread was not joined.")
+
+
+class Benchmark:
+    """Measures ops (``tf.test.Benchmark``): methods ``benchmark*`` call `run_op_benchmark`."""
+
+    def run_op_benchmark(
+        self,
+        sess: Any,
+        op_or_tensor: Any,
+        feed_dict: Any = None,
+        burn_iters: int = 2,
+        min_iters: int = 10,
+        store_trace: bool = False,
+        store_memory_usage: bool = True,
+        name: str | None = None,
+        extras: dict[str, Any] | None = None,
+        mbs: float = 0,
+    ) -> dict[str, Any]:
+        """Runs an op ``min_iters`` times after ``burn_iters`` and reports the median wall time in s."""
+        for _ in range(burn_iters):
+            sess.run(op_or_tensor, feed_dict)
+        times = []
+        for _ in range(min_iters):
+            start = time.perf_counter()
+            sess.run(op_or_tensor, feed_dict)
+            times.append(time.perf_counter() - start)
+        median = float(np.median(times)) if times else 0.0
+        extra = {"wall_time_mean": float(np.mean(times)), **(extras or {})} if times else dict(extras or {})
+        if mbs:
+            extra["throughput"] = mbs / median
+        self.report_benchmark(iters=min_iters, wall_time=median, extras=extra, name=name)
+        return {"iters": min_iters, "wall_time": median, "extras": extra, "name": name, "throughput": mbs and mbs / median}
+
+    def report_benchmark(
+        self,
+        iters: int | None = None,
+        cpu_time: float | None = None,
+        wall_time: float | None = None,
+        throughput: float | None = None,
+        extras: dict[str, Any] | None = None,
+        name: str | None = None,
+        metrics: Any = None,
+    ) -> None:
+        """Prints one line with what was measured."""
+        print(f"{type(self).__name__}.{name or 'benchmark'}: iters={iters} wall_time={wall_time} extras={extras}")
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors, in the default session."""
+        sess = get_default_session()
+        if sess is None:
+            with Session(graph=get_default_graph()) as own:
+                return own.run(tensors)
+        return sess.run(tensors)
+
+
+def get_temp_dir() -> str:
+    """A directory for what tests write, the same for the whole run (``tf.test.get_temp_dir``)."""
+    if not _temp_dirs:
+        root = os.environ.get("TEST_TMPDIR") or tempfile.gettempdir()
+        os.makedirs(root, exist_ok=True)
+        _temp_dirs.append(tempfile.mkdtemp(prefix="tfmini_test_", dir=root))
+    return _temp_dirs[0]
+
+
+_temp_dirs: list[str] = []
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the tests of the script and exits (``tf.test.main``)."""
+    absltest.main(argv=sys.argv if argv is None else argv)

@@ -1,0 +1,182 @@
+"""The functions of ``tf.test`` and ``tensorflow.python.framework.test_util`` that are no assertions."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tfmini.cluster import ClusterSpec
+from tfmini.compat.test_case import Benchmark, TestCase
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.ops.scoping import device as device_scope
+from tfmini.runtime.server import Server
+
+__all__ = [
+    "assert_equal_graph_def", "assert_ops_in_graph", "benchmark_config", "build_as_function_and_v1_graph",
+    "create_local_cluster", "deprecated_graph_mode_only", "device", "force_cpu", "force_gpu", "gpu_device_name",
+    "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_gpu_available",
+    "run_all_in_graph_and_eager_modes", "run_deprecated_v1", "run_in_graph_and_eager_modes", "run_v1_only",
+    "run_v2_only", "test_src_dir_path", "use_gpu", "TensorFlowTestCase", "Benchmark", "run_cuda_only", "run_gpu_only",
+]  # fmt: skip
+
+TensorFlowTestCase = TestCase
+
+
+def _free_ports(count: int) -> list[int]:
+    """Free ports of this machine, each once: all sockets are open until the last is found."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def create_local_cluster(
+    num_workers: int, num_ps: int, protocol: str = "grpc", worker_config: Any = None, ps_config: Any = None
+) -> tuple[list[Server], list[Server]]:
+    """A cluster of servers in this process (``tf.test.create_local_cluster``).
+
+    Args:
+      num_workers, num_ps: how many tasks of the jobs ``worker`` and ``ps``.
+      protocol: as `tf.train.Server` takes it.
+      worker_config, ps_config: ConfigProtos.
+
+    Returns:
+      (servers of the workers, servers of the ps), started.
+    """
+    ports = _free_ports(num_workers + num_ps)
+    addresses = [f"localhost:{port}" for port in ports]
+    spec = ClusterSpec({"worker": addresses[:num_workers], "ps": addresses[num_workers:]})
+    workers = [Server(spec, "worker", i, protocol, worker_config) for i in range(num_workers)]
+    return workers, [Server(spec, "ps", i, protocol, ps_config) for i in range(num_ps)]
+
+
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+    """False: the devices are CPUs."""
+    return False
+
+
+def is_built_with_cuda() -> bool:
+    """False: the devices are CPUs."""
+    return False
+
+
+is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
+
+
+def gpu_device_name() -> str:
+    """"": there is no GPU."""
+    return ""
+
+
+def test_src_dir_path(relative_path: str = "") -> str:
+    """A path beside the script that runs."""
+    return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), relative_path)
+
+
+test_src_dir_path.__test__ = False  # type: ignore[attr-defined] # pytest would take it for a test
+
+
+def benchmark_config() -> Any:
+    """A ConfigProto for measurements."""
+    from tfmini.protos import ConfigProto  # `import tfmini` must not import protobuf
+
+    return ConfigProto()
+
+
+def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str, Any]:
+    """Checks op names and types: ``expected_ops`` is name -> type. Returns the NodeDefs by name.
+
+    Raises:
+      ValueError: when one is missing or of another type.
+    """
+    nodes = {node.name: node for node in graph.as_graph_def().node}
+    for name, kind in expected_ops.items():
+        if name not in nodes:
+            raise ValueError(f"Expected op {name} is missing from the graph.")
+        if nodes[name].op != kind:
+            raise ValueError(f"Expected op for node {name} is different. {nodes[name].op} vs {kind}")
+    return {name: nodes[name] for name in expected_ops}
+
+
+def assert_equal_graph_def(
+    actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
+) -> None:
+    """Raises an AssertionError unless two GraphDefs have the same nodes, in any order."""
+    wanted, found = ({node.name: node for node in one.node} for one in (expected, actual))
+    if set(wanted) != set(found):
+        only = sorted(set(found) - set(wanted)), sorted(set(wanted) - set(found))
+        raise AssertionError(f"Nodes only in the actual graph: {only[0]}; only in the expected: {only[1]}")
+    for name, node in wanted.items():
+        if node != found[name]:
+            raise AssertionError(f"Node {name} differs:\n{found[name]}\nexpected:\n{node}")
+
+
+@contextmanager
+def device(use_gpu: bool) -> Iterator[None]:
+    """The CPU, or no device where a GPU may be used."""
+    with device_scope(None if use_gpu else "/device:CPU:0"):
+        yield
+
+
+def use_gpu() -> Any:
+    return device(use_gpu=True)
+
+
+force_gpu = use_gpu
+
+
+def force_cpu() -> Any:
+    return device_scope("/device:CPU:0")
+
+
+def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.test_session(graph=get_default_graph()):
+            return function(self, *args, **kwargs)
+
+    return run
+
+
+def run_in_graph_and_eager_modes(func: Any = None, *_: Any, **__: Any) -> Any:
+    """Runs a test in a session of the default graph; there is no eager mode."""
+    return _in_graph if func is None else _in_graph(func)
+
+
+def _bare(func: Any = None, *_: Any, **__: Any) -> Any:
+    return func if callable(func) else _bare
+
+
+run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _bare
+
+
+def run_v1_only(reason: str, func: Any = None) -> Any:
+    """A decorator that changes nothing: there is only the first version."""
+    return _bare if func is None else func
+
+
+def _skipped(why: str) -> Callable[..., Any]:
+    def decorator(func: Any = None, *_: Any, **__: Any) -> Any:
+        return unittest.skip(why)(func) if callable(func) else decorator
+
+    return decorator
+
+
+run_v2_only = _skipped("tfmini follows TensorFlow 1.x")
+run_gpu_only = run_cuda_only = _skipped("there is no GPU")
+
+
+def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
+    """`run_in_graph_and_eager_modes` for every test of a class."""
+    for name, value in list(vars(cls).items()):
+        if callable(value) and name.startswith("test") and name != "test_session":
+            setattr(cls, name, _in_graph(value))
+    return cls

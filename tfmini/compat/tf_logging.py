@@ -1,0 +1,136 @@
+"""``tf.logging``: the logger called "tensorflow", on stderr in TensorFlow's format (``INFO:tensorflow:…``)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections import Counter
+from logging import DEBUG, ERROR, FATAL, INFO, WARN
+from types import FrameType
+from typing import Any
+
+__all__ = [
+    "DEBUG", "ERROR", "FATAL", "INFO", "WARN", "TaskLevelStatusMessage", "debug", "error", "fatal", "flush",
+    "get_logger", "get_verbosity", "info", "log", "log_every_n", "log_first_n", "log_if", "set_verbosity", "vlog",
+    "warn", "warning",
+]  # fmt: skip
+
+_lock = threading.Lock()
+_ready: list[logging.Logger] = []
+_calls: Counter[tuple[str, int]] = Counter()
+
+
+def get_logger() -> logging.Logger:
+    """The logger of everything here (``tf.get_logger``); it writes to stderr unless the root logger is set up."""
+    with _lock:
+        if not _ready:
+            _ready.append(_set_up(logging.getLogger("tensorflow")))
+    return _ready[0]
+
+
+def _set_up(logger: logging.Logger) -> logging.Logger:
+    logger.findCaller = _find_caller  # type: ignore[method-assign] # the user's line, not one of this file
+    if logging.getLogger().handlers:
+        return logger
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
+    if interactive:
+        logger.setLevel(INFO)
+    handler = logging.StreamHandler(sys.stdout if interactive else sys.stderr)
+    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+    logger.addHandler(handler)
+    return logger
+
+
+def _caller() -> FrameType | None:
+    """The innermost frame that is neither of this file nor of Python's logging."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in (__file__, logging.__file__):
+        frame = frame.f_back
+    return frame
+
+
+def _find_caller(stack_info: bool = False, stacklevel: int = 1) -> tuple[str, int, str, str | None]:
+    stack = "".join(traceback.format_stack()) if stack_info else None
+    frame = _caller()
+    if frame is None:
+        return "(unknown file)", 0, "(unknown function)", stack
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, stack
+
+
+def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs ``msg % args`` at ``level`` (``tf.logging.log``)."""
+    get_logger().log(level, msg, *args, **kwargs)
+
+
+vlog = log
+
+
+def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
+    get_logger().debug(msg, *args, **kwargs)
+
+
+def info(msg: Any, *args: Any, **kwargs: Any) -> None:
+    get_logger().info(msg, *args, **kwargs)
+
+
+def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
+    get_logger().warning(msg, *args, **kwargs)
+
+
+warn = warning
+
+
+def error(msg: Any, *args: Any, **kwargs: Any) -> None:
+    get_logger().error(msg, *args, **kwargs)
+
+
+def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs at the highest level; the program goes on, as in TensorFlow."""
+    get_logger().fatal(msg, *args, **kwargs)
+
+
+def TaskLevelStatusMessage(msg: Any) -> None:
+    """Logs as an error (``tf.logging.TaskLevelStatusMessage``)."""
+    error(msg)
+
+
+def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
+    """Logs when ``condition`` holds (``tf.logging.log_if``)."""
+    if condition:
+        log(level, msg, *args)
+
+
+def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Logs the first, the n+1st, the 2n+1st … call from the same line (``tf.logging.log_every_n``)."""
+    log_if(level, msg, _earlier_calls() % n == 0, *args)
+
+
+def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Logs the first n calls from the same line (``tf.logging.log_first_n``)."""
+    log_if(level, msg, _earlier_calls() < n, *args)
+
+
+def _earlier_calls() -> int:
+    frame = _caller()
+    line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+    count = _calls[line]
+    _calls[line] += 1
+    return count
+
+
+def flush() -> None:
+    """Writes out what the handlers still hold (``tf.logging.flush``)."""
+    for handler in get_logger().handlers:
+        handler.flush()
+
+
+def get_verbosity() -> int:
+    """The level below which nothing is logged (``tf.logging.get_verbosity``)."""
+    return get_logger().getEffectiveLevel()
+
+
+def set_verbosity(v: int | str) -> None:
+    """Sets the level below which nothing is logged (``tf.logging.set_verbosity``)."""
+    get_logger().setLevel(v)

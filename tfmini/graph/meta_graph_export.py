@@ -1,0 +1,217 @@
+"""A graph, or a scope of it, with its collections as a MetaGraphDef."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from tfmini import _version, protos
+from tfmini.graph.collection_protos import get_from_proto_function, get_to_proto_function
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.op_def_protos import strip_default_attrs as strip_attrs
+from tfmini.graph.op_def_protos import stripped_op_list
+from tfmini.graph.scoped_names import strip_name_scope
+
+_log = logging.getLogger("tfmini")
+UNBOUND_INPUT_PREFIX = "$unbound_inputs_"
+_SAVE_AND_RESTORE_OPS = frozenset(("SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice"))
+
+
+def export_scoped_meta_graph(
+    graph_def: Any = None,
+    graph: Graph | None = None,
+    export_scope: str | None = None,
+    unbound_inputs_col_name: str | None = "unbound_inputs",
+    clear_devices: bool = False,
+    saver_def: Any = None,
+    clear_extraneous_savers: bool = False,
+    strip_default_attrs: bool = False,
+    meta_info_def: Any = None,
+    collection_list: Iterable[str] | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """The MetaGraphDef of a graph, and the global variables in it by their name there.
+
+    Args:
+      graph_def: the nodes, instead of the graph's.
+      graph: the graph whose collections are exported; default: the default graph.
+      export_scope: export only this name scope, and take it off all names.
+      unbound_inputs_col_name: the collection that lists the inputs from outside of the scope.
+      clear_devices: without the nodes' devices.
+      saver_def: the SaverDef to put in.
+      clear_extraneous_savers: without the nodes of other savers than ``saver_def``'s.
+      strip_default_attrs: without the attrs that have their default.
+      meta_info_def: information to include.
+      collection_list: the collections to export; default: all.
+
+    Raises:
+      TypeError: when an argument is not of its type.
+      ValueError: when the graph is larger than 2 GiB.
+    """
+    _check_types(meta_info_def, graph_def, saver_def, graph)
+    graph = graph or get_default_graph()
+    if graph_def is None:
+        graph_def = graph.as_graph_def(add_shapes=True)
+    excluded: set[str] = set()
+    if export_scope or clear_extraneous_savers or clear_devices:
+        if clear_extraneous_savers:
+            excluded = _nodes_of_other_savers(graph_def, saver_def)
+        graph_def, unbound = _part(graph_def, export_scope, excluded, clear_devices)
+        if unbound_inputs_col_name:
+            graph.get_collection_ref(unbound_inputs_col_name)[:] = unbound
+    made = _meta_graph(graph_def, meta_info_def, saver_def, strip_default_attrs)
+    for key in graph.get_all_collection_keys() if collection_list is None else collection_list:
+        contents = None
+        if clear_extraneous_savers and key == GraphKeys.SAVERS:
+            contents = [get_from_proto_function(key)(saver_def)] if saver_def else []  # type: ignore[misc]
+        add_collection_def(made, key, graph, export_scope, excluded, contents)
+    variables = [
+        v for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES, export_scope) if _is_part(v, export_scope, excluded)
+    ]
+    return made, {strip_name_scope(v.name, export_scope): v for v in variables}
+
+
+def _check_types(meta_info_def: Any, graph_def: Any, saver_def: Any, graph: Any) -> None:
+    if graph is not None and not isinstance(graph, Graph):
+        raise TypeError(f"graph must be of type Graph, not {type(graph)}")
+    checks = (("meta_info_def", meta_info_def, "MetaInfoDef"), ("graph_def", graph_def, "GraphDef"),
+              ("saver_def", saver_def, "SaverDef"))  # fmt: skip
+    for label, value, name in checks:
+        if value is not None and getattr(getattr(value, "DESCRIPTOR", None), "name", None) != name:
+            raise TypeError(f"{label} must be of type {name}, not {type(value)}")
+
+
+def _meta_graph(graph_def: Any, meta_info_def: Any, saver_def: Any, strip: bool) -> Any:
+    made = protos.MetaGraphDef()
+    if meta_info_def is not None:
+        made.meta_info_def.MergeFrom(meta_info_def)
+    made.meta_info_def.tensorflow_version = _version.API_VERSION
+    made.meta_info_def.tensorflow_git_version = f"tfmini-{_version.__version__}"
+    made.graph_def.MergeFrom(graph_def)
+    if not made.meta_info_def.stripped_op_list.op:
+        made.meta_info_def.stripped_op_list.MergeFrom(stripped_op_list(made.graph_def))
+    if strip:
+        strip_attrs(made.graph_def.node)
+        made.meta_info_def.stripped_default_attrs = True
+    if saver_def is not None:
+        made.saver_def.MergeFrom(saver_def)
+    return made
+
+
+# ---- parts of a graph -----------------------------------------------------------------------
+
+
+def _is_part(item: Any, scope: str | None, excluded: Collection[str]) -> bool:
+    """Whether a node or an item of a collection belongs to what is exported."""
+    name = item if isinstance(item, str) else getattr(item, "name", None)
+    if not isinstance(name, str):
+        return True
+    if name in excluded:
+        return False
+    return name.startswith(UNBOUND_INPUT_PREFIX) or not scope or name.startswith(scope)
+
+
+def _part(graph_def: Any, scope: str | None, excluded: set[str], clear_devices: bool) -> tuple[Any, list[str]]:
+    """The nodes below a scope with names relative to it, and the names of inputs from outside."""
+    part = protos.GraphDef(versions=graph_def.versions, library=graph_def.library)
+    unbound: list[str] = []
+    for node_def in graph_def.node:
+        if _is_part(node_def.name, scope, excluded):
+            copied = part.node.add()
+            copied.CopyFrom(node_def)
+            if scope:
+                _make_relative(copied, scope, unbound)
+            if clear_devices:
+                copied.device = ""
+    return part, unbound
+
+
+def _make_relative(node_def: Any, scope: str, unbound: list[str]) -> None:
+    node_def.name = strip_name_scope(node_def.name, scope)
+    for i, text in enumerate(node_def.input):
+        if text.lstrip("^").startswith(scope):
+            node_def.input[i] = strip_name_scope(text, scope)
+        else:
+            mark = "^" if text.startswith("^") else ""
+            node_def.input[i] = f"{mark}{UNBOUND_INPUT_PREFIX}{text.lstrip('^')}"
+            unbound.append(node_def.input[i])
+    if "_class" in node_def.attr:
+        groups = node_def.attr["_class"].list.s
+        kept = [strip_name_scope(g.decode(), scope).encode() for g in groups if _names_scope(g, scope)]
+        groups[:] = kept
+    if node_def.op in ("Enter", "RefEnter") and "frame_name" in node_def.attr:
+        frame = node_def.attr["frame_name"]
+        frame.s = strip_name_scope(frame.s.decode(), scope).encode()
+
+
+def _names_scope(group: bytes, scope: str) -> bool:
+    return group.decode().partition("@")[2].startswith(scope)
+
+
+def _nodes_of_other_savers(graph_def: Any, saver_def: Any) -> set[str]:
+    """The nodes of every scope that holds save or restore ops, but the saver's own. Each saver has a scope."""
+    kept: set[str] = set()
+    if saver_def is not None:
+        kept = {_scope_of(saver_def.save_tensor_name.partition(":")[0]), _scope_of(saver_def.restore_op_name)}
+    names = {node.name for node in graph_def.node if node.op in _SAVE_AND_RESTORE_OPS}
+    scopes = tuple({_scope_of(name) for name in names} - kept)
+    return {node.name for node in graph_def.node if scopes and node.name.startswith(scopes)}
+
+
+def _scope_of(name: str) -> str:
+    return name.rpartition("/")[0] + "/"
+
+
+# ---- collections ----------------------------------------------------------------------------
+
+
+def add_collection_def(
+    meta_graph_def: Any,
+    key: Any,
+    graph: Graph | None = None,
+    export_scope: str | None = None,
+    exclude_nodes: Collection[str] = (),
+    override_contents: list[Any] | None = None,
+) -> None:
+    """Adds a collection to a MetaGraphDef; one that has no form there is left out, with a warning."""
+    if graph is not None and not isinstance(graph, Graph):
+        raise TypeError(f"graph must be of type Graph, not {type(graph)}")
+    if not isinstance(key, (str, bytes)):
+        _log.warning("Only collections with string type keys will be serialized. This key has %s", type(key))
+        return
+    items = (graph or get_default_graph()).get_collection(key) if override_contents is None else override_contents
+    items = [item for item in items if _is_part(item, export_scope, exclude_nodes)]
+    if not items:
+        return
+    try:
+        _fill_collection(meta_graph_def.collection_def[key], key, items, export_scope)
+    except Exception as error:  # a collection may hold anything, with any reason not to be a message
+        del meta_graph_def.collection_def[key]
+        _log.warning(
+            "Issue encountered when serializing %s.\nType is unsupported, or the types of the items don't match field"
+            " type in CollectionDef. Note this is a warning and probably safe to ignore.\n%s",
+            key,
+            error,
+        )
+
+
+def _fill_collection(target: Any, key: Any, items: list[Any], scope: str | None) -> None:
+    to_proto = get_to_proto_function(key)
+    if to_proto is not None:
+        messages = (to_proto(item, export_scope=scope) for item in items)
+        target.bytes_list.value.extend(m.SerializeToString() for m in messages if m is not None)
+        return
+    first = items[0]
+    if getattr(getattr(first, "DESCRIPTOR", None), "full_name", None) == "google.protobuf.Any":
+        target.any_list.value.extend(items)
+    elif isinstance(first, (str, bytes)):
+        target.bytes_list.value.extend(item.encode() if isinstance(item, str) else item for item in items)
+    elif isinstance(first, bool) or not isinstance(first, (int, float)):
+        names = [item.name for item in items if not scope or item.name.startswith(scope)]
+        target.node_list.value.extend(strip_name_scope(name, scope) for name in names)
+    elif isinstance(first, int):
+        target.int64_list.value.extend(items)
+    else:
+        target.float_list.value.extend(items)

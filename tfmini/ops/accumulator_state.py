@@ -1,0 +1,277 @@
+"""Conditional accumulators: gradients gathered until somebody takes their mean.
+
+A gradient counts only if it was computed at or after the accumulator's global step; a stale one
+is dropped. Taking waits for the required number of gradients and moves the global step on by one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType
+from tfmini.graph.waiting import Wait
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
+from tfmini.shapes import RawShape, compatible_raw, format_raw
+
+_log = logging.getLogger("tfmini.ops")
+
+
+class TakeGradient(Attempt):
+    """Waits for enough gradients and takes their reduction."""
+
+    __slots__ = ("state", "required")
+
+    def __init__(self, wait: Wait, state: AccumulatorState, required: int) -> None:
+        super().__init__(wait)
+        self.state = state
+        self.required = required
+
+    def cause(self) -> str:
+        state = self.state
+        return f'{self.required} gradients in accumulator "{state.name}" ({state.count} so far, step {state.step})'
+
+    def advance(self) -> int:
+        if self.state.count < self.required:
+            return STUCK
+        self.result = self.state.take()
+        return OVER
+
+
+class AccumulatorState(WaitingState):
+    """What dense and sparse accumulators have in common.
+
+    Attributes:
+      step: gradients of earlier local steps are stale.
+      count: gradients accumulated since the last take.
+      applied, stale, taken: how many gradients were accepted and dropped, and how many means were
+        taken, since the accumulator was made.
+      applied_by, stale_by: the same per contributor, for callers that say who they are.
+    """
+
+    def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
+        super().__init__(1)
+        (self.takers,) = self.lines
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.reduction = reduction
+        self.step = 0
+        self.count = 0
+        self.applied = self.stale = self.taken = 0
+        self.applied_by: Counter[str] = Counter()
+        self.stale_by: Counter[str] = Counter()
+
+    def set_step(self, step: int) -> None:
+        """Sets the global step."""
+        with self.lock:
+            if step < self.step:
+                _log.warning("accumulator %s: its global step goes back from %d to %d", self.name, self.step, step)
+            self.step = step
+
+    def apply(self, local_step: int, gradient: Any, who: str = "") -> bool:
+        """Adds a gradient; returns False when it is stale and was dropped.
+
+        Raises:
+          InvalidArgumentError: when it has the wrong shape.
+        """
+        with self.lock:
+            fresh = local_step >= self.step
+            if fresh:
+                self._check(gradient)
+                self._add(gradient)
+                self.count += 1
+                self.applied += 1
+                self.applied_by[who] += bool(who)
+            else:
+                self.stale += 1
+                self.stale_by[who] += bool(who)
+        self.changed()
+        return fresh
+
+    def take_when(self, wait: Wait, required: int) -> None:
+        """Answers with the reduction of the gradients once there are ``required``."""
+        if required <= 0:
+            text = f"Argument num_required must be positive, but was {required}"
+            raise errors.InvalidArgumentError(None, None, text)
+        self.submit(self.takers, TakeGradient(wait, self, required))
+
+    def take(self) -> Any:
+        """The reduction of all gradients so far, under the lock; starts anew."""
+        self.step += 1
+        result = self._reduced()
+        self.count = 0
+        self.taken += 1
+        return result
+
+    def statistics(self) -> dict[str, Any]:
+        """The counters, for people and tools."""
+        with self.lock:
+            return {
+                "step": self.step,
+                "count": self.count,
+                "applied": self.applied,
+                "stale": self.stale,
+                "taken": self.taken,
+                "applied_by": dict(+self.applied_by),
+                "stale_by": dict(+self.stale_by),
+            }
+
+    def clear(self) -> None:
+        """The accumulator is dropped from its task; whoever waits is told."""
+        text = f"Accumulator '{self.name}' was deleted by a reset of its container."
+        self.fail_all(errors.CancelledError(None, None, text))
+
+    def _check(self, gradient: Any) -> None:
+        raise NotImplementedError
+
+    def _add(self, gradient: Any) -> None:
+        raise NotImplementedError
+
+    def _reduced(self) -> Any:
+        raise NotImplementedError
+
+
+def _mismatch(text: str) -> errors.OpError:
+    return errors.InvalidArgumentError(None, None, f"Shape mismatch: {text}")
+
+
+class DenseAccumulatorState(AccumulatorState):
+    """Accumulates arrays of one shape."""
+
+    def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
+        super().__init__(name, dtype, shape, reduction)
+        self._sum: Any = None
+        self._is_own = False  # the first gradient is somebody else's array: it is added to only in a copy
+
+    def _check(self, gradient: Any) -> None:
+        got = np.shape(gradient)
+        if self.count and np.shape(self._sum) != got:
+            raise _mismatch(f"expected {format_raw(np.shape(self._sum))}, got {format_raw(got)}")
+        if not compatible_raw(self.shape, got):
+            raise _mismatch(f"expected {format_raw(self.shape)}, got {format_raw(got)}")
+
+    def _add(self, gradient: Any) -> None:
+        if not self.count:
+            self._sum, self._is_own = gradient, False
+        elif self._is_own:
+            np.add(self._sum, gradient, out=self._sum)
+        else:
+            self._sum = np.add(self._sum, gradient)
+            self._is_own = isinstance(self._sum, np.ndarray)
+
+    def _reduced(self) -> Any:
+        total, own = self._sum, self._is_own
+        self._sum = None
+        if self.reduction == "SUM" or self.count == 1:
+            return total
+        return np.divide(total, self.dtype.numpy.type(self.count), out=total if own else None)
+
+
+class SparseAccumulatorState(AccumulatorState):
+    """Accumulates indexed slices; each row is averaged over the gradients that have it."""
+
+    def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
+        super().__init__(name, dtype, shape, reduction)
+        self._indices: Any = None
+        self._values: Any = None
+        self._counts: Any = None
+
+    def _check(self, gradient: Any) -> None:
+        indices, values, shape = gradient
+        if np.ndim(indices) != 1:
+            text = f"Input indices should be vector but received shape: {format_raw(np.shape(indices))}"
+            raise errors.InvalidArgumentError(None, None, text)
+        if not np.ndim(values):
+            raise errors.InvalidArgumentError(None, None, "Values cannot be 0-dimensional.")
+        if len(values) != len(indices):
+            text = f"Expected {len(indices)} non-empty input values, got {len(values)}"
+            raise errors.InvalidArgumentError(None, None, text)
+        if shape is not None:
+            self._check_dense_shape(shape)
+        self._check_rows(indices)
+        self._check_values(values)
+
+    def _check_dense_shape(self, shape: Any) -> None:
+        declared = self.shape or ()
+        if len(declared) > len(shape):
+            raise _mismatch(f"expected shape rank at least {len(declared)}, got {len(shape)}")
+        for i, size in enumerate(declared):
+            if size is not None and size != shape[i]:
+                raise _mismatch(f"expected shape dim {i} to be {size}, got {shape[i]}")
+
+    def _check_rows(self, indices: Any) -> None:
+        limit = self.shape[0] if self.shape else None
+        if limit is None:
+            return
+        for slot in np.flatnonzero(indices >= limit)[:1]:
+            raise _mismatch(
+                f"index of slice {slot} exceeded limits of shape; index is {indices[slot]} exceeded {limit}"
+            )
+
+    def _check_values(self, values: Any) -> None:
+        expected: RawShape = self.shape or ()
+        if self.count:
+            expected = self._values.shape
+            if len(expected) != values.ndim:
+                raise _mismatch(f"expected values rank {len(expected)}, got {values.ndim}")
+        elif len(expected) > values.ndim:
+            raise _mismatch(f"expected values rank at least {len(expected)}, got {values.ndim}")
+        for i, size in enumerate(expected[1:], 1):
+            if size is not None and size != values.shape[i]:
+                raise _mismatch(f"expected values dim {i} to be {size}, got {values.shape[i]}")
+
+    def _add(self, gradient: Any) -> None:
+        indices, values, _ = gradient
+        if not self.count:
+            self._indices, self._values = indices, values
+            self._counts = np.ones(len(indices), np.int64)
+            return
+        merged, old, new = _merge(self._indices, indices)
+        total = np.zeros((len(merged), *values.shape[1:]), self.dtype.numpy)
+        counts = np.zeros(len(merged), np.int64)
+        total[old] = self._values
+        total[new] += values
+        counts[old] = self._counts
+        counts[new] += 1
+        self._indices, self._values, self._counts = merged, total, counts
+
+    def _reduced(self) -> Any:
+        values = self._values
+        if self.reduction != "SUM":
+            counts = self._counts.astype(self.dtype.numpy).reshape(-1, *[1] * (values.ndim - 1))
+            values = values / counts
+        first = self.shape[0] if self.shape else None
+        shape = np.array([-1 if first is None else first, *values.shape[1:]], np.int64)
+        return self._indices, values, shape
+
+
+def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """The merged rows of two lists of rows, and where the rows of each stand in it."""
+    if (np.diff(a) > 0).all() and (np.diff(b) > 0).all():
+        merged = np.union1d(a, b)
+        return merged, np.searchsorted(merged, a), np.searchsorted(merged, b)
+    return _merge_unsorted(a, b)
+
+
+def _merge_unsorted(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """As a merge of sorted lists does it, step by step: TensorFlow's result also for lists that are not sorted."""
+    merged: list[int] = []
+    old: list[int] = []
+    new: list[int] = []
+    i = j = 0
+    while i < len(a) or j < len(b):
+        take_a = j == len(b) or (i < len(a) and a[i] <= b[j])
+        take_b = i == len(a) or (j < len(b) and b[j] <= a[i])
+        merged.append(int(a[i] if take_a else b[j]))
+        if take_a:
+            old.append(len(merged) - 1)
+            i += 1
+        if take_b:
+            new.append(len(merged) - 1)
+            j += 1
+    return np.array(merged, np.int64), old, new

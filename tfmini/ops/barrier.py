@@ -1,0 +1,334 @@
+"""``Barrier``: a map from keys to tuples whose components come one by one; complete tuples are taken in order."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.graph.waiting import Wait
+from tfmini.ops.component_arguments import as_shape_list, as_type_list
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.queue_state import PriorityQueueState
+from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
+
+barrier_op = op(
+    """Barrier() -> handle: Ref(string)
+        component_types: list(type) >= 1
+        shapes: list(shape) >= 0 = []
+        capacity: int = -1
+        container: string = ''
+        shared_name: string = ''""",
+    stateful=True,
+)
+insert_many_op = op(
+    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True
+)
+take_many_op = op(
+    """BarrierTakeMany(handle: Ref(string), num_elements: int32) -> indices: int64, keys: string, values: component_types
+        component_types: list(type) >= 1
+        allow_small_batch: bool = false
+        wait_for_incomplete: bool = false
+        timeout_ms: int = -1""",  # noqa: E501 - a declaration is one line
+    stateful=True,
+)
+close_op = op("BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", stateful=True)
+ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True)
+incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True)
+
+for _handle in (barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op):
+    _handle.not_differentiable()
+
+
+class BarrierState:
+    """The tuples of a barrier: incomplete ones by key, complete ones in a priority queue by age.
+
+    Attributes:
+      dtypes, shapes: of the components of a value.
+    """
+
+    def __init__(self, name: str, types: list[DType], shapes: list[RawShape]) -> None:
+        self.name = name
+        self.dtypes = types
+        self.shapes = shapes
+        self.ready = PriorityQueueState(f"{name}_queue", -1, [dtypes.int64, dtypes.string, *types], [(), (), *shapes])
+        self.incomplete: dict[bytes, list[Any]] = {}
+        self.is_closed = False
+        self._cancels = False
+        self._next = -(2**63)
+        self._lock = threading.Lock()
+
+    def insert_many(self, component: int, keys: Any, values: Any) -> None:
+        """Gives one component to each of ``keys``; those that become complete can be taken.
+
+        Raises:
+          InvalidArgumentError: for a component that is there already, or of another shape.
+          CancelledError: for new keys after closing.
+        """
+        if len(keys) and not np.size(values):
+            text = f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}"
+            raise errors.InvalidArgumentError(None, None, text)
+        complete: list[tuple[Any, ...]] = []
+        with self._lock:
+            self._refuse_if_closed(len(keys))
+            seen = len(self.incomplete)
+            for i, key in enumerate(keys.tolist()):
+                self._insert(i, key, component, values[i], complete)
+            if len(self.incomplete) + len(complete) > seen:
+                self._next += 1
+            drained = self.is_closed and not self.incomplete
+        self._enqueue(complete, drained)
+
+    def _refuse_if_closed(self, count: int) -> None:
+        if self.is_closed and (self._cancels or (count and not self.incomplete)):
+            raise errors.CancelledError(
+                None,
+                None,
+                f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._cancels)}."
+                f"  Number of new insertions: {count}.  Number of incomplete keys: {len(self.incomplete)}.",
+            )
+
+    def _insert(self, i: int, key: bytes, component: int, value: Any, complete: list[tuple[Any, ...]]) -> None:
+        parts = self.incomplete.get(key)
+        if parts is None:
+            if self.is_closed:
+                raise errors.CancelledError(
+                    None,
+                    None,
+                    f"Barrier {self.name} is closed, but attempted to insert a brand new key: {key.decode()}."
+                    f"  Pending enqueues cancelled: {int(self._cancels)}.  Insertion index: {i}."
+                    f"  Number of incomplete keys: {len(self.incomplete)}.",
+                )
+            parts = self.incomplete[key] = [np.int64(self._next)] + [None] * len(self.dtypes)
+        if parts[1 + component] is not None:
+            text = f"Key {key.decode()} already has a value for component {component} in barrier {self.name}"
+            raise errors.InvalidArgumentError(None, None, text)
+        parts[1 + component] = value
+        if all(part is not None for part in parts):
+            del self.incomplete[key]
+            element = (parts[0], key, *parts[1:])
+            self.ready.check_element(element)
+            complete.append(element)
+
+    def _enqueue(self, complete: list[tuple[Any, ...]], close: bool) -> None:
+        with self.ready.lock:
+            for element in complete:
+                self.ready.push(element)
+            self.ready.is_closed |= close
+        self.ready.changed()
+
+    def take_many(self, wait: Wait, count: int, allow_small_batch: bool) -> None:
+        """Takes ``count`` complete tuples, oldest first; fewer if allowed and the barrier is closed."""
+        with self._lock:
+            if self.is_closed:
+                available = self.ready.size()
+                if allow_small_batch:
+                    count = min(count, available)
+                else:
+                    available += len(self.incomplete)
+                if available < max(count, 1):
+                    raise errors.OutOfRangeError(
+                        None,
+                        None,
+                        f"Barrier '{self.name}' is closed and has insufficient elements (requested {count},"
+                        f" total size {available})",
+                    )
+        self.ready.dequeue_many(wait, count, allow_small_batch)
+
+    def close(self, cancel: bool) -> None:
+        """Refuses new keys; with ``cancel`` incomplete ones are dropped.
+
+        Raises:
+          CancelledError: when it is closed already, unless this is the first call that cancels.
+        """
+        with self._lock:
+            if self.is_closed and (self._cancels or not cancel):
+                raise errors.CancelledError(None, None, f"Barrier '{self.name}' is already closed.")
+            self.is_closed, self._cancels = True, cancel
+            if cancel:
+                self.incomplete.clear()
+            drained = not self.incomplete
+        if drained:
+            self._enqueue([], True)
+
+    def clear(self) -> None:
+        """The barrier is dropped from its task."""
+        self.ready.clear()
+
+
+def _text(value: Any) -> str:
+    return format_raw(np.shape(value))
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+@barrier_op.shape
+def _handle_shape(node: Operation) -> list[RawShape]:
+    return [(2,)]
+
+
+@insert_many_op.shape
+@close_op.shape
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+@ready_size_op.shape
+@incomplete_size_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@take_many_op.shape
+def _take_shape(node: Operation) -> list[RawShape]:
+    return [None] * (2 + len(node.attrs["component_types"]))
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+@barrier_op.state_kernel("CPU")
+def _state(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    shapes: list[RawShape], capacity: int,
+) -> BarrierState:  # fmt: skip
+    if len(shapes) != len(component_types) or any(s is None or None in s for s in shapes):
+        raise errors.InvalidArgumentError(None, None, "All of the component shapes must be specified")
+    if capacity != -1:
+        text = "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."  # noqa: E501
+        raise errors.InvalidArgumentError(None, None, text)
+
+    def create(name: str) -> BarrierState:
+        return BarrierState(name, component_types, shapes)
+
+    state = find_or_create(resources, container, shared_name, node, "barrier", create)
+    for what, has, wanted, text_of in (
+        ("types", state.dtypes, component_types, cpp_name),
+        ("shapes", state.shapes, shapes, format_raw),
+    ):
+        if has != wanted:
+            sides = [", ".join(text_of(item) for item in side) for side in (has, wanted)]  # type: ignore[operator]
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                f"Shared barrier '{state.name}' has component {what} {sides[0]} but requested component {what} were"
+                f" {sides[1]}",
+            )
+    return state
+
+
+@insert_many_op.kernel("CPU")
+def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, component_index: int) -> tuple[()]:
+    if component_index >= len(state.dtypes):
+        text = f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})"
+        raise errors.InvalidArgumentError(None, None, text)
+    if T is not state.dtypes[component_index]:
+        expected = cpp_name(state.dtypes[component_index])
+        text = f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->"
+        raise errors.InvalidArgumentError(None, None, text)
+    state.insert_many(component_index, keys, values)
+    return ()
+
+
+@take_many_op.async_kernel("CPU")
+def _take_many(wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool) -> None:
+    if np.ndim(num_elements):
+        raise errors.InvalidArgumentError(None, None, "num_elements must be a scalar.")
+    state.take_many(wait, int(num_elements), allow_small_batch)
+
+
+@close_op.kernel("CPU")
+def _close(state: BarrierState, *, cancel_pending_enqueues: bool) -> tuple[()]:
+    state.close(cancel_pending_enqueues)
+    return ()
+
+
+@ready_size_op.kernel("CPU")
+def _ready_size(state: BarrierState) -> Any:
+    return np.int32(state.ready.size())
+
+
+@incomplete_size_op.kernel("CPU")
+def _incomplete_size(state: BarrierState) -> Any:
+    return np.int32(len(state.incomplete))
+
+
+class Barrier:
+    """A map whose values are completed component by component (``data_flow_ops.Barrier``).
+
+    Args:
+      types: of the components of a value.
+      shapes: fully defined, of the components.
+      shared_name: under which other sessions find it.
+      name: of the handle.
+
+    Raises:
+      ValueError: for shapes without elements.
+    """
+
+    def __init__(self, types: Any, shapes: Any = None, shared_name: str | None = None, name: str = "barrier") -> None:
+        self._types = as_type_list(types)
+        known = as_shape_list(shapes)
+        self._shapes = [unknown_shape() for _ in self._types] if known is None else [TensorShape(s) for s in known]
+        for i, shape in enumerate(self._shapes):
+            if shape.num_elements() == 0:
+                raise ValueError(f"Empty tensors are not supported, but received shape '{shape}' at index {i}")
+        self._barrier_ref: Tensor = barrier_op(
+            component_types=self._types, shapes=self._shapes, shared_name=shared_name or "", name=name
+        )
+        self._name = self._barrier_ref.op.name.split("/")[-1]
+
+    @property
+    def barrier_ref(self) -> Tensor:
+        """The handle."""
+        return self._barrier_ref
+
+    @property
+    def name(self) -> str:
+        """The name of the handle's op."""
+        return self._barrier_ref.op.name
+
+    def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
+        """Gives ``values[i]`` as that component to ``keys[i]``."""
+        name = name or f"{self._name}_BarrierInsertMany"
+        return insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)  # type: ignore[no-any-return]
+
+    def take_many(
+        self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
+    ) -> Any:
+        """Takes complete tuples, those whose first component came first at first; waits for them.
+
+        Returns:
+          (indices, keys, values): int64 [n] order numbers, string [n], and a list of [n, …].
+        """
+        found = take_many_op(
+            self._barrier_ref, num_elements, component_types=self._types, allow_small_batch=allow_small_batch,
+            timeout_ms=timeout, name=name or f"{self._name}_BarrierTakeMany",
+        )  # fmt: skip
+        operation = found[0].op
+        count = None if allow_small_batch else constant_value(operation.inputs[1])
+        batch = TensorShape([None if count is None else int(count)])
+        for output, shape in zip(operation.outputs, [TensorShape([]), TensorShape([]), *self._shapes]):
+            output.set_shape(batch.concatenate(shape))
+        return found
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
+        """Refuses new keys; with ``cancel_pending_enqueues`` also what is missing of the others."""
+        name = name or f"{self._name}_BarrierClose"
+        return close_op(self._barrier_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name)  # type: ignore[no-any-return]
+
+    def ready_size(self, name: str | None = None) -> Tensor:
+        """How many complete tuples there are, an int32 scalar."""
+        return ready_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierReadySize")  # type: ignore[no-any-return]
+
+    def incomplete_size(self, name: str | None = None) -> Tensor:
+        """How many incomplete tuples there are, an int32 scalar."""
+        return incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")  # type: ignore[no-any-return]

@@ -1,0 +1,169 @@
+"""``tf.case`` and ``tf.switch_case``: the first of several branches whose predicate holds."""
+
+from __future__ import annotations
+
+import collections
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops.array_joining import stack
+from tfmini.ops.assertion import Assert
+from tfmini.ops.casting import cast
+from tfmini.ops.cond import cond
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import equal, less_equal
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import control_dependencies, name_scope
+
+_log = logging.getLogger("tfmini")
+Branch = Callable[[], Any]
+Pair = tuple[Any, Branch]
+
+
+def case(
+    pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, strict: bool = False,
+    name: str = "case",
+) -> Any:  # fmt: skip
+    """What the function of the first true predicate returns, else that of ``default`` (``tf.case``).
+
+    Args:
+      pred_fn_pairs: a list of (scalar bool tensor, function), or a dict.
+      default: a function; without it, one predicate must be true in every step.
+      exclusive: whether at most one predicate may be true; a check is added to the graph.
+      strict: as of `cond`.
+      name: of the name scope.
+
+    Raises:
+      TypeError: for pairs that are none.
+    """
+    pairs = _checked_pairs(pred_fn_pairs, exclusive, name)
+    predicates = [pred for pred, _ in pairs]
+    with name_scope(name, "case", predicates):
+        if default is None:
+            default, pairs = _last_as_default(pairs), pairs[:-1]
+        chosen: Branch = default
+        # The first condition is outermost.
+        for predicate, function in reversed(pairs):
+            chosen = partial(cond, predicate, true_fn=function, false_fn=chosen, strict=strict)
+        if not exclusive:
+            return chosen()
+        text = "Input error: exclusive=True"
+        with control_dependencies([_at_most([pred for pred, _ in pairs], 1, text)]):
+            return chosen()
+
+
+def _checked_pairs(pairs: Any, exclusive: bool, name: str) -> list[Pair]:
+    if not isinstance(pairs, (list, tuple, dict)):
+        raise TypeError("fns must be a list, tuple, or dict")
+    if isinstance(pairs, collections.OrderedDict):
+        pairs = list(pairs.items())
+    elif isinstance(pairs, dict):
+        pairs = sorted(pairs.items(), key=lambda item: item[0].name)
+        if not exclusive:
+            _log.warning(
+                "%s: An unordered dictionary of predicate/fn pairs was provided, but exclusive=False. The order of"
+                " conditional tests is deterministic but not guaranteed.",
+                name,
+            )
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("Each entry in pred_fn_pairs must be a 2-tuple")
+        predicate, function = pair
+        if not isinstance(predicate, Tensor):
+            raise TypeError(f"pred must be a Tensor, got: {predicate}")
+        if predicate.dtype.base_dtype is not dtypes.bool:
+            raise TypeError(f"pred must be Tensor of type bool: {predicate.name}")
+        if not callable(function):
+            raise TypeError(f"fn for pred {predicate.name} must be callable.")
+    if not pairs:
+        raise ValueError("not enough values to unpack: tf.case needs at least one pair of predicate and function")
+    return list(pairs)
+
+
+def _at_most(predicates: list[Tensor], limit: int, text: str) -> Operation:
+    """An Assert that not more than ``limit`` of ``predicates`` are true."""
+    stacked = stack(predicates, name="preds_c")
+    count = reduce_sum(cast(stacked, dtypes.int32), name="num_true_conds")
+    condition = less_equal(count, constant(limit, name="n_true_conds"))
+    names = ", ".join(pred.name for pred in predicates)
+    data = [f"{text}: more than {limit} conditions ({names}) evaluated as True:", stacked]
+    return Assert(condition, data, summarize=len(predicates))
+
+
+def _last_as_default(pairs: list[Pair]) -> Branch:
+    """The last function, with a check that its predicate is the one that holds."""
+    *others, (predicate, function) = pairs
+    position = len(others)
+
+    def default() -> Any:
+        why = (
+            f"Implementation error: selected default action #{position} was called, but some of other predicates are"
+            " True: "
+        )
+        predicates = [pred for pred, _ in pairs]
+        none_true = ("Input error: None of conditions evaluated as True:", stack(predicates, name="preds_c"))
+        checks = [_at_most([pred for pred, _ in others], 0, why)] if others else []
+        with control_dependencies([*checks, Assert(predicate, none_true)]):
+            return function()
+
+    return default
+
+
+def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
+    """What the function number ``branch_index`` returns (``tf.switch_case``).
+
+    Built of nested conds, where TensorFlow has an op with functions.
+
+    Args:
+      branch_index: an integer tensor.
+      branch_fns: functions, or a list or dict of (index, function) for 0 to n - 1.
+      default: for other indices; without it the last function.
+      name: of the name scope.
+
+    Raises:
+      TypeError: for arguments of other types.
+      ValueError: when the indices are not 0 to n - 1.
+    """
+    functions = _checked_functions(branch_index, branch_fns)
+    with name_scope(name, "case", [branch_index]):
+        chosen: Branch = functions[-1] if default is None else default
+        numbered = list(enumerate(functions))
+        for index, function in reversed(numbered if default is not None else numbered[:-1]):
+            chosen = _one_of_two(branch_index, index, function, chosen)
+        return chosen()
+
+
+def _one_of_two(branch_index: Tensor, index: int, function: Branch, other: Branch) -> Branch:
+    return lambda: cond(equal(branch_index, index), function, other, strict=True)
+
+
+def _checked_functions(branch_index: Any, branch_fns: Any) -> list[Branch]:
+    if not isinstance(branch_index, Tensor):
+        raise TypeError(f"branch_index must a Tensor, got {type(branch_index)}")
+    if not branch_index.dtype.is_integer:
+        raise TypeError(f"branch_index must an integer Tensor, got {branch_index.dtype}")
+    if not branch_fns:
+        raise ValueError("Must provide at least one item in branch_fns")
+    if not isinstance(branch_fns, (list, tuple, dict)):
+        raise TypeError("branch_fns must be a list, tuple, or dict")
+    pairs = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
+    if all(callable(function) for function in pairs):
+        pairs = list(enumerate(pairs))
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("Each entry in branch_fns must be a 2-tuple")
+        if not isinstance(pair[0], int):
+            raise TypeError(f"key must be a Python `int`, got {type(pair[0])}")
+        if not callable(pair[1]):
+            raise TypeError(f"fn for key {pair[0]} must be callable.")
+    keys = sorted(key for key, _ in pairs)
+    if keys != list(range(len(keys))):
+        raise ValueError(
+            f"branch indices (keys) must form contiguous range of [0 to {len(keys)}) but found"
+            f" {{{','.join(map(str, keys))}}}"
+        )
+    return [function for _, function in sorted(pairs, key=lambda pair: pair[0])]

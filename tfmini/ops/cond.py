@@ -1,0 +1,171 @@
+"""``tf.cond``: one of two branches, chosen while the step runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph import nest
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops import control_flow_ops as flow
+from tfmini.ops.array_identity import identity
+from tfmini.ops.casting import cast
+from tfmini.ops.cond_context import CondContext
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.control_flow_context import inside
+from tfmini.ops.scoping import add_to_collection, name_scope
+from tfmini.ops.tensor_array import TensorArray
+
+Branch = Callable[[], Any]
+
+
+def cond(
+    pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, strict: bool = False,
+    name: str | None = None, fn1: Branch | None = None, fn2: Branch | None = None,
+) -> Any:  # fmt: skip
+    """What ``true_fn`` returns if ``pred`` is true, else what ``false_fn`` returns (``tf.cond``).
+
+    Both functions are called once, here. Only ops made in the one that is chosen run; what they
+    use from outside runs in any case.
+
+    Args:
+      pred: a scalar bool tensor.
+      true_fn, false_fn: functions without arguments, that return the same structure of tensors,
+        operations or `TensorArray`s. A list of one is taken for its element.
+      strict: take a list of one as it is.
+      name: of the name scope.
+      fn1, fn2: old names of ``true_fn`` and ``false_fn``.
+
+    Raises:
+      TypeError: when a function is missing or not callable, structures differ, or ``pred`` is a bool.
+      ValueError: when a function returns nothing, or types or structures differ.
+    """
+    true_fn = _branch("true_fn", true_fn, "fn1", fn1)
+    false_fn = _branch("false_fn", false_fn, "fn2", fn2)
+    if not callable(true_fn):
+        raise TypeError("true_fn must be callable.")
+    if not callable(false_fn):
+        raise TypeError("false_fn must be callable.")
+    with name_scope(name, "cond", [pred]):
+        if isinstance(pred, bool):
+            raise TypeError("pred must not be a Python bool")
+        contexts = _contexts(pred)
+        branches = ((contexts[0], true_fn, "true_fn"), (contexts[1], false_fn, "false_fn"))
+        originals, results = zip(*(_build(*branch, strict=strict) for branch in branches))
+        merged = _merge(originals, results)
+        if contexts[0].outer_context is None:
+            # A nested context travels with the one around it.
+            for context in contexts:
+                add_to_collection(GraphKeys.COND_CONTEXT, context)
+        return merged if strict else unpack_if_single(merged)
+
+
+def _branch(name: str, function: Branch | None, old_name: str, old_function: Branch | None) -> Any:
+    if old_function is None:
+        if function is None:
+            raise TypeError(f"cond(): {name} argument required")
+        return function
+    if function is not None:
+        raise TypeError(f"cond(): {name} and {old_name} may not be set simultaneously.")
+    return old_function
+
+
+def _contexts(pred: Any) -> tuple[CondContext, CondContext]:
+    """The contexts of the true and the false branch, with their pivots."""
+    if_false, if_true = flow.switch(pred, pred)
+    pivots = identity(if_true, name="switch_t"), identity(if_false, name="switch_f")
+    pred = identity(pred, name="pred_id")
+    for tensor in (if_true, *pivots, pred):
+        tensor.graph.prevent_fetching(tensor.op)
+    return CondContext(pred, pivots[0], branch=1), CondContext(pred, pivots[1], branch=0)
+
+
+def _build(context: CondContext, function: Branch, name: str, strict: bool) -> tuple[Any, Any]:
+    """Calls a branch; (what it returned, its output tensors in the same structure)."""
+    with inside(context):
+        original, result = context.BuildCondBranch(function)
+        if original is None:
+            raise ValueError(f"{name} must have a return value.")
+        context.ExitResult(result)
+    return original if strict else unpack_if_single(original), result
+
+
+def _merge(originals: tuple[Any, ...], results: tuple[Any, ...]) -> Any:
+    """The results of the branch that runs, in the structure that the functions returned."""
+    _check_structures(originals)
+    if not results[0]:
+        raise ValueError("true_fn and false_fn must return at least one result.")
+    pairs = list(zip(*map(nest.flatten, results)))
+    if_true = nest.flatten([_with_wide_indices(a, b) for a, b in pairs], expand_composites=True)
+    if_false = nest.flatten([_with_wide_indices(b, a) for a, b in pairs], expand_composites=True)
+    for a, b in zip(if_true, if_false):
+        if a.dtype.base_dtype is not b.dtype.base_dtype:
+            raise ValueError(
+                f"Outputs of true_fn and false_fn must have the same type: {a.dtype.name}, {b.dtype.name}"
+            )
+    merges = [flow.merge(pair)[0] for pair in zip(if_false, if_true)]
+    flat = nest.flatten(originals[0], expand_composites=True)
+    merges = [o.with_flow(m) if isinstance(o, TensorArray) else m for o, m in zip(flat, merges)]
+    return nest.pack_sequence_as(originals[0], merges, expand_composites=True)
+
+
+def _check_structures(originals: tuple[Any, ...]) -> None:
+    try:
+        nest.assert_same_structure(*originals, expand_composites=True)
+    except (TypeError, ValueError) as error:
+        kind = "types" if isinstance(error, TypeError) else "values"
+        raise type(error)(f"Incompatible return {kind} of true_fn and false_fn: {error}") from None
+
+
+def _with_wide_indices(value: Any, other: Any) -> Any:
+    """``value`` with int64 indices if both are indexed slices whose indices differ in type."""
+    if not isinstance(value, IndexedSlices) or value.indices.dtype is other.indices.dtype:
+        return value
+    return IndexedSlices(value.values, cast(value.indices, dtypes.int64), value.dense_shape)
+
+
+def unpack_if_single(value: Any) -> Any:
+    """The element of a list or tuple of one, anything else as it is."""
+    return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+
+
+# ---- conditions that may be known ---------------------------------------------------------------
+
+
+def smart_constant_value(pred: Any) -> bool | None:
+    """The value of a predicate if it is known: a bool, 0, 1 or a constant; else None.
+
+    Raises:
+      TypeError: for anything else.
+    """
+    if pred is True or pred is False:
+        return bool(pred)
+    if isinstance(pred, Tensor):
+        value = constant_value(pred)
+        return None if value is None else bool(value)
+    if isinstance(pred, (int, np.bool_)) and pred in (0, 1):
+        return bool(pred)
+    raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {type(pred)}")
+
+
+def smart_cond(
+    pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
+) -> Any:
+    """`cond`, or just the branch when ``pred`` is known (``tf.contrib.framework.smart_cond``).
+
+    Raises:
+      TypeError: when a function is not callable.
+    """
+    if not callable(true_fn):
+        raise TypeError("`true_fn` must be callable.")
+    if not callable(false_fn):
+        raise TypeError("`false_fn` must be callable.")
+    known = smart_constant_value(pred)
+    if known is None:
+        return cond(pred, true_fn=true_fn, false_fn=false_fn, name=name)
+    return true_fn() if known else false_fn()

@@ -1,0 +1,333 @@
+"""Gradients of conds and loops: the ops' gradients, and what `gradients` does differently for them.
+
+The gradient of a loop is a loop: an Exit becomes an Enter, a Switch a Merge, a Merge a Switch and
+an Enter an Exit. A loop's Switch is visited twice, from its Exit and from its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from tfmini.graph import nest
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.flow_checks import EXITS, MERGES, SWITCHES, output_context, while_context_of
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import control_flow_ops as flow
+from tfmini.ops import gradients
+from tfmini.ops.array_filling import zeros, zeros_like
+from tfmini.ops.array_shape import shape_internal
+from tfmini.ops.cond_context import CondContext
+from tfmini.ops.constant import constant
+from tfmini.ops.control_flow_context import inside
+from tfmini.ops.gradient_inputs import is_trainable
+from tfmini.ops.loop_accumulators import accumulate
+from tfmini.ops.loop_state import GradLoopState
+from tfmini.ops.math_comparison import equal
+from tfmini.ops.scoping import colocate_with
+from tfmini.ops.while_context import WhileContext
+from tfmini.ops.while_loop import add_back_edge
+from tfmini.ops.zeros_of_branches import zeros_in_loop, zeros_outside_loops
+
+
+def _current(op: Operation) -> Any:
+    return op.graph._get_control_flow_context()
+
+
+# ---- the ops ----------------------------------------------------------------------------------
+
+
+@flow.switch_op.gradient
+@flow.ref_switch_op.gradient
+def _switch_gradient(node: Operation, *grads: Any) -> list[Any]:
+    context = node._control_flow_context
+    if isinstance(context, WhileContext):
+        return [_loop_switch_gradient(node, grads, _current(node).grad_state.switch_map), None]
+    if isinstance(context, CondContext):
+        taken, other = grads[context.branch], grads[1 - context.branch]
+        if other is None:
+            # There are zeros for values; a handle has none.
+            resource = node._inputs[0]._dtype.name == "resource"
+            return [flow.merge([taken, taken], name="cond_resource_grad")[0] if resource else None, None]
+        return [flow.merge(grads, name="cond_grad")[0], None]
+    pred = node._inputs[1]
+    return [flow.merge([flow.switch(grads[0], pred)[0], flow.switch(grads[1], pred)[1]])[0], None]
+
+
+def _loop_switch_gradient(node: Operation, grads: tuple[Any, ...], merges: dict[Operation, Any]) -> Any:
+    merge = merges.get(node)
+    if merge is not None:
+        # The second visit, from the body: what it found is the next backprop iteration's.
+        if grads[1] is not None:
+            add_back_edge(merge, grads[1], enforce_shape=False)
+        return None
+    if grads[0] is None:
+        return None
+    merges[node] = merge = flow.merge([grads[0], grads[0]], name="b_switch")[0]
+    return merge
+
+
+@flow.merge_op.gradient
+@flow.ref_merge_op.gradient
+def _merge_gradient(node: Operation, grad: Any, _: Any) -> list[Any]:
+    context = output_context(node._inputs[0].op)
+    current = _current(node)
+    if isinstance(context, WhileContext):
+        return list(flow.switch_beside(grad, current.pivot))
+    if isinstance(context, CondContext):
+        pred = context.pred
+        if current is not None and current.grad_state is not None:
+            pred = _predicate_in_loop(current.grad_state, pred)
+        return list(flow.switch_beside(grad, pred, name="cond_grad"))
+    chosen = [equal(node._outputs[1], i) for i in range(len(node._inputs))]
+    return [flow.switch_beside(grad, one)[1] for one in chosen]
+
+
+def _predicate_in_loop(state: GradLoopState, pred: Tensor) -> Tensor:
+    """What a predicate was in the forward iteration."""
+    found = state.history.get(pred.name)
+    if found is None:
+        found = state.history[pred.name] = state.remembered(pred)
+    return found
+
+
+@flow.exit_op.gradient
+@flow.ref_exit_op.gradient
+def _exit_gradient(node: Operation, grad: Any) -> Any:
+    context: WhileContext = _current(node)
+    if not context.back_prop:
+        return None
+    if node._control_flow_context.grad_state is not None:
+        raise TypeError("Second-order gradient for while loops not supported.")
+    if not isinstance(grad, Tensor) and not nest.is_composite(grad):
+        raise TypeError(f"Type {type(grad)} not supported")
+    for part in nest.flatten(grad, expand_composites=True):
+        context.AddName(part.name)
+    with inside(context):
+        entered = context.enter(grad, name="b_exit")
+    context.loop_enters.extend(nest.flatten(entered, expand_composites=True))
+    return entered
+
+
+@flow.next_iteration_op.gradient
+@flow.ref_next_iteration_op.gradient
+def _next_iteration_gradient(node: Operation, grad: Any) -> Any:
+    # The NextIteration of the gradient is added at the second visit of the Switch.
+    return grad
+
+
+@flow.enter_op.gradient
+@flow.ref_enter_op.gradient
+def _enter_gradient(node: Operation, grad: Any) -> Any:
+    context = _current(node)
+    if context is None or not context.back_prop or context.grad_state is None:
+        return grad
+    if node.attrs["is_constant"]:
+        return accumulate(context, node, grad)
+    result = flow.exit(grad)
+    parts = nest.flatten(result, expand_composites=True)
+    context.loop_exits.extend(parts)
+    context.ExitResult(parts)
+    return result
+
+
+@flow.loop_cond.gradient
+def _loop_cond_gradient(node: Operation, grad: Any) -> Any:
+    return None
+
+
+# ---- the sweep --------------------------------------------------------------------------------
+
+
+def is_loop_switch(op: Operation) -> bool:
+    """Whether ``op`` is the Switch of a loop variable, and not one of a cond in a loop."""
+    if op.type not in SWITCHES:
+        return False
+    context = op._control_flow_context
+    return context is not None and context.IsWhileContext() and not _is_cond_switch(op)
+
+
+def _is_cond_switch(op: Operation) -> bool:
+    """Whether all consumers are in conds: the Switch itself is outside of the cond it serves."""
+    for output in op._outputs:
+        for consumer in output._consumers or ():
+            context = consumer._control_flow_context
+            if consumer.type in ("Enter", "RefEnter"):
+                context = context.outer_context
+            if context is None or not context.IsCondContext():
+                return False
+    return True
+
+
+class FlowGradients(gradients.ControlFlowGradients):
+    """Differentiation of a region with conds or loops."""
+
+    is_plain = False
+
+    def __init__(self, between: list[Operation], colocate: bool) -> None:
+        super().__init__(between, colocate)
+        self.states: dict[Any, GradLoopState] = {}
+        known = set(between)
+        for op in between:  # grows on the way
+            if op.type in EXITS:
+                with colocate_with(op) if colocate else nullcontext():
+                    self._add_loop(op, between, known)
+
+    def _add_loop(self, op: Operation, between: list[Operation], known: set[Operation]) -> None:
+        """Adds the backprop loop of the loop that an Exit belongs to, and all exits of it to the region."""
+        context = while_context_of(op._control_flow_context)
+        if context is None:
+            raise ValueError(
+                "Failed to call gradients on a while loop without properly serializing graph via MetaGraphDef"
+            )
+        if context in self.states:
+            return
+        outer = while_context_of(context.outer_context)
+        state = self.states[context] = GradLoopState(context, self.states.get(outer))
+        for tensor in state.forward_loop_exits:
+            if tensor.op not in known:
+                known.add(tensor.op)
+                between.append(tensor.op)
+
+    def _state_of(self, op: Operation, outside_of_exit: bool = False) -> GradLoopState | None:
+        context = output_context(op) if outside_of_exit else op._control_flow_context
+        return self.states.get(while_context_of(context))
+
+    def first_ready(self, pending: dict[Operation, int], targets: set[Operation]) -> list[Operation]:
+        ready: list[Operation] = []
+        for state in self.states.values():
+            for tensor in state.forward_loop_exits:
+                if pending[tensor.op] == 0:
+                    state.pending_exits -= 1
+                    if tensor.op not in targets:
+                        state.unused_exits.append(tensor)
+                    if state.pending_exits == 0:
+                        ready.extend(self._with_zeros(state.unused_exits, trainable_only=True))
+            # Enters get their turn as well, though no x may be behind them: their gradient closes the loop.
+            for tensor in state.forward_context.loop_enters:
+                if not pending.get(tensor.op):
+                    pending[tensor.op] = 1
+        return ready
+
+    def _with_zeros(self, exits: list[Tensor], trainable_only: bool = False) -> list[Operation]:
+        """The ops of ``exits``, which got zeros as gradients where they can have any."""
+        ready = []
+        for tensor in exits:
+            if is_trainable(tensor):
+                self.sweep.add(tensor, self._zeros_for_exit(tensor))
+            if not trainable_only or is_trainable(tensor):
+                ready.append(tensor.op)
+        return ready
+
+    def outside(self, op: Operation) -> AbstractContextManager[Any]:
+        state = self._state_of(op, outside_of_exit=True)
+        return inside(None if state is None else state.grad_context)
+
+    def inside(self, op: Operation) -> AbstractContextManager[Any]:
+        state = self._state_of(op)
+        return inside(None if state is None else state.grad_context)
+
+    def check(self, op: Operation, from_ops: list[Operation]) -> None:
+        context = op._control_flow_context
+        if op.type not in SWITCHES or not isinstance(context, WhileContext) or context is not _current(op):
+            return
+        raise ValueError(
+            f"Cannot compute gradient inside while loop with respect to op '{_first_behind(op, set(from_ops))}'. We do"
+            " not support taking the gradient wrt or through the initial value of a loop variable. Gradients can be"
+            " computed through loop invariants or wrt the input parameters to the loop body."
+        )
+
+    def released(self, op: Operation, pending: dict[Operation, int]) -> Iterable[Operation]:
+        count = pending[op]
+        if count and not (count > 0 and is_loop_switch(op)):
+            return ()
+        if op.type not in EXITS:
+            return (op,)
+        state = self._state_of(op)
+        assert state is not None
+        state.deferred_exits.append(op._outputs[0])
+        state.pending_exits -= 1
+        return () if state.pending_exits else self._all_exits(state)
+
+    def _all_exits(self, state: GradLoopState) -> list[Operation]:
+        """The exits of a loop, now that all are reached: those without a gradient get zeros if another has one."""
+        used = [tensor for tensor in state.deferred_exits if self.sweep.has_gradient(tensor.op)]
+        state.unused_exits.extend(tensor for tensor in state.deferred_exits if tensor not in used)
+        if not used:
+            return [tensor.op for tensor in state.unused_exits]
+        return [tensor.op for tensor in used] + self._with_zeros(state.unused_exits)
+
+    def _zeros_for_exit(self, tensor: Tensor) -> Tensor:
+        """Zeros for an exit that nobody uses, in the context in which the gradients are asked for."""
+        forward = tensor.op._control_flow_context
+        outer = self.states.get(while_context_of(forward.outer_context))
+        raw = tensor._shape
+        known = raw is not None and None not in raw
+        if outer is None:
+            return zeros(raw, tensor.dtype) if known else zeros_like(tensor, optimize=False)
+        if known:
+            with inside(outer.grad_context):
+                return zeros(raw, tensor.dtype)
+        with inside(forward.outer_context):
+            sizes = shape_internal(tensor, optimize=False)
+        history = outer.add_forward_accumulator(sizes)
+        with inside(outer.grad_context):
+            return zeros(outer.add_accumulated_value(history, sizes), tensor.dtype)
+
+    def zeros_like(self, op: Operation, index: int) -> Tensor | None:
+        if is_loop_switch(op):
+            return None
+        state = self._state_of(op)
+        return zeros_outside_loops(op, index) if state is None else zeros_in_loop(state, op, index)
+
+    def finish(self) -> None:
+        """Closes the loops of variables whose next value does not depend on the one before: zeros from then on."""
+        for state in self.states.values():
+            for merge in state.switch_map.values():
+                if isinstance(merge, Tensor):
+                    _close_with_zeros(state.grad_context, merge)
+                else:
+                    for part in nest.flatten(merge, expand_composites=True):
+                        keep = isinstance(merge, IndexedSlices) and part is merge.dense_shape
+                        _close_with_zeros(state.grad_context, part, keep_value=keep)
+
+
+def _first_behind(op: Operation, from_ops: set[Operation]) -> str:
+    waiting, seen = [op], {op}
+    for found in waiting:
+        if found in from_ops:
+            return found.name
+        fresh = [t.op for t in found._inputs if t.op not in seen]
+        seen.update(fresh)
+        waiting.extend(fresh)
+    return op.name
+
+
+def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = False) -> None:
+    first, second = merge.op._inputs
+    if first is not second:
+        return
+    raw = first._shape
+    if raw is not None and None not in raw and not keep_value:
+        with inside(context):
+            following = flow.next_iteration(constant(0, dtype=first.dtype, shape=raw))
+    else:
+        entered = first.op._inputs[0]
+        with inside(context.outer_context):
+            value = entered if keep_value else zeros(shape_internal(entered, optimize=False), entered.dtype)
+        with inside(context):
+            following = flow.next_iteration(value)
+    merge.op._update_input(1, following)
+
+
+_FLOW_OPS = SWITCHES | EXITS | MERGES
+
+
+def _gradients_for(between: list[Operation], colocate: bool) -> gradients.ControlFlowGradients:
+    if any(op.type in _FLOW_OPS for op in between):
+        return FlowGradients(between, colocate)
+    return gradients.ControlFlowGradients(between, colocate)
+
+
+gradients.control_flow_gradients = _gradients_for

@@ -1,0 +1,303 @@
+"""The dataflow ops of conds and loops, and functions that apply them to tensors, references and composites.
+
+Most of them steer instead of computing: the executor knows them (dead tensors, frames, iterations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.errors import InternalError, InvalidArgumentError
+from tfmini.graph import nest
+from tfmini.graph.conversion import (
+    IndexedSlices,
+    convert_to_tensor,
+    convert_to_tensor_or_indexed_slices,
+    internal_convert,
+)
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array_filling import range as range_
+from tfmini.ops.array_identity import identity_op
+from tfmini.ops.array_shape import shape
+from tfmini.ops.casting import cast
+from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.shapes import RawShape, merge_raw, with_rank
+
+_FRAME = "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10"
+
+switch_op = op("Switch(data: T, pred: bool) -> output_false: T, output_true: T; T: type")
+merge_op = op("Merge(inputs: N * T) -> output: T, value_index: int32; T: type; N: int >= 1")
+enter_op = op(f"Enter(data: T) -> output: T; {_FRAME}")
+exit_op = op("Exit(data: T) -> output: T; T: type")
+next_iteration_op = op("NextIteration(data: T) -> output: T; T: type")
+loop_cond = op("LoopCond(input: bool) -> output: bool")
+ref_switch_op = op(
+    "RefSwitch(data: Ref(T), pred: bool) -> output_false: Ref(T), output_true: Ref(T); T: type", uninit_ok=True
+)
+ref_merge_op = op("RefMerge(inputs: Ref(N * T)) -> output: Ref(T), value_index: int32; T: type; N: int >= 1")
+ref_enter_op = op(f"RefEnter(data: Ref(T)) -> output: Ref(T); {_FRAME}")
+ref_exit_op = op("RefExit(data: Ref(T)) -> output: Ref(T); T: type")
+ref_next_iteration_op = op("RefNextIteration(data: Ref(T)) -> output: Ref(T); T: type")
+ref_identity_op = op("RefIdentity(input: Ref(T)) -> output: Ref(T); T: type", uninit_ok=True)
+ref_select = op("RefSelect(index: int32, inputs: Ref(N * T)) -> output: Ref(T); T: type; N: int >= 1")
+
+nest.register_composite(
+    SparseTensor,
+    lambda value: [value.indices, value.values, value.dense_shape],
+    lambda like, parts: SparseTensor(*parts),
+)
+
+
+# ---- shapes -----------------------------------------------------------------------------------
+
+
+@switch_op.shape
+@ref_switch_op.shape
+def _switch_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[1]._shape, 0)
+    return [node._inputs[0]._shape] * 2
+
+
+@merge_op.shape
+@ref_merge_op.shape
+def _merge_shape(node: Operation) -> list[RawShape]:
+    common = node._inputs[0]._shape
+    for tensor in node._inputs[1:]:
+        raw = tensor._shape
+        if common is None or raw is None or len(raw) != len(common):
+            return [None, ()]
+        common = tuple(a if a == b else None for a, b in zip(common, raw))
+    return [common, ()]
+
+
+@enter_op.shape
+def _enter_shape(node: Operation) -> list[RawShape]:
+    # Of a loop variable the shape may change; `enter` adds what is known about it.
+    return [node._inputs[0]._shape if node.attrs["is_constant"] else None]
+
+
+@exit_op.shape
+@next_iteration_op.shape
+@ref_enter_op.shape
+@ref_exit_op.shape
+@ref_next_iteration_op.shape
+@ref_identity_op.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@loop_cond.shape
+def _loop_cond_shape(node: Operation) -> list[RawShape]:
+    return [with_rank(node._inputs[0]._shape, 0)]
+
+
+@ref_select.shape
+def _ref_select_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    first = node._inputs[1]._shape
+    same = first is not None and None not in first and all(t._shape == first for t in node._inputs[2:])
+    return [first if same else None]
+
+
+ref_select.not_differentiable()
+
+
+@ref_identity_op.kernel("CPU")
+def _ref_identity(ref: Any) -> Any:
+    return ref
+
+
+@ref_identity_op.gradient
+def _ref_identity_gradient(node: Operation, grad: Any) -> list[Any]:
+    return [grad]
+
+
+# ---- kernels ----------------------------------------------------------------------------------
+
+
+def _steer(*inputs: Any) -> Any:
+    raise InternalError(None, None, "An op that steers was called; the compiler turns these into Python's own.")
+
+
+for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_switch_op, ref_merge_op, ref_enter_op,
+                ref_exit_op, ref_next_iteration_op):  # fmt: skip
+    _handle.kernel("CPU")(_steer)  # tells the placer where they can be
+
+
+@loop_cond.kernel("CPU")
+def _loop_cond(value: Any) -> Any:
+    return value
+
+
+@ref_select.kernel("CPU")
+def _ref_select(index: Any, inputs: list[Any]) -> Any:
+    position = int(index)
+    if not 0 <= position < len(inputs):
+        raise InvalidArgumentError(None, None, f"Index must be in the range [0, {len(inputs)}) but got {position}")
+    return inputs[position]
+
+
+# ---- one tensor -------------------------------------------------------------------------------
+
+
+def _as_tensor_or_composite(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    if nest.is_composite(value):
+        return value
+    return internal_convert(value, dtype, name, as_ref=True)
+
+
+def _like_source(source: Tensor, result: Tensor) -> Tensor:
+    """``result`` with what is known about the variable behind a resource handle."""
+    result._handle_data = source._handle_data
+    return result
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """``function`` of a tensor, or of each part of a composite."""
+    value = _as_tensor_or_composite(value)
+    if isinstance(value, Tensor):
+        return function(value)
+    return nest.map_structure(function, value, expand_composites=True)
+
+
+def _by_reference(tensor: Tensor, plain: OpHandle, by_ref: OpHandle) -> OpHandle:
+    return by_ref if tensor._dtype._is_ref_dtype else plain
+
+
+def identity(value: Any, name: str | None = None) -> Any:
+    """``value`` itself under a new name; a reference stays one."""
+    return _mapped(value, lambda t: _like_source(t, _by_reference(t, identity_op, ref_identity_op)(t, name=name)))
+
+
+def exit(value: Any, name: str | None = None) -> Any:
+    """``value`` outside of its loop, as of the last iteration."""
+    return _mapped(value, lambda t: _like_source(t, _by_reference(t, exit_op, ref_exit_op)(t, name=name)))
+
+
+def next_iteration(value: Any, name: str | None = None) -> Any:
+    """``value`` in the next iteration."""
+    handles = next_iteration_op, ref_next_iteration_op
+    return _mapped(value, lambda t: _like_source(t, _by_reference(t, *handles)(t, name=name)))
+
+
+def enter(
+    value: Any, frame_name: str, is_constant: bool = False, parallel_iterations: int = 10, use_ref: bool = True,
+    use_input_shape: bool = True, name: str | None = None,
+) -> Any:  # fmt: skip
+    """``value`` inside a loop.
+
+    Args:
+      frame_name: of the loop; unique within the graph.
+      is_constant: in every iteration instead of the first only.
+      parallel_iterations: how many iterations may be in flight.
+      use_ref: whether a reference stays one.
+      use_input_shape: whether the shape is that of ``value``; a loop variable may vary.
+    """
+    attrs: dict[str, Any] = {
+        "frame_name": frame_name, "is_constant": is_constant, "parallel_iterations": parallel_iterations,
+    }  # fmt: skip
+
+    def one(tensor: Tensor) -> Tensor:
+        handle = _by_reference(tensor, enter_op, ref_enter_op if use_ref else enter_op)
+        result: Tensor = handle(tensor, name=name, **attrs)
+        if use_input_shape:
+            result._shape = merge_raw(result._shape, tensor._shape)
+        return _like_source(tensor, result)
+
+    return _mapped(value, one)
+
+
+# ---- switch and merge -------------------------------------------------------------------------
+
+
+def switch(data: Any, pred: Any, dtype: Any = None, name: str | None = None) -> tuple[Any, Any]:
+    """``data`` as (value if ``pred`` is false, value if it is true); the other one is dead.
+
+    Args:
+      data: a tensor or composite.
+      pred: a scalar bool.
+      dtype: of ``data``, if it must be converted.
+    """
+    with name_scope(name, "Switch", [data, pred]) as scope:
+        data = _as_tensor_or_composite(data, dtype, "data")
+        pred = convert_to_tensor(pred, name="pred")
+        if isinstance(data, Tensor):
+            return _switch_tensor(switch_op, data, pred, scope)
+        pairs = [_switch_tensor(switch_op, t, pred, None) for t in nest.flatten(data, expand_composites=True)]
+        sides = [nest.pack_sequence_as(data, list(side), expand_composites=True) for side in zip(*pairs)]
+        return sides[0], sides[1]
+
+
+def _switch_tensor(handle: OpHandle, data: Tensor, pred: Tensor, name: str | None) -> tuple[Tensor, Tensor]:
+    if_false, if_true = handle(data, pred, name=name)
+    return _like_source(data, if_false), _like_source(data, if_true)
+
+
+def switch_beside(data: Any, pred: Any, name: str = "Switch") -> tuple[Any, Any]:
+    """`switch` on the device of ``data``, which keeps references."""
+    data = _as_tensor_or_composite(data, name="data")
+    with colocate_with(data, ignore_existing=True):
+        if isinstance(data, Tensor) and data._dtype._is_ref_dtype:
+            return _switch_tensor(ref_switch_op, data, pred, name)
+        return switch(data, pred, name=name)
+
+
+def merge(inputs: Any, name: str | None = None) -> tuple[Any, Tensor]:
+    """(The value that is alive among ``inputs``, its index).
+
+    Args:
+      inputs: tensors or composites of the same kind; tensors beside `IndexedSlices` become such.
+
+    Raises:
+      ValueError: when one of them is None.
+    """
+    if any(value is None for value in inputs):
+        raise ValueError(f"At least one of the merge inputs is None: {inputs}")
+    with name_scope(name, "Merge", inputs) as scope:
+        values = [_as_tensor_or_composite(value) for value in inputs]
+        if all(isinstance(value, Tensor) for value in values):
+            return _merge_tensors(values, scope)
+        if all(isinstance(value, (Tensor, IndexedSlices)) for value in values):
+            values = as_indexed_slices_list(values)
+        for value in values[1:]:
+            nest.assert_same_structure(values[0], value, expand_composites=True)
+        columns = zip(*(nest.flatten(value, expand_composites=True) for value in values))
+        merged = [_merge_tensors(list(column), None) for column in columns]
+        chosen = [tensor for tensor, _ in merged]
+        return nest.pack_sequence_as(values[0], chosen, expand_composites=True), merged[0][1]
+
+
+def _merge_tensors(tensors: list[Tensor], name: str | None) -> tuple[Tensor, Tensor]:
+    handle = ref_merge_op if all(t._dtype._is_ref_dtype for t in tensors) else merge_op
+    output, index = handle(tensors, name=name)
+    return _like_source(tensors[0], output), index
+
+
+# ---- indexed slices ---------------------------------------------------------------------------
+
+
+def as_indexed_slices(value: Any) -> IndexedSlices:
+    """``value`` as the slices of all its rows.
+
+    Raises:
+      TypeError: for anything but a tensor or `IndexedSlices`.
+    """
+    value = convert_to_tensor_or_indexed_slices(value)
+    if isinstance(value, IndexedSlices):
+        return value
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Not a Tensor or IndexedSlices: {type(value)}")
+    sizes = shape(value)
+    return IndexedSlices(value, range_(0, sizes[0]), sizes)
+
+
+def as_indexed_slices_list(values: list[Any]) -> list[IndexedSlices]:
+    """`as_indexed_slices` of each, with one type of indices."""
+    slices = [as_indexed_slices(value) for value in values]
+    if all(s.indices.dtype is slices[0].indices.dtype for s in slices):
+        return slices
+    return [IndexedSlices(s.values, cast(s.indices, dtypes.int64), s.dense_shape) for s in slices]

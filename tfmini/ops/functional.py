@@ -1,0 +1,240 @@
+"""``tf.map_fn``, ``tf.foldl``, ``tf.foldr`` and ``tf.scan``: loops over the first axis of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_shape import shape
+from tfmini.ops.constant import constant
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.variable_scope import get_variable_scope
+from tfmini.ops.while_loop import while_loop
+from tfmini.shapes import merge_dims, merge_raw
+
+Function = Callable[..., Any]
+
+
+def map_fn(
+    fn: Function, elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
+    swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
+) -> Any:  # fmt: skip
+    """``fn`` of each row of ``elems``, stacked (``tf.map_fn``).
+
+    Args:
+      fn: called once, with symbols for one row of each tensor of ``elems``.
+      elems: a tensor or structure of tensors with the same first size.
+      dtype: of what ``fn`` returns, in its structure; default: as ``elems``.
+      parallel_iterations: how many rows may be in work, default 10.
+      back_prop: whether gradients may pass.
+      swap_memory: accepted for TensorFlow's sake.
+      infer_shape: whether all results must have one shape.
+      name: of the name scope.
+
+    Raises:
+      TypeError: when ``fn`` is not callable, or for a `SparseTensor`.
+      ValueError: for scalars, and when ``fn`` returns another structure than ``dtype``.
+    """
+    _check_callable(fn)
+    if isinstance(elems, SparseTensor):
+        raise TypeError(
+            "To perform a map on the values of a sparse tensor use either  SparseTensor(input.indices,"
+            " fn(input.values), input.dense_shape) or  SparseTensor(input.indices, map_fn(fn, input.values),"
+            " input.dense_shape)"
+        )
+    flat = nest.flatten(elems)
+    with name_scope(name, "map", flat), _variables_cached_where_used():
+        rows = _Rows(elems, "elem")
+        rows.refuse_scalars()
+        dtype = dtype or nest.pack_sequence_as(elems, [tensor.dtype for tensor in rows.tensors])
+        rows.unstack()
+        first = constant(0)
+        results = [TensorArray(d, size=rows.count, infer_shape=infer_shape) for d in nest.flatten(dtype)]
+
+        def compute(i: Tensor, arrays: list[TensorArray]) -> tuple[Any, Any]:
+            found = fn(rows.read(i))
+            nest.assert_same_structure(dtype, found)
+            return i + 1, [array.write(i, value) for array, value in zip(arrays, nest.flatten(found))]  # type: ignore[operator]
+
+        _, arrays = while_loop(
+            lambda i, _: i < rows.count, compute, (first, results), parallel_iterations=parallel_iterations or 10,
+            back_prop=back_prop, swap_memory=swap_memory, maximum_iterations=rows.count,
+        )  # fmt: skip
+        return nest.pack_sequence_as(dtype, rows.stacked(arrays))
+
+
+def foldl(
+    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    swap_memory: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """The last of ``a = fn(a, row)`` over the rows of ``elems`` from first to last (``tf.foldl``).
+
+    Args:
+      fn: (accumulated value, row) -> accumulated value.
+      elems: a tensor or structure of tensors with the same first size.
+      initializer: the first accumulated value; default: the first row.
+      parallel_iterations, back_prop, swap_memory, name: as of `map_fn`.
+
+    Raises:
+      TypeError: when ``fn`` is not callable.
+    """
+    _check_callable(fn)
+    with name_scope(name, "foldl", nest.flatten(elems)), _variables_cached_where_used():
+        rows = _Rows(elems, "elem")
+        rows.unstack()
+        start = constant(1 if initializer is None else 0)
+        initial = rows.read(0) if initializer is None else initializer
+
+        def compute(i: Tensor, a: Any) -> list[Any]:
+            return [i + 1, fn(a, rows.read(i))]  # type: ignore[operator]
+
+        return while_loop(
+            lambda i, a: i < rows.count, compute, [start, initial], parallel_iterations=parallel_iterations,
+            back_prop=back_prop, swap_memory=swap_memory, maximum_iterations=rows.count,
+        )[1]  # fmt: skip
+
+
+def foldr(
+    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    swap_memory: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """`foldl` from the last row to the first (``tf.foldr``).
+
+    Raises:
+      TypeError: when ``fn`` is not callable.
+    """
+    _check_callable(fn)
+    with name_scope(name, "foldr", nest.flatten(elems)), _variables_cached_where_used():
+        rows = _Rows(elems, "elem")
+        rows.unstack()
+        start = rows.count - 1 if initializer is None else rows.count
+        initial = rows.read(start) if initializer is None else initializer
+
+        def compute(i: Any, a: Any) -> list[Any]:
+            i = i - 1
+            return [i, fn(a, rows.read(i))]
+
+        return while_loop(
+            lambda i, a: i > 0, compute, [start, initial], parallel_iterations=parallel_iterations,
+            back_prop=back_prop, swap_memory=swap_memory, maximum_iterations=rows.count,
+        )[1]  # fmt: skip
+
+
+def scan(
+    fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """All of ``a = fn(a, row)`` over the rows of ``elems``, stacked (``tf.scan``).
+
+    Args:
+      fn: (accumulated value, row) -> accumulated value, in the structure of ``initializer``.
+      elems: a tensor or structure of tensors with the same first size.
+      initializer: the value before the first row; default: the first row, which is then the first result.
+      parallel_iterations, back_prop, swap_memory, infer_shape, name: as of `map_fn`.
+      reverse: from the last row to the first; results stay at their rows' places.
+
+    Raises:
+      TypeError, ValueError: when ``fn`` is not callable or returns another structure.
+    """
+    _check_callable(fn)
+    with name_scope(name, "scan", nest.flatten(elems)), _variables_cached_where_used():
+        rows = _Rows(elems, "elem")
+        rows.unstack(with_shape=True)
+        structure = elems if initializer is None else initializer
+        end = rows.count - 1 if reverse else 0
+        if initializer is None:
+            state = [array.read(end) for array in rows.arrays]
+        else:
+            state = [convert_to_tensor(value) for value in nest.flatten(initializer)]
+        results = [
+            TensorArray(a.dtype, size=rows.count, element_shape=a.shape if infer_shape else None,
+                        infer_shape=infer_shape)
+            for a in state
+        ]  # fmt: skip
+        skipped = 0
+        if initializer is None:
+            results, skipped = [array.write(end, a) for array, a in zip(results, state)], 1
+
+        def compute(i: Any, state: list[Any], arrays: list[TensorArray]) -> tuple[Any, Any, Any]:
+            found = fn(nest.pack_sequence_as(structure, state), rows.read(i))
+            nest.assert_same_structure(structure, found)
+            flat = nest.flatten(found)
+            return (
+                i - 1 if reverse else i + 1, flat, [array.write(i, value) for array, value in zip(arrays, flat)],
+            )  # fmt: skip
+
+        def more(i: Any, *_: Any) -> Any:
+            return i >= 0 if reverse else i < rows.count
+
+        start = rows.count - 1 - skipped if reverse else skipped
+        _, _, arrays = while_loop(
+            more, compute, (start, state, results), parallel_iterations=parallel_iterations,
+            back_prop=back_prop, swap_memory=swap_memory, maximum_iterations=rows.count,
+        )  # fmt: skip
+        return nest.pack_sequence_as(structure, rows.stacked(arrays))
+
+
+class _Rows:
+    """The rows of a structure of tensors."""
+
+    def __init__(self, elems: Any, label: str) -> None:
+        self.structure = elems
+        self.tensors = [convert_to_tensor(elem, name=label) for elem in nest.flatten(elems)]
+        self.arrays: list[TensorArray] = []
+
+    def refuse_scalars(self) -> None:
+        if self.tensors[0]._shape == ():
+            if len(self.tensors) == 1:
+                raise ValueError("elems must be a 1+ dimensional Tensor, not a scalar")
+            raise ValueError("elements in elems must be 1+ dimensional Tensors, not scalars")
+
+    def unstack(self, with_shape: bool = False) -> None:
+        """Puts the rows into arrays."""
+        first = self.tensors[0]
+        known = None if first._shape is None else first._shape[0]
+        self.count: Any = shape(first)[0] if known is None else known
+        arrays = [
+            TensorArray(t.dtype, size=self.count, element_shape=t.shape[1:] if with_shape else None)
+            for t in self.tensors
+        ]
+        self.arrays = [array.unstack(tensor) for array, tensor in zip(arrays, self.tensors)]
+
+    def read(self, index: Any) -> Any:
+        """One row of each tensor, in their structure."""
+        return nest.pack_sequence_as(self.structure, [array.read(index) for array in self.arrays])
+
+    def stacked(self, arrays: list[TensorArray]) -> list[Tensor]:
+        """One result per row, stacked, with the static number of rows."""
+        rows = None
+        for tensor in self.tensors:
+            rows = merge_dims(rows, None if tensor._shape is None else tensor._shape[0])
+        results = [array.stack() for array in arrays]
+        for result in results:
+            if result._shape is not None:
+                result._shape = merge_raw(result._shape, (rows, *result._shape[1:]))
+        return results
+
+
+def _check_callable(fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError("fn must be callable.")
+
+
+@contextmanager
+def _variables_cached_where_used() -> Iterator[None]:
+    """Variables that the function makes are read once per device, instead of in every iteration."""
+    scope = get_variable_scope()
+    if scope.caching_device is not None:
+        yield
+        return
+    scope.set_caching_device(lambda op: op.device)
+    try:
+        yield
+    finally:
+        scope.set_caching_device(None)

@@ -1,0 +1,77 @@
+"""Small helpers of the linear algebra family: shapes of matrices and LAPACK calls with TensorFlow's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.ops.array_values import as_ndarray
+from tfmini.shapes import RawShape, format_raw, merge_dims
+
+FLOATS = "{double, float, half, complex64, complex128}"
+
+
+def matrix_parts(shape: RawShape) -> tuple[tuple[int | None, ...], int | None, int | None] | None:
+    """(batch, rows, columns) of a static shape, None for an unknown rank.
+
+    Raises:
+      ValueError: when the rank is less than two.
+    """
+    if shape is None:
+        return None
+    if len(shape) < 2:
+        raise ValueError(f"Shape must be at least rank 2 but is rank {len(shape)}")
+    return shape[:-2], shape[-2], shape[-1]
+
+
+def square(shape: RawShape) -> RawShape:
+    """``shape`` if its matrices can be square.
+
+    Raises:
+      ValueError: otherwise.
+    """
+    parts = matrix_parts(shape)
+    if parts is None:
+        return None
+    batch, rows, columns = parts
+    size = merge_dims(rows, columns)
+    return (*batch, size, size)
+
+
+def check_square(value: Any) -> Any:
+    """The array, refused at run time unless it holds square matrices."""
+    value = as_ndarray(value)
+    if value.ndim < 2:
+        raise InvalidArgumentError(None, None, f"Input tensor 0 must have rank >= 2, got {value.ndim}")
+    if value.shape[-1] != value.shape[-2]:
+        raise InvalidArgumentError(None, None, f"Input matrix must be square. Got shape {format_raw(value.shape)}")
+    return value
+
+
+def lapack(function: Callable[..., Any], message: str, *values: Any, **options: Any) -> Any:
+    """``function`` of arrays in a precision that LAPACK has; its failure becomes ``message``.
+
+    Raises:
+      InvalidArgumentError: when LAPACK reports a singular or otherwise unusable matrix.
+    """
+    half = values[0].dtype == np.float16
+    if half:
+        values = tuple(v.astype(np.float32) for v in values)
+    try:
+        found = function(*values, **options)
+    except np.linalg.LinAlgError:
+        raise InvalidArgumentError(None, None, message) from None
+    if not half:
+        return found
+    if isinstance(found, tuple):
+        return tuple(f.astype(np.float16) for f in found)
+    return found.astype(np.float16)
+
+
+def adjoint_of(value: Any) -> Any:
+    """The conjugate transpose of the last two axes, a view where the type is real."""
+    value = value.swapaxes(-1, -2)
+    return np.conjugate(value) if value.dtype.kind == "c" else value

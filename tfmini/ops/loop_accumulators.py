@@ -1,0 +1,118 @@
+"""Gradients of loop invariants: each backprop iteration adds its part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import control_flow_ops as flow
+from tfmini.ops.array_filling import zeros, zeros_like
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_shape import shape_internal
+from tfmini.ops.constant import constant
+from tfmini.ops.control_flow_context import inside
+from tfmini.ops.math_elementwise import add, maximum
+from tfmini.ops.while_context import WhileContext
+
+
+def accumulate(context: WhileContext, op: Operation, grad: Any) -> Any:
+    """The sum over the iterations of ``grad``, a gradient of the loop invariant that ``op`` enters.
+
+    Called in the backprop loop's context.
+
+    Raises:
+      TypeError: when the gradient is neither a tensor nor indexed slices.
+    """
+    if isinstance(grad, Tensor):
+        return _accumulate_dense(context, op, grad)
+    if isinstance(grad, IndexedSlices):
+        return _accumulate_slices(context, op, grad)
+    raise TypeError(f"Type {type(grad)} not supported")
+
+
+def _accumulate_dense(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
+    context.Exit()
+    start = _zeros_outside(context, op, grad)
+    context.Enter()
+    context.AddName(start.name)
+    entered = context.enter(start, name="b_acc")
+    context.loop_enters.append(entered)
+    merged = flow.merge([entered, entered], name="b_acc")[0]
+    done, going_on = flow.switch(merged, context.pivot)
+    merged.op._update_input(1, flow.next_iteration(add(going_on, grad)))
+    result = flow.exit(done, name="b_acc")
+    context.loop_exits.append(result)
+    context.ExitResult([result])
+    return result  # type: ignore[no-any-return]
+
+
+def _zeros_outside(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
+    """Zeros of the gradient's shape outside of the backprop loop: the sum over no iteration."""
+    raw, outer = grad._shape, context.outer_context
+    if raw is not None and None not in raw:
+        with inside(outer):
+            return constant(0, grad.dtype, shape=raw, name="b_acc")
+    value = op._inputs[0]
+    if isinstance(outer, WhileContext) and outer.grad_state is not None:
+        # In a nested loop the shape is one of the outer loop's forward iteration.
+        state = context.grad_state
+        with inside(state.forward_context.outer_context):
+            sizes = shape_internal(value, optimize=False)
+        outer_state = state.outer_grad_state
+        history = outer_state.add_forward_accumulator(sizes)
+        with inside(outer):
+            return zeros(outer_state.add_accumulated_value(history, sizes), grad.dtype)
+    with inside(outer):
+        return zeros(shape_internal(value, optimize=False), grad.dtype)
+
+
+def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices) -> IndexedSlices:
+    """All rows of all iterations one after another, behind a row of zeros."""
+    context.Exit()
+    with inside(context.outer_context):
+        starts = [constant([0], grad.indices.dtype), _zero_row(op, grad.values)]
+        if grad.dense_shape is not None:
+            starts.append(_zero_shape(op, grad.dense_shape))
+    context.Enter()
+    for start in starts:
+        context.AddName(start.name)
+    # The number of rows grows, so the shapes of the initial values do not hold.
+    entered = [context.enter(start, use_input_shape=False, name="b_acc") for start in starts]
+    entered[0].set_shape([None])
+    if starts[1]._shape is not None:
+        entered[1].set_shape([None, *starts[1]._shape[1:]])
+    context.loop_enters.extend(entered)
+    merged = [flow.merge([tensor, tensor], name="b_acc")[0] for tensor in entered]
+    switched = [flow.switch(tensor, context.pivot) for tensor in merged]
+    sums = [
+        concat([before[1], part], 0) for before, part in zip(switched, (grad.indices, grad.values))
+    ]
+    if grad.dense_shape is not None:
+        sums.append(maximum(grad.dense_shape, switched[2][1]))
+    for tensor, total in zip(merged, sums):
+        tensor.op._update_input(1, flow.next_iteration(total))
+    results = [flow.exit(switch[0], name="b_acc") for switch in switched]
+    context.loop_exits.extend(results)
+    context.ExitResult(results)
+    return IndexedSlices(results[1], results[0], results[2] if grad.dense_shape is not None else None)
+
+
+def _zero_row(op: Operation, values: Tensor) -> Tensor:
+    raw = values._shape
+    if raw is not None and None not in raw:
+        return constant(0, values.dtype, shape=(1, *raw[1:]), name="b_acc")
+    source = op._inputs[0]
+    if source._handle_data is not None and source._handle_data[1] is not None:
+        row: Any = list(source._handle_data[1][1:])
+    else:
+        row = shape_internal(source, optimize=False)[1:]  # type: ignore[index]
+    return zeros(concat([[1], row], 0), dtype=values.dtype)
+
+
+def _zero_shape(op: Operation, dense_shape: Tensor) -> Tensor:
+    raw = dense_shape._shape
+    if raw is not None and None not in raw:
+        return constant(0, dense_shape.dtype, shape=raw)
+    sizes = shape_internal(op._inputs[0], optimize=False, out_type=dense_shape.dtype)
+    return zeros_like(sizes, optimize=False)

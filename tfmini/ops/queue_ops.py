@@ -1,0 +1,304 @@
+"""Queue ops: ``FIFOQueueV2`` and its siblings, enqueue, dequeue, close; with handles and with the old references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType, int64
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.waiting import Wait
+from tfmini.ops.queue_state import (
+    UNBOUNDED,
+    PaddingQueueState,
+    PriorityQueueState,
+    QueueState,
+    ShuffleQueueState,
+)
+from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import RawShape, compatible_raw, format_raw
+
+_QUEUE = """component_types: list(type) >= 1
+    shapes: list(shape) >= 0 = []
+    capacity: int = -1
+    container: string = ''
+    shared_name: string = ''"""
+_SHUFFLE = """component_types: list(type) >= 1
+    shapes: list(shape) >= 0 = []
+    capacity: int = -1
+    min_after_dequeue: int = 0
+    seed: int = 0
+    seed2: int = 0
+    container: string = ''
+    shared_name: string = ''"""
+_PRIORITY = """component_types: list(type) >= 0 = []
+    shapes: list(shape) >= 0
+    capacity: int = -1
+    container: string = ''
+    shared_name: string = ''"""
+
+
+def _queue(name: str, attrs: str) -> tuple[OpHandle, OpHandle]:
+    """The op with a resource handle, and the old one with a reference."""
+    new = op(f"{name}V2() -> handle: resource\n{attrs}", stateful=True)
+    old = op(f"{name}() -> handle: Ref(string)\n{attrs}", stateful=True)
+    return new, old
+
+
+def _access(name: str, inputs: str, outputs: str, attrs: str = "") -> tuple[OpHandle, OpHandle]:
+    """An op on a queue, for each kind of handle."""
+    result = f" -> {outputs}" if outputs else ""
+    new = op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", stateful=True)
+    old = op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", stateful=True)
+    return new, old
+
+
+_TAKES = "component_types: list(type) >= 1; timeout_ms: int = -1"
+_GIVES = "Tcomponents: list(type) >= 1; timeout_ms: int = -1"
+
+fifo_queue, fifo_queue_v1 = _queue("FIFOQueue", _QUEUE)
+padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
+random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
+priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
+fake_queue = op("FakeQueue(resource: resource) -> handle: Ref(string)", stateful=True)
+enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES)
+enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES)
+dequeue, dequeue_v1 = _access("QueueDequeue", "", "components: component_types", _TAKES)
+dequeue_many, dequeue_many_v1 = _access("QueueDequeueMany", ", n: int32", "components: component_types", _TAKES)
+dequeue_up_to, dequeue_up_to_v1 = _access("QueueDequeueUpTo", ", n: int32", "components: component_types", _TAKES)
+close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool = false")
+size, size_v1 = _access("QueueSize", "", "size: int32")
+is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool")
+
+_NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
+_OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
+_WITHOUT_OUTPUT = (enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1)
+_SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
+_BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
+
+for _handle in (*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v1):
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _give_shape(handles: Sequence[OpHandle], function: Callable[[Operation], list[RawShape]]) -> None:
+    for handle in handles:
+        handle.shape(function)
+
+
+_give_shape(_SCALAR, lambda node: [()])
+_give_shape(_OLD, lambda node: [(2,)])
+_give_shape(_WITHOUT_OUTPUT, lambda node: [])
+_give_shape((dequeue, dequeue_v1, *_BATCHES), lambda node: [None] * len(node.attrs["component_types"]))
+
+
+# ---- the queues -----------------------------------------------------------------------------
+
+
+@fifo_queue.state_kernel("CPU")
+@fifo_queue_v1.state_kernel("CPU")
+def _fifo(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    shapes: list[RawShape], capacity: int,
+) -> QueueState:  # fmt: skip
+    def create(name: str) -> QueueState:
+        return QueueState(name, capacity, component_types, shapes)
+
+    queue = find_or_create(resources, container, shared_name, node, "queue", create)
+    return _checked(queue, node, QueueState, capacity, component_types, shapes)
+
+
+@padding_fifo_queue.state_kernel("CPU")
+@padding_fifo_queue_v1.state_kernel("CPU")
+def _padding(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    shapes: list[RawShape], capacity: int,
+) -> QueueState:  # fmt: skip
+    if len(component_types) != len(shapes):
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Shapes must be provided for all components, but received {len(component_types)} dtypes and"
+            f" {len(shapes)} shapes.",
+        )
+
+    def create(name: str) -> QueueState:
+        return PaddingQueueState(name, capacity, component_types, shapes)
+
+    queue = find_or_create(resources, container, shared_name, node, "queue", create)
+    return _checked(queue, node, PaddingQueueState, capacity, component_types, shapes)
+
+
+@random_shuffle_queue.state_kernel("CPU")
+@random_shuffle_queue_v1.state_kernel("CPU")
+def _shuffle(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    shapes: list[RawShape], capacity: int, min_after_dequeue: int, seed: int, seed2: int,
+) -> QueueState:  # fmt: skip
+    limit = UNBOUNDED if capacity < 0 else capacity
+    if min_after_dequeue < 0:
+        raise errors.InvalidArgumentError(None, None, f"min_after_dequeue {min_after_dequeue} must be >= 0")
+    if min_after_dequeue >= limit:
+        text = f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}"
+        raise errors.InvalidArgumentError(None, None, text)
+
+    def create(name: str) -> QueueState:
+        return ShuffleQueueState(name, capacity, component_types, shapes, min_after_dequeue, (seed, seed2))
+
+    queue = find_or_create(resources, container, shared_name, node, "queue", create)
+    _checked(queue, node, ShuffleQueueState, capacity, component_types, shapes)
+    assert isinstance(queue, ShuffleQueueState)
+    if queue.min_after_dequeue != min_after_dequeue:
+        raise _differs(queue, "min_after_dequeue", queue.min_after_dequeue, "min_after_dequeue was", min_after_dequeue)
+    if (seed or seed2) and (seed, seed2) != queue.seeds:
+        raise _differs(queue, "random seeds", queue.seeds, "seeds are", f"{(seed, seed2)}.")
+    return queue
+
+
+@priority_queue.state_kernel("CPU")
+@priority_queue_v1.state_kernel("CPU")
+def _priority(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
+    shapes: list[RawShape], capacity: int,
+) -> QueueState:  # fmt: skip
+    types = [int64, *component_types]
+    all_shapes: list[RawShape] = [(), *shapes] if shapes or not component_types else []
+
+    def create(name: str) -> QueueState:
+        return PriorityQueueState(name, capacity, types, all_shapes)
+
+    queue = find_or_create(resources, container, shared_name, node, "queue", create)
+    return _checked(queue, node, PriorityQueueState, capacity, types, all_shapes)
+
+
+@fake_queue.kernel("CPU")
+def _fake(resource: QueueState) -> QueueState:
+    return resource
+
+
+def _checked(
+    queue: QueueState, node: Any, kind: type[QueueState], capacity: int, types: list[DType], shapes: list[RawShape]
+) -> QueueState:
+    """``queue``, if it is what the node asks for.
+
+    Raises:
+      InvalidArgumentError: when a queue of the same name was made with other parameters.
+    """
+    if type(queue) is not kind:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Shared queue '{queue.name}' has type '{queue.kind}' that does not match type of Node '{node.name}':"
+            f" {node.op}",
+        )
+    limit = UNBOUNDED if capacity < 0 else capacity
+    if queue.capacity != limit:
+        raise _differs(queue, "capacity", queue.capacity, "capacity was", limit)
+    if queue.dtypes != types:
+        raise _differs(queue, "component types", _types(queue.dtypes), "component types were", _types(types))
+    same = len(queue.shapes) == len(shapes) and all(map(compatible_raw, queue.shapes, shapes))
+    if not same:
+        raise _differs(queue, "component shapes", _shapes(queue.shapes), "component shapes were", _shapes(shapes))
+    return queue
+
+
+def _differs(queue: QueueState, what: str, has: Any, asked: str, requested: Any) -> errors.OpError:
+    text = f"Shared queue '{queue.name}' has {what} {has} but requested {asked} {requested}"
+    return errors.InvalidArgumentError(None, None, text)
+
+
+def _types(types: list[DType]) -> str:
+    return ", ".join(map(cpp_name, types))
+
+
+def _shapes(shapes: list[RawShape]) -> str:
+    return f"[{', '.join(map(format_raw, shapes))}]"
+
+
+# ---- access ---------------------------------------------------------------------------------
+
+
+def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str = "") -> None:
+    """Refuses an op whose components have other types than the queue's.
+
+    Raises:
+      InvalidArgumentError: with both signatures.
+    """
+    if have != queue.dtypes:
+        head = "resource" + more
+        sides = [f"{head},{','.join(map(cpp_name, t))}->" if arrow == "in" else f"{head}->{','.join(map(cpp_name, t))}"
+                 for t in (have, queue.dtypes)]  # fmt: skip
+        raise errors.InvalidArgumentError(
+            None, None, f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')"
+        )
+
+
+@enqueue.async_kernel("CPU")
+@enqueue_v1.async_kernel("CPU")
+def _enqueue(wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType]) -> None:
+    if Tcomponents != queue.dtypes:
+        _check_signature(queue, Tcomponents, "in")
+    queue.enqueue(wait, components)
+
+
+@enqueue_many.async_kernel("CPU")
+@enqueue_many_v1.async_kernel("CPU")
+def _enqueue_many(wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType]) -> None:
+    _check_signature(queue, Tcomponents, "in")
+    queue.enqueue_many(wait, components)
+
+
+@dequeue.async_kernel("CPU")
+@dequeue_v1.async_kernel("CPU")
+def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType]) -> None:
+    if component_types != queue.dtypes:
+        _check_signature(queue, component_types, "out")
+    queue.dequeue(wait)
+
+
+@dequeue_many.async_kernel("CPU")
+@dequeue_many_v1.async_kernel("CPU")
+def _dequeue_many(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
+    count = _count(n, "DequeueManyOp")
+    _check_signature(queue, component_types, "out", ",int32")
+    queue.dequeue_many(wait, count, False)
+
+
+@dequeue_up_to.async_kernel("CPU")
+@dequeue_up_to_v1.async_kernel("CPU")
+def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: list[DType]) -> None:
+    count = _count(n, "DequeueUpToOp")
+    _check_signature(queue, component_types, "out", ",int32")
+    queue.dequeue_many(wait, count, True)
+
+
+def _count(n: Any, name: str) -> int:
+    count = int(n)
+    if count < 0:
+        raise errors.InvalidArgumentError(None, None, f"{name} requested {count} < 0 elements")
+    return count
+
+
+@close.async_kernel("CPU")
+@close_v1.async_kernel("CPU")
+def _close(wait: Wait, queue: QueueState, *, cancel_pending_enqueues: bool) -> None:
+    queue.close(wait, cancel_pending_enqueues)
+
+
+@size.kernel("CPU")
+@size_v1.kernel("CPU")
+def _size(queue: QueueState) -> Any:
+    return np.int32(queue.size())
+
+
+@is_closed.kernel("CPU")
+@is_closed_v1.kernel("CPU")
+def _is_closed(queue: QueueState) -> Any:
+    return np.bool_(queue.is_closed)

@@ -1,0 +1,294 @@
+"""The queues themselves: elements, the lines of waiting ops, and closing.
+
+An element is a tuple of component values. Enqueues and closes wait in one line, dequeues in
+another, each strictly first come, first served: a dequeue of many at the head keeps what it has got
+so far and holds up those behind it, which is what makes batches of one taker consecutive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import secrets
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType, string
+from tfmini.graph.waiting import Wait
+from tfmini.ops.philox import PhiloxGenerator
+from tfmini.ops.queue_attempts import Close, Dequeue, DequeueMany, DequeueSorted, Enqueue, EnqueueMany
+from tfmini.ops.waiting_line import WaitingState
+from tfmini.shapes import RawShape, compatible_raw, format_raw
+
+Element = tuple[Any, ...]
+UNBOUNDED = 2**31 - 1
+
+
+class QueueState(WaitingState):
+    """A first-in, first-out queue, and the base of the other kinds.
+
+    Attributes:
+      kind: the name in messages.
+      name: of this queue.
+      capacity: the most elements it holds.
+      dtypes: per component.
+      shapes: per component; empty when they are not specified.
+    """
+
+    kind = "FIFOQueue"
+    needs_shapes_text = "{}'s DequeueMany and DequeueUpTo require the components to have specified shapes."
+
+    def __init__(self, name: str, capacity: int, dtypes: Sequence[DType], shapes: Sequence[RawShape]) -> None:
+        super().__init__(2)
+        self.enqueuers, self.dequeuers = self.lines
+        self.name = name
+        self.capacity = UNBOUNDED if capacity < 0 else capacity
+        self.dtypes = list(dtypes)
+        self.shapes = list(shapes)
+        self.is_closed = False
+        self._elements: Any = deque()
+
+    # ---- what the ops do --------------------------------------------------------------------
+
+    def enqueue(self, wait: Wait, element: Sequence[Any]) -> None:
+        """Adds one element when there is room."""
+        self.check_element(element)
+        self.submit(self.enqueuers, Enqueue(wait, self, tuple(element)))
+
+    def enqueue_many(self, wait: Wait, batch: Sequence[Any]) -> None:
+        """Adds the rows of ``batch`` as elements, one by one as there is room."""
+        self.check_batch(batch)
+        if not len(batch[0]):
+            wait.done(())
+            return
+        self.submit(self.enqueuers, EnqueueMany(wait, self, tuple(batch)))
+
+    def dequeue(self, wait: Wait) -> None:
+        """Takes one element."""
+        self.submit(self.dequeuers, Dequeue(wait, self))
+
+    def dequeue_many(self, wait: Wait, count: int, allow_fewer: bool) -> None:
+        """Takes ``count`` elements as one batch; with ``allow_fewer``, what is left after closing."""
+        if not self.shapes:
+            raise errors.InvalidArgumentError(None, None, self.needs_shapes_text.format(self.kind))
+        if not count:
+            wait.done(self.as_batch([]))
+            return
+        self.submit(self.dequeuers, self._many(wait, count, allow_fewer))
+
+    def _many(self, wait: Wait, count: int, allow_fewer: bool) -> DequeueMany:
+        return DequeueMany(wait, self, count, allow_fewer)
+
+    def close(self, wait: Wait, cancel_pending_enqueues: bool) -> None:
+        """Refuses further elements, once the enqueues that wait are through, or at once without them."""
+        if not cancel_pending_enqueues:
+            self.submit(self.enqueuers, Close(wait, self))
+            return
+        with self.lock:
+            self.is_closed = True
+        self.fail_all(errors.CancelledError(None, None, "Enqueue operation was cancelled"), self.enqueuers)
+        wait.done(())
+
+    def clear(self) -> None:
+        """The queue is dropped from its task: elements are lost and whoever waits is told."""
+        text = f"{self.kind} '{self.name}' was deleted by a reset of its container."
+        with self.lock:
+            self.is_closed = True
+            self._elements.clear()
+        self.fail_all(errors.CancelledError(None, None, text))
+
+    # ---- elements, under the lock -----------------------------------------------------------
+
+    def size(self) -> int:
+        """How many elements it holds."""
+        return len(self._elements)
+
+    def available(self) -> int:
+        """How many elements may be taken now."""
+        return len(self._elements)
+
+    def push(self, element: Element) -> None:
+        """Adds an element.
+
+        Raises:
+          InvalidArgumentError: when the element itself is wrong.
+        """
+        self._elements.append(element)
+
+    def pop(self) -> Element:
+        """Takes the next element."""
+        return self._elements.popleft()  # type: ignore[no-any-return]
+
+    def put_back(self, elements: list[Element]) -> None:
+        """Undoes `pop` of these, in the order in which they were taken."""
+        self._elements.extendleft(reversed(elements))
+
+    # ---- checks and batches -----------------------------------------------------------------
+
+    def check_element(self, element: Sequence[Any]) -> None:
+        """Refuses an element with components of other shapes.
+
+        Raises:
+          InvalidArgumentError: naming the component.
+        """
+        for i, (value, expected) in enumerate(zip(element, self.shapes)):
+            if not compatible_raw(expected, np.shape(value)):
+                raise _shape_mismatch(i, expected, np.shape(value))
+
+    def check_batch(self, batch: Sequence[Any]) -> None:
+        """Refuses a batch whose rows do not fit, or whose components differ in their number.
+
+        Raises:
+          InvalidArgumentError: naming the component.
+        """
+        if not np.ndim(batch[0]):
+            raise errors.InvalidArgumentError(None, None, "EnqueueMany requires components of rank at least 1.")
+        rows = len(batch[0])
+        for i, value in enumerate(batch):
+            shape = np.shape(value)
+            if self.shapes:
+                inner = self.shapes[i]
+                expected = None if inner is None else (rows, *inner)
+                if not compatible_raw(expected, shape):
+                    raise _shape_mismatch(i, expected, shape)
+            elif not shape or shape[0] != rows:
+                raise errors.InvalidArgumentError(
+                    None,
+                    None,
+                    "All input tensors must have the same size in the 0th dimension."
+                    f" Component {i} has {shape[0] if shape else 0}, and should have {rows}",
+                )
+
+    def as_batch(self, elements: list[Element]) -> tuple[Any, ...]:
+        """The elements as one array per component, with the number of elements in front."""
+        columns: Iterable[Any] = zip(*elements) if elements else [()] * len(self.dtypes)
+        return tuple(
+            self._column(values, dtype, tuple(d or 0 for d in shape or ()))
+            for values, dtype, shape in zip(columns, self.dtypes, self.shapes)
+        )
+
+    def _column(self, values: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
+        out = np.empty((len(values), *shape), dtype.numpy)
+        if shape:
+            for i, value in enumerate(values):
+                out[i] = value
+        else:
+            out[:] = values
+        return out
+
+    # ---- messages ---------------------------------------------------------------------------
+
+    def closed_error(self) -> errors.OpError:
+        """What an enqueue gets from a closed queue."""
+        return errors.CancelledError(None, None, f"{self.kind} '{self.name}' is closed.")
+
+    def insufficient_error(self, requested: int, size: int) -> errors.OpError:
+        """What a dequeue gets from a closed queue that has too few elements."""
+        return errors.OutOfRangeError(
+            None,
+            None,
+            f"{self.kind} '{self.name}' is closed and has insufficient elements"
+            f" (requested {requested}, current size {size})",
+        )
+
+
+def _shape_mismatch(component: int, expected: RawShape, got: tuple[int, ...]) -> errors.OpError:
+    text = f"Shape mismatch in tuple component {component}. Expected {format_raw(expected)}, got {format_raw(got)}"
+    return errors.InvalidArgumentError(None, None, text)
+
+
+class PaddingQueueState(QueueState):
+    """A FIFO queue with partial shapes; batches are padded with zeros to their largest element."""
+
+    kind = "PaddingFIFOQueue"
+
+    def _column(self, values: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
+        shapes = [np.shape(value) for value in values]
+        if all(s == shapes[0] for s in shapes):
+            return super()._column(values, dtype, shapes[0] if shapes else shape)
+        largest = tuple(map(max, *shapes))
+        out = np.full((len(values), *largest), b"" if dtype is string else 0, dtype.numpy)
+        for i, value in enumerate(values):
+            out[(i, *map(slice, np.shape(value)))] = value
+        return out
+
+
+class ShuffleQueueState(QueueState):
+    """A queue that gives its elements in random order and keeps some back for mixing.
+
+    Attributes:
+      min_after_dequeue: how many elements must remain while it is open.
+      seeds: as given; zeros stand for a random choice.
+    """
+
+    kind = "RandomShuffleQueue"
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        dtypes: Sequence[DType],
+        shapes: Sequence[RawShape],
+        min_after_dequeue: int = 0,
+        seeds: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(name, capacity, dtypes, shapes)
+        self.min_after_dequeue = min_after_dequeue
+        self.seeds = seeds
+        self._elements = []
+        chosen = seeds if any(seeds) else (secrets.randbits(64), secrets.randbits(64))
+        self._generator = PhiloxGenerator(*chosen)
+        self._words: list[int] = []
+
+    def available(self) -> int:
+        return len(self._elements) - (0 if self.is_closed else self.min_after_dequeue)
+
+    def pop(self) -> Element:
+        elements = self._elements
+        index = self._word() % len(elements)
+        taken = elements[index]
+        elements[index] = elements[-1]
+        elements.pop()
+        return taken  # type: ignore[no-any-return]
+
+    def _word(self) -> int:
+        if not self._words:
+            blocks = 16
+            words = self._generator.words(self._generator.reserve(blocks), blocks)
+            self._words = words.ravel()[::-1].tolist()
+        return self._words.pop()
+
+    def put_back(self, elements: list[Element]) -> None:
+        self._elements.extend(reversed(elements))
+
+
+class PriorityQueueState(QueueState):
+    """A queue that gives the element with the smallest priority first; equals in the order they came."""
+
+    kind = "PriorityQueue"
+    needs_shapes_text = "{}'s DequeueMany requires the components to have specified shapes."
+
+    def __init__(self, name: str, capacity: int, dtypes: Sequence[DType], shapes: Sequence[RawShape]) -> None:
+        super().__init__(name, capacity, dtypes, shapes)
+        self._elements = []
+        self._order = itertools.count()
+
+    def push(self, element: Element) -> None:
+        if np.shape(element[0]):
+            text = "Expected the priority element to be a scalar, but received shape: "
+            raise errors.InvalidArgumentError(None, None, text + format_raw(np.shape(element[0])))
+        heapq.heappush(self._elements, (int(element[0]), next(self._order), element))
+
+    def pop(self) -> Element:
+        return heapq.heappop(self._elements)[2]  # type: ignore[no-any-return]
+
+    def put_back(self, elements: list[Element]) -> None:
+        for element in elements:
+            self.push(element)
+
+    def _many(self, wait: Wait, count: int, allow_fewer: bool) -> DequeueMany:
+        return DequeueSorted(wait, self, count, allow_fewer)

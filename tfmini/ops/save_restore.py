@@ -1,0 +1,216 @@
+"""Ops that write and read checkpoints: SaveV2, RestoreV2, MergeV2Checkpoints and the names of shards."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.checkpoint import merging, slices
+from tfmini.checkpoint.encoding import type_name
+from tfmini.checkpoint.reader import BundleReader
+from tfmini.checkpoint.writer import BundleWriter
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.constant_value import constant_value
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+save_v2 = op(
+    """SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes)
+    dtypes: list(type) >= 1""",
+    stateful=True,
+)
+restore_v2 = op(
+    """RestoreV2(prefix: string, tensor_names: string, shape_and_slices: string) -> tensors: dtypes
+    dtypes: list(type) >= 1""",
+    stateful=True,
+)
+merge_v2_checkpoints = op(
+    """MergeV2Checkpoints(checkpoint_prefixes: string, destination_prefix: string)
+    delete_old_dirs: bool = true""",
+    stateful=True,
+)
+sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
+sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
+restore = op(
+    "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
+    stateful=True,
+)
+restore_slice = op(
+    """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
+    dt: type
+    preferred_shard: int = -1""",
+    stateful=True,
+)
+_ALL = (save_v2, restore_v2, merge_v2_checkpoints, sharded_filename, sharded_filespec, restore, restore_slice)
+for _handle in _ALL:
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _check_count(tensor: Tensor, count: int) -> None:
+    """The tensor is a vector of ``count`` elements."""
+    (size,) = with_rank(tensor._shape, 1)
+    merge_dims(size, count)
+
+
+def _sliced_shape(spec: bytes) -> RawShape:
+    if not spec:
+        return None
+    shape, part = slices.parse(spec.decode())
+    return part.shape(shape)
+
+
+@save_v2.shape
+def _save_v2_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    count = len(node._inputs) - 3
+    _check_count(node._inputs[1], count)
+    _check_count(node._inputs[2], count)
+    return []
+
+
+@restore_v2.shape
+def _restore_v2_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    types = node.attrs["dtypes"]
+    _check_count(node._inputs[1], len(types))
+    _check_count(node._inputs[2], len(types))
+    specs = constant_value(node._inputs[2])
+    return [None] * len(types) if specs is None else [_sliced_shape(spec) for spec in specs]
+
+
+@restore.shape
+def _restore_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node._inputs[1]._shape, 0)
+    return [None]
+
+
+@restore_slice.shape
+def _restore_slice_shape(node: Operation) -> list[RawShape]:
+    for tensor in node._inputs:
+        with_rank(tensor._shape, 0)
+    spec = constant_value(node._inputs[2])
+    return [None if spec is None else _sliced_shape(_scalar(spec))]
+
+
+@merge_v2_checkpoints.shape
+def _merge_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 1)
+    with_rank(node._inputs[1]._shape, 0)
+    return []
+
+
+@sharded_filename.shape
+@sharded_filespec.shape
+def _file_name_shape(node: Operation) -> list[RawShape]:
+    for tensor in node._inputs:
+        with_rank(tensor._shape, 0)
+    return [()]
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def _scalar(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else value.item()  # type: ignore[no-any-return]
+
+
+def _texts(values: Any) -> list[str]:
+    return [text.decode() for text in values.tolist()]
+
+
+def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
+    try:
+        return slices.parse(spec)
+    except ValueError as error:
+        raise errors.InvalidArgumentError(None, None, str(error)) from None
+
+
+def _write(writer: BundleWriter, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
+    """Writes tensors and slices in the order of their names."""
+    todo = sorted(zip(_texts(names), _texts(specs), range(len(tensors))))
+    for name, spec, i in todo:
+        if not spec:
+            writer.add(name, tensors[i], types[i])
+            continue
+        shape, part = _parse(spec)
+        if part.shape(shape) != np.shape(tensors[i]):
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
+                f" {spec}, tensor {name}: {list(np.shape(tensors[i]))}",
+            )
+        writer.add_slice(name, shape, part, tensors[i], types[i])
+    writer.finish()
+
+
+@save_v2.kernel("CPU")
+def _save_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any], *, dtypes: list[DType]) -> Any:
+    with BundleWriter(_scalar(prefix).decode()) as writer:
+        _write(writer, tensor_names, shape_and_slices, tensors, dtypes)
+
+
+def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
+    entry = reader.entry(name)
+    if entry.dtype is not dtype.base_dtype:
+        text = f"expected dtype {type_name(dtype)} does not equal original dtype {type_name(entry.dtype)}"
+        raise errors.InvalidArgumentError(None, None, f"tensor_name = {name}; {text}")
+    if not spec:
+        value = reader.read(name)
+    else:
+        shape, part = _parse(spec)
+        if shape != entry.shape:
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                f"tensor_name = {name}; shape in shape_and_slice spec {_dims(shape)} does not match the shape stored in"
+                f" checkpoint: {_dims(entry.shape)}",
+            )
+        value = reader.read_slice(name, part)
+    return value if value.ndim else value[()]
+
+
+def _dims(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+@restore_v2.kernel("CPU")
+def _restore_v2(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> Any:
+    reader = BundleReader(_scalar(prefix).decode())
+    todo = zip(_texts(tensor_names), _texts(shape_and_slices), dtypes)
+    found = [_read(reader, name, spec, dtype) for name, spec, dtype in todo]
+    return tuple(found)
+
+
+@restore_slice.kernel("CPU")
+def _restore_slice(file_pattern: Any, tensor_name: Any, shape_and_slice: Any, *, dt: DType) -> Any:
+    reader = BundleReader(_scalar(file_pattern).decode())
+    return _read(reader, _scalar(tensor_name).decode(), _scalar(shape_and_slice).decode(), dt)
+
+
+@restore.kernel("CPU")
+def _restore(file_pattern: Any, tensor_name: Any, *, dt: DType) -> Any:
+    return _restore_slice(file_pattern, tensor_name, b"", dt=dt)
+
+
+@merge_v2_checkpoints.kernel("CPU")
+def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: bool) -> Any:
+    merging.merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
+
+
+@sharded_filename.kernel("CPU")
+def _sharded_filename(basename: Any, shard: Any, num_shards: Any) -> bytes:
+    return b"%s-%05d-of-%05d" % (_scalar(basename), shard, num_shards)
+
+
+@sharded_filespec.kernel("CPU")
+def _sharded_filespec(basename: Any, num_shards: Any) -> bytes:
+    return b"%s-?????-of-%05d" % (_scalar(basename), num_shards)

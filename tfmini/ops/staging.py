@@ -1,0 +1,257 @@
+"""``StagingArea`` and ``MapStagingArea`` (``tf.contrib.staging``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes as types
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import staging_ops
+from tfmini.ops.component_arguments import values_of
+from tfmini.ops.control import identity, no_op
+from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.shapes import TensorShape, unknown_shape
+
+
+class BaseStagingArea:
+    """What both staging areas have in common.
+
+    Args:
+      dtypes: of the values of a tuple.
+      shapes: of the values, or None.
+      names: of the values; then tuples are dictionaries.
+      shared_name: under which other graphs find it.
+      capacity: the most tuples; 0 for no limit.
+      memory_limit: the most bytes; 0 for no limit.
+
+    Raises:
+      ValueError: when the lists differ in length.
+    """
+
+    def __init__(
+        self, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None, capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:  # fmt: skip
+        if shared_name is None:
+            self._name = get_default_graph().unique_name(type(self).__name__)
+        elif isinstance(shared_name, str):
+            self._name = shared_name
+        else:
+            raise ValueError("shared_name must be a string")
+        self._dtypes = dtypes
+        if shapes is not None and len(shapes) != len(dtypes):
+            raise ValueError("StagingArea shapes must be the same length as dtypes")
+        self._shapes = [unknown_shape() for _ in dtypes] if shapes is None else [TensorShape(s) for s in shapes]
+        if names is not None and len(names) != len(dtypes):
+            raise ValueError("StagingArea names must be the same length as dtypes")
+        self._names = names
+        self._capacity = capacity
+        self._memory_limit = memory_limit
+        # All ops on the area go to the device on which it was made.
+        with name_scope(f"{self._name}_root"):
+            self._coloc_op = no_op()
+
+    @property
+    def name(self) -> str:
+        """The name of the area."""
+        return self._name
+
+    @property
+    def dtypes(self) -> Any:
+        """The types of the values."""
+        return self._dtypes
+
+    @property
+    def shapes(self) -> list[TensorShape]:
+        """The shapes of the values."""
+        return self._shapes
+
+    @property
+    def names(self) -> Any:
+        """The names of the values, if they have any."""
+        return self._names
+
+    @property
+    def capacity(self) -> int:
+        """The most tuples, 0 for no limit."""
+        return self._capacity
+
+    @property
+    def memory_limit(self) -> int:
+        """The most bytes, 0 for no limit."""
+        return self._memory_limit
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"shared_name": self._name, "capacity": self._capacity, "memory_limit": self._memory_limit}
+
+    def _check_put_dtypes(self, vals: Any, indices: Any = None) -> tuple[list[Tensor], Any]:
+        if isinstance(vals, dict):
+            vals, indices = self._named(vals)
+        elif self._names:
+            raise ValueError("You must enqueue a dictionary in a staging area with names")
+        elif indices is None:
+            raise ValueError("Indices must be supplied when inserting a list of tensors")
+        else:
+            if len(indices) != len(vals):
+                raise ValueError(f"Number of indices '{len(indices)}' doesn't match number of values '{len(vals)}'")
+            if not isinstance(vals, (list, tuple)):
+                vals, indices = [vals], [0]
+        if len(vals) > len(self._dtypes):
+            raise ValueError(f"Unexpected number of inputs '{len(vals)}' vs '{len(self._dtypes)}'")
+        tensors = []
+        for value, i in zip(vals, indices):
+            dtype, shape = types.as_dtype(self._dtypes[i]), self._shapes[i]
+            tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype, name=f"component_{i}")
+            if tensor.dtype.base_dtype is not dtype:
+                raise ValueError(f"Datatypes do not match. '{tensor.dtype}' != '{dtype}'")
+            tensor.shape.assert_is_compatible_with(shape)
+            tensors.append(tensor)
+        return tensors, indices
+
+    def _named(self, vals: dict[str, Any]) -> tuple[list[Any], list[int]]:
+        if not self._names:
+            raise ValueError("Staging areas must have names to enqueue a dictionary")
+        if not set(vals) <= set(self._names):
+            raise ValueError(
+                "Keys in dictionary to put do not match names of staging area. "
+                f"Dictionary: ({sorted(vals)}), Queue: ({sorted(self._names)})"
+            )
+        indices = [i for i, name in enumerate(self._names) if name in vals]
+        return [vals[self._names[i]] for i in indices], indices
+
+    def _here(self, tensors: Any) -> list[Tensor]:
+        """The tensors on the present device, which may not be the area's."""
+        found = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+        if no_op().device != self._coloc_op.device:
+            found = [identity(t, None) for t in found]
+        return found
+
+    def _tuple(self, tensors: Any, indices: Any) -> Any:
+        found = self._here(tensors)
+        for output, i in zip(found, indices):
+            output.set_shape(self._shapes[i])
+        if self._names:
+            return {self._names[i]: t for t, i in zip(found, indices)}
+        return found
+
+
+class StagingArea(BaseStagingArea):
+    """A buffer of tuples, first in, first out (``tf.contrib.staging.StagingArea``); see `BaseStagingArea`."""
+
+    def put(self, values: Any, name: str | None = None) -> Operation:
+        """Adds a tuple (list, or dictionary with names); waits while the area is full."""
+        with name_scope(name, f"{self._name}_put", values_of(values)) as scope:
+            if not isinstance(values, (list, tuple, dict)):
+                values = [values]
+            tensors, _ = self._check_put_dtypes(values, list(range(len(values))))
+            with colocate_with(self._coloc_op):
+                return staging_ops.stage(tensors, name=scope, **self._attrs())  # type: ignore[no-any-return]
+
+    def get(self, name: str | None = None) -> Any:
+        """Takes the oldest tuple; waits while there is none."""
+        with colocate_with(self._coloc_op):
+            found = staging_ops.unstage(dtypes=self._dtypes, name=name or f"{self._name}_get", **self._attrs())
+        return self._tuple(found, range(len(self._dtypes)))
+
+    def peek(self, index: Any, name: str | None = None) -> Any:
+        """Gives the tuple at ``index`` without taking it; waits until there is one."""
+        with colocate_with(self._coloc_op):
+            found = staging_ops.stage_peek(
+                index, dtypes=self._dtypes, name=name or f"{self._name}_peek", **self._attrs()
+            )
+        return self._tuple(found, range(len(self._dtypes)))
+
+    def size(self, name: str | None = None) -> Tensor:
+        """How many tuples there are, an int32 scalar."""
+        return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())  # type: ignore[no-any-return]
+
+    def clear(self, name: str | None = None) -> Operation:
+        """Forgets all tuples."""
+        return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())  # type: ignore[no-any-return]
+
+
+class MapStagingArea(BaseStagingArea):
+    """A buffer of tuples by int64 key, which may be put and taken in parts (``tf.contrib.staging.MapStagingArea``).
+
+    Args:
+      ordered: whether `get` without a key gives the smallest key first.
+    """
+
+    def __init__(
+        self, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        ordered: bool = False, capacity: int = 0, memory_limit: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(dtypes, shapes, names, shared_name, capacity, memory_limit)
+        self._ordered = ordered
+        self._ops = staging_ops.ordered_map_ops if ordered else staging_ops.map_ops
+
+    def put(self, key: Any, vals: Any, indices: Any = None, name: str | None = None) -> Operation:
+        """Adds values to the tuple of ``key``; waits while the area is full.
+
+        Args:
+          vals: a list with ``indices``, or with names a dictionary.
+          indices: which values of the tuple these are, increasing.
+        """
+        with name_scope(name, f"{self._name}_put", values_of(vals)) as scope:
+            tensors, places = self._check_put_dtypes(vals, indices)
+            with colocate_with(self._coloc_op):
+                return self._ops.put(  # type: ignore[no-any-return]
+                    key, list(places), tensors, dtypes=self._dtypes, name=scope, **self._attrs()
+                )
+
+    def _asked_for(self, indices: Any) -> tuple[list[int], list[Any]]:
+        if indices is None:
+            indices = list(range(len(self._dtypes)))
+        if not isinstance(indices, (tuple, list)):
+            raise TypeError(f"Invalid indices type '{type(indices)}'")
+        if not indices:
+            raise ValueError("Empty indices")
+        if all(isinstance(i, str) for i in indices):
+            if self._names is None:
+                raise ValueError(
+                    f"String indices provided '{indices}', but this Staging Area was not created with names."
+                )
+            for name in indices:
+                if name not in self._names:
+                    raise ValueError(f"Named index '{name}' not in Staging Area names '{self._names}'")
+            indices = [list(self._names).index(name) for name in indices]
+        elif not all(isinstance(i, int) for i in indices):
+            raise TypeError(f"Mixed types in indices '{indices}'. May only be str or int")
+        return list(indices), [self._dtypes[i] for i in indices]
+
+    def peek(self, key: Any, indices: Any = None, name: str | None = None) -> Any:
+        """Gives values of the tuple of ``key`` without taking them; waits for the key."""
+        places, dtypes = self._asked_for(indices)
+        with colocate_with(self._coloc_op):
+            found = self._ops.peek(key, places, dtypes=dtypes, name=name or f"{self._name}_pop", **self._attrs())
+        return self._tuple(found, places)
+
+    def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> Any:
+        """Takes values of the tuple of ``key``, or of any; waits for it.
+
+        Returns:
+          (key, values).
+        """
+        places, dtypes = self._asked_for(indices)
+        if key is not None:
+            with colocate_with(self._coloc_op):
+                found = self._ops.pop(key, places, dtypes=dtypes, name=name or f"{self._name}_get", **self._attrs())
+            return key, self._tuple(found, places)
+        with colocate_with(self._coloc_op):
+            found = self._ops.pop_any(places, dtypes=dtypes, name=name or f"{self._name}_get_nokey", **self._attrs())
+        return self._here(found[0])[0], self._tuple(found[1], places)
+
+    def size(self, name: str | None = None) -> Tensor:
+        """How many complete tuples there are, an int32 scalar."""
+        return self._ops.size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())  # type: ignore[no-any-return]
+
+    def incomplete_size(self, name: str | None = None) -> Tensor:
+        """How many incomplete tuples there are, an int32 scalar."""
+        name = name or f"{self._name}_incomplete_size"
+        return self._ops.incomplete_size(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]
+
+    def clear(self, name: str | None = None) -> Operation:
+        """Forgets all tuples."""
+        return self._ops.clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())  # type: ignore[no-any-return]

@@ -1,0 +1,200 @@
+"""Ops of staging areas: ``Stage``, ``Unstage``, … and the ``MapStage`` and ``OrderedMapStage`` families.
+
+They have no handle: the area is found by container and name on the op's own device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.waiting import Wait
+from tfmini.ops.staging_state import MapStageState, StageState
+from tfmini.shapes import RawShape
+
+_ATTRS = """capacity: int >= 0 = 0
+    memory_limit: int >= 0 = 0
+    dtypes: list(type)
+    container: string = ''
+    shared_name: string = ''"""
+_SOME = _ATTRS.replace("dtypes: list(type)", "dtypes: list(type) >= 1")
+
+stage = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True)
+unstage = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True)
+stage_peek = op(f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True)
+stage_size = op(f"StageSize() -> size: int32\n{_ATTRS}", stateful=True)
+stage_clear = op(f"StageClear()\n{_ATTRS}", stateful=True)
+
+
+class MapOps:
+    """The ops of one kind of map staging area."""
+
+    def __init__(self, prefix: str) -> None:
+        def make(name: str, signature: str, attrs: str) -> OpHandle:
+            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True)
+
+        put_attrs = f"{_ATTRS}\nfake_dtypes: list(type) >= 1"
+        self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs)
+        self.peek = make("Peek", "(key: int64, indices: int32) -> values: dtypes", _SOME)
+        self.pop = make("Unstage", "(key: int64, indices: int32) -> values: dtypes", _SOME)
+        self.pop_any = make("UnstageNoKey", "(indices: int32) -> key: int64, values: dtypes", _SOME)
+        self.size = make("Size", "() -> size: int32", _ATTRS)
+        self.incomplete_size = make("IncompleteSize", "() -> size: int32", _ATTRS)
+        self.clear = make("Clear", "()", _ATTRS)
+
+    def all(self) -> list[OpHandle]:
+        """All of them."""
+        return [self.put, self.peek, self.pop, self.pop_any, self.size, self.incomplete_size, self.clear]
+
+
+map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
+
+for _handle in (stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()):
+    _handle.not_differentiable()
+
+
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+for _handle in (unstage, stage_peek, map_ops.peek, map_ops.pop, ordered_map_ops.peek, ordered_map_ops.pop):
+    _handle.shape(lambda node: [None] * len(node.attrs["dtypes"]))
+for _handle in (map_ops.pop_any, ordered_map_ops.pop_any):
+    _handle.shape(lambda node: [None] * (1 + len(node.attrs["dtypes"])))
+for _handle in (stage_size, map_ops.size, map_ops.incomplete_size, ordered_map_ops.size, ordered_map_ops.incomplete_size):
+    _handle.shape(_scalar)
+for _handle in (stage, stage_clear, map_ops.put, map_ops.clear, ordered_map_ops.put, ordered_map_ops.clear):
+    _handle.shape(_nothing)
+
+
+# ---- Stage ----------------------------------------------------------------------------------
+
+
+def _area(resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory: int) -> StageState:
+    name = shared_name.decode() or node.name
+    return resources.lookup_or_create(  # type: ignore[no-any-return]
+        container, "staging area", name, lambda: StageState(name, capacity, memory)
+    )
+
+
+@stage.async_kernel("CPU")
+def _stage(
+    wait: Wait, values: list[Any], *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int,
+    memory_limit: int,
+) -> None:  # fmt: skip
+    _area(resources, container, shared_name, node, capacity, memory_limit).put(wait, values)
+
+
+@unstage.async_kernel("CPU")
+def _unstage(
+    wait: Wait, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int,
+    dtypes: list[DType],
+) -> None:  # fmt: skip
+    _area(resources, container, shared_name, node, capacity, memory_limit).get(wait, len(dtypes))
+
+
+@stage_peek.async_kernel("CPU")
+def _peek(
+    wait: Wait, index: Any, *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int,
+    memory_limit: int, dtypes: list[DType],
+) -> None:  # fmt: skip
+    _area(resources, container, shared_name, node, capacity, memory_limit).peek(wait, int(index), len(dtypes))
+
+
+@stage_size.kernel("CPU")
+def _size(
+    *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int
+) -> Any:
+    return np.int32(_area(resources, container, shared_name, node, capacity, memory_limit).size())
+
+
+@stage_clear.kernel("CPU")
+def _clear(
+    *, resources: Any, container: bytes, shared_name: bytes, node: Any, capacity: int, memory_limit: int
+) -> tuple[()]:
+    _area(resources, container, shared_name, node, capacity, memory_limit).empty()
+    return ()
+
+
+# ---- MapStage -------------------------------------------------------------------------------
+
+
+def _map_area(resources: Any, node: Any) -> MapStageState:
+    attrs = node.attrs
+    name = attrs["shared_name"].decode() or node.name
+    ordered = node.op.startswith("Ordered")
+    limits = attrs["capacity"], attrs["memory_limit"]
+    area: MapStageState = resources.lookup_or_create(
+        attrs["container"],
+        "ordered staging map" if ordered else "staging map",
+        name,
+        lambda: MapStageState(name, *limits, len(attrs["dtypes"]), ordered),
+    )
+    # Ops that take values name only the types they ask for: the widest op knows the width of a tuple.
+    area.width = max(area.width, len(attrs["dtypes"]))
+    return area
+
+
+def _key(key: Any) -> int:
+    if not np.size(key):
+        raise errors.InvalidArgumentError(None, None, "key must not be empty")
+    if np.size(key) != 1:
+        text = f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}"
+        raise errors.InvalidArgumentError(None, None, text)
+    return int(np.ravel(key)[0])
+
+
+def _indices(indices: Any) -> list[int]:
+    return [int(i) for i in np.ravel(indices)]
+
+
+@map_ops.put.async_kernel("CPU")
+@ordered_map_ops.put.async_kernel("CPU")
+def _map_put(wait: Wait, key: Any, indices: Any, values: list[Any], *, resources: Any, node: Any) -> None:
+    _map_area(resources, node).put(wait, _key(key), _indices(indices), values)
+
+
+@map_ops.peek.async_kernel("CPU")
+@ordered_map_ops.peek.async_kernel("CPU")
+def _map_peek(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
+    _map_area(resources, node).get(wait, _key(key), _indices(indices), remove=False)
+
+
+@map_ops.pop.async_kernel("CPU")
+@ordered_map_ops.pop.async_kernel("CPU")
+def _map_pop(wait: Wait, key: Any, indices: Any, *, resources: Any, node: Any) -> None:
+    _map_area(resources, node).get(wait, _key(key), _indices(indices), remove=True)
+
+
+@map_ops.pop_any.async_kernel("CPU")
+@ordered_map_ops.pop_any.async_kernel("CPU")
+def _map_pop_any(wait: Wait, indices: Any, *, resources: Any, node: Any) -> None:
+    _map_area(resources, node).get_any(wait, _indices(indices))
+
+
+@map_ops.size.kernel("CPU")
+@ordered_map_ops.size.kernel("CPU")
+def _map_size(*, resources: Any, node: Any) -> Any:
+    return np.int32(len(_map_area(resources, node).complete))
+
+
+@map_ops.incomplete_size.kernel("CPU")
+@ordered_map_ops.incomplete_size.kernel("CPU")
+def _map_incomplete_size(*, resources: Any, node: Any) -> Any:
+    return np.int32(len(_map_area(resources, node).incomplete))
+
+
+@map_ops.clear.kernel("CPU")
+@ordered_map_ops.clear.kernel("CPU")
+def _map_clear(*, resources: Any, node: Any) -> tuple[()]:
+    _map_area(resources, node).empty()
+    return ()

@@ -1,0 +1,256 @@
+"""Staging areas: small buffers between two parts of a training step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.graph.waiting import Wait
+from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
+
+
+def size_in_bytes(values: Any) -> int:
+    """What a tuple of values counts against a memory limit."""
+    return sum(len(v) if isinstance(v, bytes) else np.asarray(v).nbytes for v in values if v is not None)
+
+
+class _Try(Attempt):
+    """Waits until ``function`` returns something other than None."""
+
+    __slots__ = ("function", "text")
+
+    def __init__(self, wait: Wait, function: Callable[[], Any], text: str) -> None:
+        super().__init__(wait)
+        self.function = function
+        self.text = text
+
+    def cause(self) -> str:
+        return self.text
+
+    def advance(self) -> int:
+        try:
+            result = self.function()
+        except errors.OpError as error:
+            return self.fail(error)
+        if result is None:
+            return STUCK
+        self.result = result
+        return OVER
+
+
+class _Area(WaitingState):
+    """What both kinds of areas have in common: limits, and clearing.
+
+    Attributes:
+      capacity: the most tuples; 0 for no limit.
+      memory_limit: the most bytes; 0 for no limit.
+    """
+
+    def __init__(self, name: str, capacity: int, memory_limit: int) -> None:
+        super().__init__(3, unordered=(1, 2))
+        self.putters, self.takers, self.peekers = self.lines
+        self.name = name
+        self.capacity = capacity
+        self.memory_limit = memory_limit
+        self.bytes = 0
+
+    def has_room(self, count: int, more: int) -> bool:
+        """Whether a tuple of ``more`` bytes may be added to ``count`` tuples."""
+        fits = not self.memory_limit or self.bytes + more <= self.memory_limit
+        return fits and (not self.capacity or count < self.capacity)
+
+    def check_limit(self, size: int) -> None:
+        """Refuses what can never fit.
+
+        Raises:
+          ResourceExhaustedError: when ``size`` alone is over the memory limit.
+        """
+        if self.memory_limit and size > self.memory_limit:
+            raise errors.ResourceExhaustedError(
+                None,
+                None,
+                f"Attempted to insert tensors with combined size of '{size}' bytes into Staging Area with a memory"
+                f" limit of '{self.memory_limit}'.",
+            )
+
+    def drop(self) -> None:
+        """Forgets all tuples, under the lock."""
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        """Forgets all tuples; those who wait for room get it."""
+        with self.lock:
+            self.drop()
+            self.bytes = 0
+        self.changed()
+
+    def clear(self) -> None:
+        """The area is dropped from its task; whoever waits is told."""
+        with self.lock:
+            self.drop()
+        text = f"Staging area '{self.name}' was deleted by a reset of its container."
+        self.fail_all(errors.CancelledError(None, None, text))
+
+
+class StageState(_Area):
+    """A first-in, first-out staging area."""
+
+    def __init__(self, name: str, capacity: int, memory_limit: int) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self._tuples: deque[tuple[Any, ...]] = deque()
+
+    def size(self) -> int:
+        """How many tuples it holds."""
+        return len(self._tuples)
+
+    def drop(self) -> None:
+        self._tuples.clear()
+
+    def put(self, wait: Wait, values: list[Any]) -> None:
+        """Adds a tuple when there is room."""
+        size = size_in_bytes(values)
+        self.check_limit(size)
+
+        def put() -> Any:
+            if not self.has_room(len(self._tuples), size):
+                return None
+            self._tuples.append(tuple(values))
+            self.bytes += size
+            return ()
+
+        self.submit(self.putters, _Try(wait, put, f'room in staging area "{self.name}"'))
+
+    def get(self, wait: Wait, count: int) -> None:
+        """Takes the oldest tuple, which must have ``count`` values."""
+
+        def get() -> Any:
+            if not self._tuples:
+                return None
+            values = _checked(self._tuples.popleft(), count)
+            self.bytes -= size_in_bytes(values)
+            return values
+
+        self.submit(self.takers, _Try(wait, get, f'a tuple in staging area "{self.name}"'))
+
+    def peek(self, wait: Wait, index: int, count: int) -> None:
+        """Gives the tuple at ``index`` without taking it."""
+
+        def peek() -> Any:
+            return _checked(self._tuples[index], count) if index < len(self._tuples) else None
+
+        self.submit(self.peekers, _Try(wait, peek, f'tuple {index} in staging area "{self.name}"'))
+
+
+def _checked(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    if len(values) != count:
+        raise errors.InvalidArgumentError(None, None, f"Mismatch stage/unstage: {len(values)} vs. {count}")
+    return values
+
+
+class MapStageState(_Area):
+    """A staging area by key, whose tuples may come and go in parts.
+
+    Args:
+      width: how many values a tuple has.
+      ordered: whether taking without a key gives the smallest key first.
+    """
+
+    def __init__(self, name: str, capacity: int, memory_limit: int, width: int, ordered: bool) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self.width = width
+        self.ordered = ordered
+        self.complete: dict[int, list[Any]] = {}
+        self.incomplete: dict[int, list[Any]] = {}
+
+    def drop(self) -> None:
+        self.complete.clear()
+        self.incomplete.clear()
+
+    def put(self, wait: Wait, key: int, indices: list[int], values: list[Any]) -> None:
+        """Adds values to the tuple of a key when there is room."""
+        _check_order(indices)
+        size = size_in_bytes(values)
+        self.check_limit(size)
+        whole = len(indices) == self.width
+
+        def put() -> Any:
+            if not self.has_room(len(self.complete) if whole else -1, size):
+                return None
+            self._put(key, indices, values)
+            self.bytes += size
+            return ()
+
+        self.submit(self.putters, _Try(wait, put, f'room in staging area "{self.name}"'))
+
+    def _put(self, key: int, indices: list[int], values: list[Any]) -> None:
+        if len(indices) == self.width:
+            self.complete.setdefault(key, list(values))
+            return
+        parts = self.incomplete.get(key) or [None] * self.width
+        for index, value in zip(indices, values):
+            self._check_index(key, index)
+            if parts[index] is not None:
+                text = f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
+                raise errors.InvalidArgumentError(None, None, text)
+            parts[index] = value
+        if any(part is None for part in parts):
+            self.incomplete[key] = parts
+        else:
+            self.incomplete.pop(key, None)
+            self.complete.setdefault(key, parts)
+
+    def _check_index(self, key: int, index: int) -> None:
+        if not 0 <= index < self.width:
+            text = f"Index '{index}' for key '{key}' was out of bounds '{self.width}'."
+            raise errors.InvalidArgumentError(None, None, text)
+
+    def _values(self, key: int, indices: list[int], remove: bool) -> tuple[Any, ...]:
+        parts = self.complete[key]
+        for index in indices:
+            self._check_index(key, index)
+            if parts[index] is None:
+                text = f"Tensor at index '{index}' for key '{key}' has already been removed."
+                raise errors.InvalidArgumentError(None, None, text)
+        found = tuple(parts[index] for index in indices)
+        if remove:
+            for index in indices:
+                parts[index] = None
+            if all(part is None for part in parts):
+                del self.complete[key]
+            self.bytes -= size_in_bytes(found)
+        return found
+
+    def get(self, wait: Wait, key: int, indices: list[int], remove: bool) -> None:
+        """Gives values of the tuple of a key, and removes them if told so; waits for the key."""
+        _check_order(indices)
+
+        def get() -> Any:
+            return self._values(key, indices, remove) if key in self.complete else None
+
+        self.submit(self.takers if remove else self.peekers, _Try(wait, get, self._cause(f"key {key}")))
+
+    def get_any(self, wait: Wait, indices: list[int]) -> None:
+        """Takes values of some tuple; gives (key, list of values)."""
+        _check_order(indices)
+
+        def get() -> Any:
+            if not self.complete:
+                return None
+            key = min(self.complete) if self.ordered else next(iter(self.complete))
+            return (np.int64(key), *self._values(key, indices, True))
+
+        self.submit(self.takers, _Try(wait, get, self._cause("any key")))
+
+    def _cause(self, what: str) -> str:
+        return f'{what} in staging area "{self.name}"'
+
+
+def _check_order(indices: list[int]) -> None:
+    if not indices:
+        raise errors.InvalidArgumentError(None, None, "Indices are empty")
+    if any(a >= b for a, b in zip(indices, indices[1:])):
+        raise errors.InvalidArgumentError(None, None, "Indices are not strictly ordered")

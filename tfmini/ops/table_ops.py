@@ -1,0 +1,319 @@
+"""Table ops: ``HashTableV2``, ``MutableHashTableV2`` and its kin, ``LookupTableFindV2``, ``InitializeTableV2``, …"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.dtypes import DType
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.shared_state import find_or_create
+from tfmini.ops.state_ref import cpp_name
+from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, TableState, read_vocabulary
+from tfmini.shapes import RawShape
+
+_TABLE = """container: string = ''
+    shared_name: string = ''
+    use_node_name_sharing: bool = false
+    key_dtype: type
+    value_dtype: type"""
+_DENSE = f"{_TABLE}\nvalue_shape: shape = {{}}\ninitial_num_buckets: int = 131072\nmax_load_factor: float = 0.8"
+
+
+def _pair(name: str, inputs: str, outputs: str, attrs: str = "") -> tuple[OpHandle, OpHandle]:
+    """An op on a table, with a resource handle and with the old reference."""
+    result = f" -> {outputs}" if outputs else ""
+    new = op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", stateful=True)
+    old = op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", stateful=True)
+    return new, old
+
+
+def _table(name: str, attrs: str) -> tuple[OpHandle, OpHandle]:
+    new = op(f"{name}V2() -> table_handle: resource\n{attrs}", stateful=True)
+    return new, op(f"{name}() -> table_handle: Ref(string)\n{attrs}", stateful=True)
+
+
+hash_table, hash_table_v1 = _table("HashTable", _TABLE)
+mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE)
+table_of_tensors, table_of_tensors_v1 = _table("MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}")
+dense_table = op(
+    f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
+    stateful=True,
+)
+dense_table_v1 = op(f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True)
+find, find_v1 = _pair(
+    "LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", "Tin: type; Tout: type"
+)
+insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
+remove = op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", stateful=True)
+size, size_v1 = _pair("LookupTableSize", "", "size: int64")
+export, export_v1 = _pair("LookupTableExport", "", "keys: Tkeys, values: Tvalues", "Tkeys: type; Tvalues: type")
+import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
+initialize, initialize_v1 = _pair("InitializeTable", ", keys: Tkey, values: Tval", "", "Tkey: type; Tval: type")
+initialize_from_file, initialize_from_file_v1 = _pair(
+    "InitializeTableFromTextFile",
+    ", filename: string",
+    "",
+    "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
+)
+
+_TABLES = (hash_table, mutable_hash_table, table_of_tensors, dense_table)
+_OLD_TABLES = (hash_table_v1, mutable_hash_table_v1, table_of_tensors_v1, dense_table_v1)
+_EFFECTS = (insert, insert_v1, remove, import_, import_v1, initialize, initialize_v1, initialize_from_file,
+            initialize_from_file_v1)  # fmt: skip
+for _handle in (*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1, export, export_v1):
+    _handle.not_differentiable()
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+def _pair_of_strings(node: Operation) -> list[RawShape]:
+    return [(2,)]
+
+
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+def _unknown(node: Operation) -> list[RawShape]:
+    return [None] * len(node.op_def.outputs)
+
+
+for _handle in (*_TABLES, size, size_v1):
+    _handle.shape(_scalar)
+for _handle in _OLD_TABLES:
+    _handle.shape(_pair_of_strings)
+for _handle in _EFFECTS:
+    _handle.shape(_nothing)
+for _handle in (export, export_v1):
+    _handle.shape(_unknown)
+
+
+def _maker(node: Operation) -> Operation:
+    return node._inputs[0].op
+
+
+@find.shape
+@find_v1.shape
+def _find_shape(node: Operation) -> list[RawShape]:
+    default = node._inputs[2]._shape
+    if default is not None and len(default) > 1:
+        raise ValueError(f"Shape must be at most rank 1 but is rank {len(default)}")
+    keys, kind = node._inputs[1]._shape, _maker(node).type
+    if keys is None or default is None or kind.startswith("MutableDense"):
+        return [None]
+    return [keys + default]
+
+
+# ---- the tables -----------------------------------------------------------------------------
+
+
+def _find_table(resources: Any, node: Any, create: Any) -> TableState:
+    attrs = node.attrs
+    shared = attrs["shared_name"]
+    if not shared and attrs.get("use_node_name_sharing"):
+        shared = node.name.encode()
+    table = find_or_create(resources, attrs["container"], shared, node, "table", create)
+    wanted = attrs["key_dtype"], attrs["value_dtype"]
+    if (table.key_dtype, table.value_dtype) != wanted:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Conflicting key/value dtypes {cpp_name(wanted[0])}->{cpp_name(wanted[1])} with"
+            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}",
+        )
+    return table
+
+
+@hash_table.state_kernel("CPU")
+@hash_table_v1.state_kernel("CPU")
+def _static_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
+    return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, once=True))
+
+
+@mutable_hash_table.state_kernel("CPU")
+@mutable_hash_table_v1.state_kernel("CPU")
+def _mutable_table(resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType) -> TableState:
+    return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype))
+
+
+@table_of_tensors.state_kernel("CPU")
+@table_of_tensors_v1.state_kernel("CPU")
+def _tensor_table(
+    resources: Any, *, node: Any, key_dtype: DType, value_dtype: DType, value_shape: Any
+) -> TableState:
+    if value_shape is None or len(value_shape) != 1:
+        text = f"Default value must be a vector, got shape {list(value_shape or ())}"
+        raise errors.InvalidArgumentError(None, None, text)
+    return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))
+
+
+@dense_table.kernel("CPU")
+def _dense_table(
+    empty_key: Any, deleted_key: Any, *, resources: Any, node: Any, value_shape: Any, initial_num_buckets: int,
+    max_load_factor: float,
+) -> TableState:  # fmt: skip
+    if np.shape(empty_key) != np.shape(deleted_key):
+        text = f"Empty and deleted keys must have same shape, got shapes: {list(np.shape(empty_key))} and "
+        raise errors.InvalidArgumentError(None, None, text + str(list(np.shape(deleted_key))))
+    if np.array_equal(empty_key, deleted_key):
+        raise errors.InvalidArgumentError(None, None, "Empty and deleted keys cannot be equal")
+    table = _dense(
+        empty_key, resources=resources, node=node, value_shape=value_shape, initial_num_buckets=initial_num_buckets,
+        max_load_factor=max_load_factor,
+    )  # fmt: skip
+    table.forbid(deleted_key, "deleted_key")
+    return table
+
+
+@dense_table_v1.kernel("CPU")
+def _dense(
+    empty_key: Any, *, resources: Any, node: Any, value_shape: Any, initial_num_buckets: int, max_load_factor: float
+) -> TableState:
+    if initial_num_buckets < 4 or initial_num_buckets & (initial_num_buckets - 1):
+        text = f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}"
+        raise errors.InvalidArgumentError(None, None, text)
+    if not 0 < max_load_factor < 1:
+        text = f"max_load_factor must be between 0 and 1, got: {max_load_factor}"
+        raise errors.InvalidArgumentError(None, None, text)
+    if np.ndim(empty_key) > 1:
+        text = f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}"
+        raise errors.InvalidArgumentError(None, None, text)
+    if len(value_shape or ()) > 1:
+        text = f"Empty value must be a scalar or a vector, got shape {list(value_shape)}"
+        raise errors.InvalidArgumentError(None, None, text)
+    types = node.attrs["key_dtype"], node.attrs["value_dtype"]
+    shapes = {"key_shape": np.shape(empty_key), "value_shape": tuple(value_shape or ())}
+    table = _find_table(resources, node, lambda name: TableState(name, *types, **shapes))
+    table.forbid(empty_key, "empty_key")
+    return table
+
+
+# ---- access ---------------------------------------------------------------------------------
+
+
+def _check_types(table: TableState, key: DType, value: DType) -> None:
+    for what, has, wanted in (("Key", key, table.key_dtype), ("Value", value, table.value_dtype)):
+        if has is not wanted:
+            text = f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}"
+            raise errors.InvalidArgumentError(None, None, text)
+
+
+@find.kernel("CPU")
+@find_v1.kernel("CPU")
+def _find(table: TableState, keys: Any, default_value: Any, *, Tin: DType, Tout: DType) -> Any:
+    _check_types(table, Tin, Tout)
+    return table.find(keys, default_value)
+
+
+@insert.kernel("CPU")
+@insert_v1.kernel("CPU")
+def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
+    if table.once:
+        raise errors.UnimplementedError(None, None, "Insert not supported by InitializableLookupTable implementations")
+    _check_types(table, Tin, Tout)
+    table.insert(keys, values)
+    return ()
+
+
+@remove.kernel("CPU")
+def _remove(table: TableState, keys: Any, *, Tin: DType) -> tuple[()]:
+    if table.once:
+        raise errors.UnimplementedError(None, None, "Remove not supported by InitializableLookupTable implementations")
+    _check_types(table, Tin, table.value_dtype)
+    table.remove(keys)
+    return ()
+
+
+@size.kernel("CPU")
+@size_v1.kernel("CPU")
+def _size(table: TableState) -> Any:
+    return np.int64(len(table))
+
+
+@export.kernel("CPU")
+@export_v1.kernel("CPU")
+def _export(table: TableState) -> tuple[Any, Any]:
+    return table.export()
+
+
+@import_.kernel("CPU")
+@import_v1.kernel("CPU")
+def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
+    _check_types(table, Tin, Tout)
+    if table.once:
+        _fill(table, keys, values)
+    else:
+        table.insert(keys, values, replace_all=True)
+    return ()
+
+
+@initialize.kernel("CPU")
+@initialize_v1.kernel("CPU")
+def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
+    _check_initializable(table)
+    if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Conflicting key/value dtypes {cpp_name(Tkey)}->{cpp_name(Tval)} with"
+            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}",
+        )
+    if np.ndim(keys) != 1:
+        raise errors.InvalidArgumentError(None, None, f"Keys must be a vector, but received shape {list(np.shape(keys))}")
+    if np.size(keys) != np.size(values):
+        text = f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}"
+        raise errors.InvalidArgumentError(None, None, text)
+    _fill(table, keys, values)
+    return ()
+
+
+def _fill(table: TableState, keys: Any, values: Any) -> None:
+    table.check_distinct(keys, values)
+    table.insert(keys, values)
+
+
+def _check_initializable(table: TableState) -> None:
+    if not table.once:
+        raise errors.InvalidArgumentError(None, None, f"Table {table.name} is not initializable")
+
+
+@initialize_from_file.kernel("CPU")
+@initialize_from_file_v1.kernel("CPU")
+def _initialize_from_file(
+    table: TableState, filename: Any, *, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
+) -> tuple[()]:
+    _check_initializable(table)
+    if len(delimiter) != 1:
+        raise errors.InvalidArgumentError(None, None, "delimiter should be only 1 char")
+    path = filename if isinstance(filename, bytes) else np.asarray(filename, object).item()
+    _check_columns(table, key_index, value_index)
+    keys, values = read_vocabulary(path, table, key_index, value_index, vocab_size, delimiter)
+    if table.is_initialized:
+        return ()  # by another session, which shares the table under the file's name
+    arrays = [np.array(v, t.numpy) for v, t in ((keys, table.key_dtype), (values, table.value_dtype))]
+    _fill(table, arrays[0], arrays[1])
+    return ()
+
+
+def _check_columns(table: TableState, key_index: int, value_index: int) -> None:
+    key, value = table.key_dtype, table.value_dtype
+    text = ""
+    if key_index == LINE_NUMBER and key.name != "int64":
+        text = f"Key index for line number requires table key dtype of int64, got {cpp_name(key)}"
+    elif key_index == WHOLE_LINE and not key.is_integer and key.name != "string":
+        text = f"Key index for whole line requires string or integer table key, got {cpp_name(key)}"
+    elif value_index == LINE_NUMBER and value.name != "int64":
+        text = f"Value index for line number requires table value dtype of int64, got {cpp_name(value)}"
+    elif value_index == WHOLE_LINE and value.name != "string":
+        text = f"Value index for whole line requires table value dtype of string, got {cpp_name(value)}"
+    if text:
+        raise errors.InvalidArgumentError(None, None, text)

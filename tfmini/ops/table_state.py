@@ -1,0 +1,246 @@
+"""Lookup tables as values: dictionaries from keys to scalars or arrays, shared by name."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.dtypes import DType
+from tfmini.ops.record_files import InflatedFile
+from tfmini.ops.state_ref import cpp_name
+from tfmini.shapes import format_raw
+
+Shape = tuple[int, ...]
+WHOLE_LINE, LINE_NUMBER = -2, -1
+
+
+def _invalid(text: str) -> errors.OpError:
+    return errors.InvalidArgumentError(None, None, text)
+
+
+class TableState:
+    """A table from keys to values.
+
+    Attributes:
+      key_shape, value_shape: of one key and one value.
+      once: whether it is filled once, by its initialiser, and must be before it is read.
+      forbidden: keys that the table reserves, each with its name in messages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        *,
+        key_shape: Shape = (),
+        value_shape: Shape = (),
+        once: bool = False,
+    ) -> None:
+        self.name = name
+        self.key_dtype = key_dtype
+        self.value_dtype = value_dtype
+        self.key_shape = key_shape
+        self.value_shape = value_shape
+        self.once = once
+        self.forbidden: dict[Any, str] = {}
+        self.is_initialized = not once
+        self._entries: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # ---- keys -------------------------------------------------------------------------------
+
+    def keys_of(self, keys: Any) -> list[Any]:
+        """The keys of an array as what the dictionary holds."""
+        array = np.asarray(keys, self.key_dtype.numpy)
+        if not self.key_shape:
+            return array.reshape(-1).tolist()  # type: ignore[no-any-return]
+        if array.shape[array.ndim - len(self.key_shape) :] != self.key_shape:
+            text = f"Input key shape {format_raw(array.shape)} must end with the table's key shape "
+            raise _invalid(text + format_raw(self.key_shape))
+        return [tuple(row) for row in array.reshape(-1, *self.key_shape).tolist()]
+
+    def forbid(self, key: Any, what: str) -> None:
+        """Reserves a key."""
+        self.forbidden[self.keys_of(np.asarray(key)[None])[0]] = what
+
+    def _check_allowed(self, keys: list[Any]) -> None:
+        for key in self.forbidden.keys() & set(keys) if self.forbidden else ():
+            raise _invalid(f"Using the {self.forbidden[key]} as a table key is not allowed")
+
+    def _leading(self, keys: Any) -> Shape:
+        shape = np.shape(keys)
+        return shape[: len(shape) - len(self.key_shape)]
+
+    # ---- what the ops do --------------------------------------------------------------------
+
+    def find(self, keys: Any, default: Any) -> Any:
+        """The values of ``keys``, ``default`` for those that are absent.
+
+        Raises:
+          FailedPreconditionError: before the table was initialised.
+        """
+        if not self.is_initialized:
+            raise errors.FailedPreconditionError(None, None, "Table not initialized.")
+        if np.shape(default) != self.value_shape:
+            text = f"Expected shape {format_raw(self.value_shape)} for default value, got "
+            raise _invalid(text + format_raw(np.shape(default)))
+        wanted = self.keys_of(keys)
+        self._check_allowed(wanted)
+        if isinstance(default, np.ndarray) and not default.ndim:
+            default = default[()]
+        get = self._entries.get
+        found = self._array([get(key, default) for key in wanted])
+        leading = self._leading(keys)
+        if not leading and not self.value_shape:
+            return found[0]
+        return found.reshape(leading + self.value_shape)
+
+    def _array(self, values: list[Any]) -> Any:
+        out = np.empty((len(values), *self.value_shape), self.value_dtype.numpy)
+        if self.value_shape:
+            for i, value in enumerate(values):
+                out[i] = value
+        else:
+            out[:] = values
+        return out
+
+    def insert(self, keys: Any, values: Any, *, replace_all: bool = False) -> None:
+        """Adds or replaces entries; with ``replace_all`` forgets the others.
+
+        Raises:
+          InvalidArgumentError: when the shapes of keys and values do not fit.
+        """
+        wanted = self.keys_of(keys)
+        self._check_shapes(keys, values)
+        if not replace_all:
+            self._check_allowed(wanted)
+        rows = np.asarray(values, self.value_dtype.numpy).reshape(-1, *self.value_shape)
+        items = dict(zip(wanted, rows.copy() if self.value_shape else rows.tolist()))
+        for key in self.forbidden if replace_all else ():
+            items.pop(key, None)
+        with self._lock:
+            if self.once:
+                self._fill_once(items, len(wanted))
+            elif replace_all:
+                self._entries = items
+            else:
+                self._entries.update(items)
+
+    def _check_shapes(self, keys: Any, values: Any) -> None:
+        expected = self._leading(keys) + self.value_shape
+        if np.shape(values) != expected:
+            raise _invalid(f"Expected shape {format_raw(expected)} for value, got {format_raw(np.shape(values))}")
+
+    def _fill_once(self, items: dict[Any, Any], count: int) -> None:
+        if self.is_initialized:
+            if count != len(self._entries):
+                text = "Table was already initialized with different data."
+                raise errors.FailedPreconditionError(None, None, text)
+            return
+        self._entries = items
+        self.is_initialized = True
+
+    def check_distinct(self, keys: Any, values: Any) -> None:
+        """Refuses initial data that gives one key two values.
+
+        Raises:
+          FailedPreconditionError: naming the key.
+        """
+        seen: dict[Any, Any] = {}
+        self._check_shapes(keys, values)
+        for key, value in zip(self.keys_of(keys), np.asarray(values).reshape(-1).tolist()):
+            if seen.setdefault(key, value) != value:
+                text = f"HashTable has different value for same key. Key {_text(key)} has {_text(seen[key])} and trying to add value {_text(value)}"  # noqa: E501
+                raise errors.FailedPreconditionError(None, None, text)
+
+    def remove(self, keys: Any) -> None:
+        """Removes entries; absent keys are ignored."""
+        wanted = self.keys_of(keys)
+        self._check_allowed(wanted)
+        with self._lock:
+            for key in wanted:
+                self._entries.pop(key, None)
+
+    def export(self) -> tuple[Any, Any]:
+        """All keys and their values, as arrays."""
+        with self._lock:
+            keys, values = list(self._entries), list(self._entries.values())
+        out = np.empty((len(keys), *self.key_shape), self.key_dtype.numpy)
+        if self.key_shape:
+            for i, key in enumerate(keys):
+                out[i] = key
+        else:
+            out[:] = keys
+        return out, self._array(values)
+
+    def clear(self) -> None:
+        """The table is dropped from its task."""
+        with self._lock:
+            self._entries = {}
+            self.is_initialized = not self.once
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+# ---- text files -----------------------------------------------------------------------------
+
+
+def _parsed(token: bytes, line_number: int, dtype: DType) -> Any:
+    if dtype is dtypes.string:
+        return token
+    try:
+        return (int if dtype.is_integer else float)(token)
+    except ValueError:
+        text = f"Field {_text(token)} in line {line_number} is not a valid {cpp_name(dtype)}."
+        raise _invalid(text) from None
+
+
+def read_vocabulary(
+    path: bytes, table: TableState, key_index: int, value_index: int, vocab_size: int, delimiter: bytes
+) -> tuple[list[Any], list[Any]]:
+    """The keys and values of the lines of a text file.
+
+    Args:
+      key_index, value_index: which column, or WHOLE_LINE, or LINE_NUMBER.
+      vocab_size: how many lines to read; -1 for all.
+
+    Raises:
+      NotFoundError: when there is no such file.
+      InvalidArgumentError: for empty lines, too few columns or lines, or fields of another type.
+    """
+    name = _text(path)
+    file = InflatedFile(path)
+    try:
+        lines = file.read(-1).split(b"\n")
+    finally:
+        file.close()
+    if lines[-1] == b"":
+        lines.pop()
+    if vocab_size >= 0:
+        if len(lines) < vocab_size:
+            raise _invalid(f"Invalid vocab_size in {name}: expected {vocab_size} but got {len(lines)}")
+        del lines[vocab_size:]
+    keys, values = [], []
+    for number, raw in enumerate(lines):
+        line = raw.rstrip(b"\r")
+        if not line:
+            position = sum(len(one) + 1 for one in lines[: number + 1])
+            raise _invalid(f"Invalid content in {name}: empty line found at position {position}.")
+        last = max(key_index, value_index)
+        tokens = line.split(delimiter) if last >= 0 else []
+        if last >= len(tokens) and last >= 0:
+            text = f"Invalid number of columns in {name} line {number} ({_text(line)}) : expected {last} got "
+            raise _invalid(text + str(len(tokens)))
+        for index, dtype, into in ((key_index, table.key_dtype, keys), (value_index, table.value_dtype, values)):
+            token = line if index == WHOLE_LINE else tokens[index] if index >= 0 else b""
+            into.append(number if index == LINE_NUMBER else _parsed(token, number, dtype))
+    return keys, values

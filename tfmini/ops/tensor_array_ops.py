@@ -1,0 +1,322 @@
+"""The ops of tensor arrays: declarations, shapes and kernels over `TensorArrayState`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tfmini.dtypes import DType
+from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.ops.tensor_array_state import TensorArrayState
+from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
+
+tensor_array_op = op(
+    """TensorArrayV3(size: int32) -> handle: resource, flow: float
+    dtype: type
+    element_shape: shape = unknown_rank
+    dynamic_size: bool = false
+    clear_after_read: bool = true
+    identical_element_shapes: bool = false
+    tensor_array_name: string = ''""",
+    stateful=True,
+)
+write_op = op(
+    "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
+)
+read_op = op("TensorArrayReadV3(handle: resource, index: int32, flow_in: float) -> value: dtype; dtype: type")
+gather_op = op(
+    """TensorArrayGatherV3(handle: resource, indices: int32, flow_in: float) -> value: dtype
+    dtype: type
+    element_shape: shape = unknown_rank"""
+)
+scatter_op = op(
+    "TensorArrayScatterV3(handle: resource, indices: int32, value: T, flow_in: float) -> flow_out: float; T: type"
+)
+concat_op = op(
+    """TensorArrayConcatV3(handle: resource, flow_in: float) -> value: dtype, lengths: int64
+    dtype: type
+    element_shape_except0: shape = unknown_rank"""
+)
+split_op = op(
+    "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type"
+)
+size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32")
+close_op = op("TensorArrayCloseV3(handle: resource)")
+grad_op = op(
+    "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",
+    stateful=True,
+)
+grad_with_shape_op = op(
+    "TensorArrayGradWithShape(handle: resource, flow_in: float, shape_to_prepend: int32)"
+    " -> grad_handle: resource, flow_out: float; source: string",
+    stateful=True,
+)
+for _handle in (tensor_array_op, size_op, close_op, grad_op, grad_with_shape_op):
+    _handle.not_differentiable()
+
+_serial = itertools.count()
+_NO_FLOW = np.float32(0)
+# How TensorFlow's runtime spells the types that it names differently from Python.
+_CPP_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
+
+
+# ---- shapes -----------------------------------------------------------------------------------
+
+
+def _check_handle(node: Operation) -> None:
+    raw = with_rank(node._inputs[0]._shape, 1)
+    merge_dims(raw[0], 2)
+
+
+@tensor_array_op.shape
+def _new_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    return [(2,), ()]
+
+
+@grad_op.shape
+@grad_with_shape_op.shape
+def _grad_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    return [(2,), ()]
+
+
+@write_op.shape
+def _write_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node._inputs[3]._shape, 0)
+    return [()]
+
+
+@read_op.shape
+def _read_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node._inputs[2]._shape, 0)
+    return [None]
+
+
+@gather_op.shape
+def _gather_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    count = with_rank(node._inputs[1]._shape, 1)[0]
+    with_rank(node._inputs[2]._shape, 0)
+    element = node.attrs["element_shape"]
+    return [None if element is None else (count, *element)]
+
+
+@scatter_op.shape
+def _scatter_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    count = with_rank(node._inputs[1]._shape, 1)[0]
+    value = node._inputs[2]._shape
+    with_rank(node._inputs[3]._shape, 0)
+    if value is not None:
+        if not value:
+            raise ValueError("Shape must be at least rank 1 but is rank 0")
+        if count is not None and value[0] is not None and count != value[0]:
+            raise ValueError(f"Dimensions must be equal, but are {value[0]} and {count}")
+    return [()]
+
+
+@concat_op.shape
+def _concat_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    with_rank(node._inputs[1]._shape, 0)
+    rest = node.attrs["element_shape_except0"]
+    return [None if rest is None else (None, *rest), (None,)]
+
+
+@split_op.shape
+def _split_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    with_rank(node._inputs[2]._shape, 1)
+    with_rank(node._inputs[3]._shape, 0)
+    return [()]
+
+
+@size_op.shape
+def _size_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    return [()]
+
+
+@close_op.shape
+def _close_shape(node: Operation) -> list[RawShape]:
+    _check_handle(node)
+    return []
+
+
+# ---- kernels ----------------------------------------------------------------------------------
+
+
+def _refuse(text: str) -> None:
+    raise InvalidArgumentError(None, None, text)
+
+
+def _name(dtype: DType) -> str:
+    return _CPP_NAMES.get(dtype.name, dtype.name)
+
+
+def _check_written(array: TensorArrayState, dtype: DType) -> None:
+    if array.dtype is not dtype:
+        _refuse(f"TensorArray dtype is {_name(array.dtype)} but Op is trying to write dtype {_name(dtype)}.")
+
+
+def _check_requested(array: TensorArrayState, dtype: DType) -> None:
+    if array.dtype is not dtype:
+        _refuse(f"TensorArray dtype is {_name(array.dtype)} but Op requested dtype {_name(dtype)}.")
+
+
+@tensor_array_op.kernel("CPU")
+def _new(
+    size: Any, *, dtype: DType, element_shape: RawShape, dynamic_size: bool, clear_after_read: bool,
+    identical_element_shapes: bool, tensor_array_name: bytes, node: Any,
+) -> tuple[TensorArrayState, Any]:  # fmt: skip
+    count = int(size)
+    if count < 0:
+        _refuse(f"Size should be >= 0, but is: {count}")
+    name = f"{tensor_array_name.decode(errors='replace') or node.name}_{next(_serial)}"
+    state = TensorArrayState(
+        name, dtype, count, element_shape, dynamic_size, clear_after_read, identical_element_shapes
+    )
+    return state, _NO_FLOW
+
+
+@write_op.kernel("CPU")
+def _write(handle: TensorArrayState, index: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+    _check_written(handle, T)
+    handle.write(int(index), value)
+    return flow_in
+
+
+@read_op.kernel("CPU")
+def _read(handle: TensorArrayState, index: Any, flow_in: Any, *, dtype: DType) -> Any:
+    _check_requested(handle, dtype)
+    return handle.read(int(index))
+
+
+@gather_op.kernel("CPU")
+def _gather(
+    handle: TensorArrayState, indices: Any, flow_in: Any, *, dtype: DType, element_shape: RawShape
+) -> Any:
+    _check_requested(handle, dtype)
+    if not indices.size:
+        known = handle.element_shape if element_shape is None else element_shape
+        if known is None or None in known:
+            raise UnimplementedError(
+                None, None,
+                f"TensorArray has size zero, but element shape {format_raw(known)} is not fully defined. Currently only"
+                " static shapes are supported when packing zero-size TensorArrays.",
+            )  # fmt: skip
+        return np.empty((0, *known), dtype.numpy)
+    values = [handle.read(index) for index in indices.tolist()]
+    first = _shape_of(values[0])
+    for i, value in enumerate(values):
+        if _shape_of(value) != first:
+            _refuse(
+                f"TensorArray has inconsistent shapes.  Index 0 has shape: {format_raw(first)} but index {i} has shape:"
+                f" {format_raw(_shape_of(value))}"
+            )
+    return np.stack(values) if first else np.array(values, dtype.numpy)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return () if type(value) is bytes else value.shape
+
+
+@scatter_op.kernel("CPU")
+def _scatter(handle: TensorArrayState, indices: Any, value: Any, flow_in: Any, *, T: DType) -> Any:
+    _check_written(handle, T)
+    shape = _shape_of(value)
+    if not shape:
+        _refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
+    if len(indices) != shape[0]:
+        _refuse(f"Expected len(indices) == values.shape[0], but saw: {len(indices)} vs. {shape[0]}")
+    if len(indices) and not handle.dynamic and (top := int(indices.max())) >= len(handle.values):
+        _refuse(f"Max scatter index must be < array size ({top} vs. {len(handle.values)})")
+    for index, row in zip(indices.tolist(), value):
+        handle.write(index, row)
+    return flow_in
+
+
+@concat_op.kernel("CPU")
+def _concat(
+    handle: TensorArrayState, flow_in: Any, *, dtype: DType, element_shape_except0: RawShape
+) -> tuple[Any, Any]:
+    _check_requested(handle, dtype)
+    if not handle.values:
+        rest = element_shape_except0
+        if rest is None or None in rest:
+            raise UnimplementedError(
+                None, None,
+                f"TensorArray has size zero, but element_shape_except0 {format_raw(rest)} is not fully defined."
+                " Currently only static shapes are supported when concatenating zero-size TensorArrays.",
+            )  # fmt: skip
+        return np.empty((0, *rest), dtype.numpy), np.empty(0, np.int64)
+    values = [handle.read(index) for index in range(len(handle.values))]
+    for i, value in enumerate(values):
+        shape = _shape_of(value)
+        if not shape:
+            _refuse(
+                f"Concat saw a scalar shape at index {i} but requires at least vectors.  Did you mean to call pack?"
+            )
+        if shape[1:] != values[0].shape[1:]:
+            _refuse(
+                "TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape:"
+                f" {format_raw(values[0].shape[1:])} but index {i} has (excepting dimension 0) shape:"
+                f" {format_raw(shape[1:])}"
+            )
+    return np.concatenate(values), np.array([len(value) for value in values], np.int64)
+
+
+@split_op.kernel("CPU")
+def _split(handle: TensorArrayState, value: Any, lengths: Any, flow_in: Any, *, T: DType) -> Any:
+    _check_written(handle, T)
+    shape = _shape_of(value)
+    if not shape:
+        _refuse(f"Expected value to be at least a vector, but received shape: {format_raw(shape)}")
+    total = int(lengths.sum())
+    if total != shape[0]:
+        _refuse(
+            f"Expected sum of lengths to be equal to values.shape[0], but sum of lengths is {total} and value's shape"
+            f" is: {format_raw(shape)} "
+        )
+    if not handle.dynamic and len(handle.values) != len(lengths):
+        _refuse(
+            f"TensorArray's size is not equal to the size of lengths ({len(handle.values)} vs. {len(lengths)}), and the"
+            " TensorArray is not marked as dynamically resizeable"
+        )
+    start = 0
+    for index, length in enumerate(lengths.tolist()):
+        handle.write(index, value[start : start + length])
+        start += length
+    return flow_in
+
+
+@size_op.kernel("CPU")
+def _size(handle: TensorArrayState, flow_in: Any) -> Any:
+    return np.int32(len(handle.values))
+
+
+@close_op.kernel("CPU")
+def _close(handle: TensorArrayState) -> tuple[()]:
+    handle.close()
+    return ()
+
+
+@grad_op.kernel("CPU")
+def _grad(handle: TensorArrayState, flow_in: Any, *, source: bytes) -> tuple[TensorArrayState, Any]:
+    return handle.gradient(source), flow_in
+
+
+@grad_with_shape_op.kernel("CPU")
+def _grad_with_shape(
+    handle: TensorArrayState, flow_in: Any, shape_to_prepend: Any, *, source: bytes
+) -> tuple[TensorArrayState, Any]:
+    return handle.gradient(source, tuple(shape_to_prepend.tolist())), flow_in

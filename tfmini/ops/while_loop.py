@@ -1,0 +1,289 @@
+"""``tf.while_loop``: building a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.graph import nest
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops import control_flow_ops as flow
+from tfmini.ops.array_identity import identity
+from tfmini.ops.constant import constant
+from tfmini.ops.control_flow_context import inside
+from tfmini.ops.math_comparison import less, logical_and
+from tfmini.ops.math_elementwise import add
+from tfmini.ops.scoping import add_to_collection, control_dependencies, name_scope
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.while_context import WhileContext, is_loop_constant
+from tfmini.shapes import RawShape, TensorShape, merge_raw
+
+Function = Callable[..., Any]
+
+
+def while_loop(
+    cond: Function, body: Function, loop_vars: Any, shape_invariants: Any = None, parallel_iterations: int = 10,
+    back_prop: bool = True, swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:  # fmt: skip
+    """Repeats ``body`` while ``cond`` is true (``tf.while_loop``).
+
+    Both functions are called once, here, with symbols for the loop variables of one iteration.
+
+    Args:
+      cond: loop variables -> scalar bool tensor.
+      body: loop variables -> their next values, in the same structure.
+      loop_vars: a list or tuple of initial values: tensors, composites, `TensorArray`s, and
+        structures of those.
+      shape_invariants: a `TensorShape` per loop variable, for those whose shape changes.
+      parallel_iterations: how many iterations may be in flight.
+      back_prop: whether gradients may pass.
+      swap_memory: accepted for TensorFlow's sake.
+      name: of the name scope.
+      maximum_iterations: scalar; the loop ends after so many iterations at the latest.
+      return_same_structure: whether a single loop variable comes back as a list.
+
+    Returns:
+      The final values, in the structure of ``loop_vars``; without ``return_same_structure`` a single
+      one by itself.
+
+    Raises:
+      TypeError: when a function is not callable, or structures or types differ.
+      ValueError: without loop variables, and when a shape varies against its invariant.
+    """
+    if not callable(cond):
+        raise TypeError("cond must be callable.")
+    if not callable(body):
+        raise TypeError("body must be callable.")
+    if parallel_iterations < 1:
+        raise TypeError("parallel_iterations must be a positive integer.")
+    with name_scope(name, "while", nest.flatten(loop_vars, expand_composites=True)):
+        if not loop_vars:
+            raise ValueError("No loop variables provided")
+        if maximum_iterations is not None:
+            single = len(loop_vars) == 1 and not return_same_structure
+            maximum_iterations, cond, body, loop_vars = _counted(maximum_iterations, cond, body, loop_vars, single)
+            if shape_invariants is not None:
+                shape_invariants = (TensorShape([]), shape_invariants[0] if single else shape_invariants)
+        if shape_invariants is not None:
+            nest.assert_same_structure(loop_vars, shape_invariants)
+        context = WhileContext(maximum_iterations, parallel_iterations, back_prop, swap_memory)
+        if context.outer_context is None:
+            # A nested context travels with the one around it.
+            add_to_collection(GraphKeys.WHILE_CONTEXT, context)
+        result = _Loop(context, loop_vars, shape_invariants).build(cond, body, return_same_structure)
+        return result if maximum_iterations is None else result[1]
+
+
+def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single: bool) -> Any:
+    """The loop with a counter as its first variable."""
+    limit = convert_to_tensor(limit, name="maximum_iterations")
+    if limit.shape.ndims != 0:
+        raise ValueError(f"maximum_iterations must be a scalar, saw shape: {limit.shape}")
+    counter = constant(0, dtype=limit.dtype, name="iteration_counter")
+
+    def counted_cond(i: Tensor, inner: Any) -> Tensor:
+        return logical_and(less(i, limit), cond(inner) if single else cond(*inner))
+
+    def counted_body(i: Tensor, inner: Any) -> tuple[Any, Any]:
+        return add(i, 1), body(inner) if single else body(*inner)
+
+    return limit, counted_cond, counted_body, (counter, loop_vars[0] if single else loop_vars)
+
+
+class _Loop:
+    """The building of one loop."""
+
+    def __init__(self, context: WhileContext, loop_vars: Any, invariants: Any) -> None:
+        self.context = context
+        self.structure = loop_vars
+        leaves = nest.flatten(loop_vars)
+        values = [_value(leaf) for leaf in leaves]
+        self.tensors: list[Tensor] = nest.flatten(values, expand_composites=True)
+        self.has_invariants = invariants is not None
+        shapes = nest.flatten(invariants) if self.has_invariants else [None] * len(leaves)
+        self.invariants: list[RawShape] = [
+            raw for value, shape in zip(values, shapes) for raw in _invariants_of(value, shape)
+        ]
+
+    def build(self, cond: Function, body: Function, keep_structure: bool) -> Any:
+        with inside(self.context):
+            merges = self._enter()
+            pivot = flow.loop_cond(convert_to_tensor(cond(*self._packed(merges))), name="LoopCond")
+            self.context._pivot = pivot
+            switches = [flow.switch_beside(merge, pivot) for merge in merges]
+            result, exits = self._add_body(body, merges, switches)
+        flat = nest.flatten(result, expand_composites=True)
+        packed = nest.pack_sequence_as(result, _with_arrays(flat, exits), expand_composites=True)
+        return packed if keep_structure or len(exits) != 1 else packed[0]
+
+    def _enter(self) -> list[Tensor]:
+        """Makes Enter and Merge of the loop variables."""
+        context = self.context
+        outer = context.outer_context
+        context._values = {tensor.name for tensor in self.tensors}
+        sources = self.tensors if outer is None else [outer.AddValue(tensor) for tensor in self.tensors]
+        with control_dependencies(None):
+            enters = [context.enter(source, use_input_shape=not self.has_invariants) for source in sources]
+            for tensor in enters:
+                context._graph.prevent_feeding(tensor)
+                if outer is not None:
+                    outer.AddInnerOp(tensor.op)
+        self._tie_invariant_sources(enters)
+        for source, tensor, raw in zip(sources, enters, self.invariants):
+            _check_invariant(source, raw)
+            tensor._shape = merge_raw(tensor._shape, raw)
+        context.adopt_enters(enters)
+        context._values = {tensor.name for tensor in enters}
+        context._loop_enters = enters
+        merges = [flow.merge([tensor, tensor])[0] for tensor in enters]
+        context._pivot_for_pred = merges[0]
+        return merges
+
+    def _tie_invariant_sources(self, enters: list[Tensor]) -> None:
+        """An invariant of an outer loop is there without an iteration: such an Enter waits for one."""
+        outer, pivot = self.context.outer_context, None
+        while outer is not None and pivot is None:
+            pivot, outer = outer.GetControlPivot(), outer.outer_context
+        if pivot is None:
+            return
+        for tensor in enters:
+            if is_loop_constant(tensor.op._inputs[0].op):
+                tensor.op._add_control_input(pivot.op)
+
+    def _packed(self, tensors: list[Tensor]) -> Any:
+        """Tensors, one per loop variable, in the structure that the functions take."""
+        flat = nest.flatten(self.structure, expand_composites=True)
+        return nest.pack_sequence_as(self.structure, _with_arrays(flat, tensors), expand_composites=True)
+
+    def _add_body(self, body: Function, merges: list[Tensor], switches: list[Any]) -> tuple[Any, list[Tensor]]:
+        context = self.context
+        inner = [flow.identity(switch[1]) for switch in switches]
+        context._pivot_for_body = inner[0]
+        arguments = self._packed(inner)
+        result = self._call_body(body, arguments)
+        # The outermost level may be a tuple here and a list there.
+        nest.assert_same_structure(list(arguments), list(result), expand_composites=True)
+        nexts = [_value(leaf) for leaf in nest.flatten(result)]
+        for merge, value in zip(merges, nest.flatten(nexts, expand_composites=True)):
+            add_back_edge(merge, value)
+        exits = [flow.exit(switch[0]) for switch in switches]
+        context._loop_exits = exits
+        context.ExitResult(exits)
+        return result, exits
+
+    def _call_body(self, body: Function, arguments: Any) -> Any:
+        summaries = self.context._graph.get_collection_ref(GraphKeys._SUMMARY_COLLECTION)
+        count = len(summaries)
+        result = body(*arguments)
+        if not nest.is_nested_or_composite(result) or nest.is_composite(result):
+            result = [result]
+        added = summaries[count:]
+        if added:
+            # A summary of the body runs in every iteration; nobody outside can fetch it.
+            del summaries[count:]
+            with control_dependencies(added):
+                result = nest.map_structure(
+                    lambda x: x if isinstance(x, TensorArray) else identity(x), result, expand_composites=True
+                )
+        return result
+
+
+def add_back_edge(merge: Any, value: Any, enforce_shape: bool = True) -> None:
+    """Makes ``value`` the next iteration's ``merge``.
+
+    Args:
+      merge: a tensor or composite whose Merges have the Enter twice.
+      value: what becomes their second input.
+      enforce_shape: whether the shape is checked.
+
+    Raises:
+      TypeError: when the types differ.
+      ValueError: when the shape is less specific than the loop variable's.
+    """
+    if nest.is_composite(merge):
+        value = flow.as_indexed_slices(value) if isinstance(merge, IndexedSlices) else value
+        parts = nest.flatten(merge, expand_composites=True), nest.flatten(value, expand_composites=True)
+        for part, following in zip(*parts):
+            part.op._update_input(1, flow.next_iteration(following))
+        return
+    following = flow.next_iteration(convert_to_tensor(value))
+    if following._dtype.base_dtype is not merge._dtype.base_dtype:
+        raise TypeError(
+            f"Input 1 of node {merge.op.name} was passed {following.dtype.name} from {following.name} incompatible with"
+            f" expected {merge.dtype.name}: loop variable '{_source_of(merge).name}' must keep its type."
+        )
+    if enforce_shape and not _is_at_most(following._shape, merge._shape):
+        source = _source_of(merge)
+        raise ValueError(
+            f"Input tensor '{source.name}' enters the loop with shape {source.shape}, but has shape {following.shape}"
+            " after one iteration. To allow the shape to vary across iterations, use the `shape_invariants` argument of"
+            " tf.while_loop to specify a less-specific shape."
+        )
+    merge.op._update_input(1, following)
+
+
+def _source_of(merge: Tensor) -> Tensor:
+    """The initial value of a loop variable."""
+    return merge.op._inputs[0].op._inputs[0]
+
+
+def _value(leaf: Any) -> Any:
+    if isinstance(leaf, TensorArray):
+        return leaf.flow
+    if isinstance(leaf, SparseTensor):
+        return leaf
+    return convert_to_tensor_or_indexed_slices(leaf)
+
+
+def _with_arrays(originals: list[Any], tensors: list[Tensor]) -> list[Any]:
+    """``tensors``, with a `TensorArray` around each flow."""
+    return [
+        original.with_flow(tensor) if isinstance(original, TensorArray) else tensor
+        for original, tensor in zip(originals, tensors)
+    ]
+
+
+# ---- shape invariants -------------------------------------------------------------------------
+
+
+def _invariants_of(value: Any, shape: Any) -> list[RawShape]:
+    """The shapes that a loop variable's tensors keep."""
+    if isinstance(value, Tensor):
+        return [value._shape if shape is None else _checked(shape)]
+    if shape is None:
+        return [part._shape for part in nest.flatten(value, expand_composites=True)]
+    raw = _checked(shape)
+    if isinstance(value, SparseTensor):
+        rank = None if raw is None else raw[0]
+        return [(None, rank), (None,), (rank,)]
+    rows = None if raw is None else raw[0]
+    parts: list[RawShape] = [raw, (rows,)]
+    return parts if value.dense_shape is None else [*parts, (None if raw is None else len(raw),)]
+
+
+def _checked(shape: Any) -> RawShape:
+    if not isinstance(shape, TensorShape):
+        raise ValueError("`shapes` must be a (possibly nested) list of shapes.")
+    return shape.raw
+
+
+def _is_at_most(raw: RawShape, bound: RawShape) -> bool:
+    """Whether every shape that ``raw`` allows is allowed by ``bound``."""
+    if bound is None:
+        return True
+    if raw is None or len(raw) != len(bound):
+        return False
+    return all(limit is None or size == limit for size, limit in zip(raw, bound))
+
+
+def _check_invariant(source: Tensor, raw: RawShape) -> None:
+    if not _is_at_most(source._shape, raw):
+        raise ValueError(
+            f"The shape invariant specified for {source.name} is not compatible with the initial shape of the loop"
+            f" variable. It enters the loop with shape {source.shape}, but the specified shape invariant is"
+            f" {TensorShape.from_raw(raw)}."
+        )

@@ -1,0 +1,115 @@
+"""Loops that span devices: what makes a part of a loop go round where none of its variables live.
+
+Each device runs its part of a loop iteration by iteration, and what it receives from the others it
+receives once per iteration. A device that holds a variable of the loop knows when to go round: its
+variable's Switch is told. Another one gets a *driver*, a loop variable without meaning: Enter, Merge,
+Switch and NextIteration, steered by the loop's condition, which is sent to it in every iteration.
+(TensorFlow's partitioner does the same and calls it the control loop.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import UnimplementedError
+from tfmini.graph.frames import EXIT_OPS, MERGE_OPS, NEXT_OPS, FramePath, frame_paths
+from tfmini.graph.node import Endpoint, Node, Nodes
+
+if TYPE_CHECKING:
+    from tfmini.placement.partition import Partitions
+
+_NOTHING = np.zeros((), np.float32)
+_NOTHING.flags.writeable = False
+_T = {"T": dtypes.float32}
+
+
+class LoopDrivers:
+    """Finds or makes, per frame and device, the Merge that begins an iteration.
+
+    Args:
+      nodes: the whole graph, in topological order.
+      device_of: op name -> device.
+      result: receives the nodes of drivers.
+      fresh: base name -> a name that nothing has.
+    """
+
+    def __init__(
+        self, nodes: Nodes, device_of: Mapping[str, str], result: Partitions, fresh: Callable[[str], str]
+    ) -> None:
+        self._nodes = nodes
+        self._result = result
+        self._fresh = fresh
+        self._paths = frame_paths(nodes)
+        self._conditions: dict[FramePath, str] = {}
+        self._merges: dict[tuple[FramePath, str], str] = {}
+        self._made: list[tuple[FramePath, str, str, str]] = []
+        self._places: dict[tuple[FramePath, str], None] = {}
+        for name, path in self._paths.items():
+            node = nodes[name]
+            self._places.setdefault((path, device_of[name]))
+            if node.op == "LoopCond":
+                self._conditions[path] = name
+            elif node.op in MERGE_OPS and any(nodes[source].op in NEXT_OPS for source, _ in node.inputs):
+                self._merges.setdefault((path, device_of[name]), name)
+
+    def controls(self, source: Endpoint, device: str) -> tuple[str, ...]:
+        """The control inputs of a ``_Recv`` on ``device``: in a loop, the Merge that begins an iteration."""
+        path = self._paths.get(source[0], ())
+        if self._nodes[source[0]].op in EXIT_OPS:
+            path = path[:-1]
+        return (self._merge(path, device),) if path else ()
+
+    def finish(self, cross: Callable[[Endpoint, str], str]) -> None:
+        """Sends each loop's condition to its drivers; ``cross`` gives an endpoint's stand-in on a device."""
+        for path, device in self._places:
+            self._merge(path, device)
+        done = 0
+        while done < len(self._made):  # sending a condition may need a driver elsewhere
+            path, device, merge, next_name = self._made[done]
+            done += 1
+            condition = self._conditions[path]
+            is_here = condition in self._result.parts[device]
+            predicate = condition if is_here else cross((condition, 0), device)
+            base = f"{path[-1]}/driver"
+            switch = self._add(f"{base}/Switch", "Switch", device, [(merge, 0), (predicate, 0)])
+            self._put(Node(next_name, "NextIteration", device, [(switch, 1)], (), dict(_T)))
+
+    def _merge(self, path: FramePath, device: str) -> str:
+        found = self._merges.get((path, device))
+        if found is None:
+            found = self._merges[path, device] = self._make(path, device)
+        return found
+
+    def _make(self, path: FramePath, device: str) -> str:
+        if path not in self._conditions:
+            text = (
+                f"The loop of frame '{path[-1]}' spans devices (it has nodes on {device}) but has no LoopCond, so its"
+                " parts cannot be kept in step. Put the whole loop on one device with tf.device, or use tf.while_loop."
+            )
+            raise UnimplementedError(None, None, text)
+        base = f"{path[-1]}/driver"
+        outer = (self._merge(path[:-1], device),) if len(path) > 1 else ()
+        attrs = {"dtype": dtypes.float32, "value": _NOTHING}
+        const = self._add(f"{base}/Const", "Const", device, [], attrs, outer)
+        attrs = {**_T, "frame_name": path[-1].encode(), "is_constant": False, "parallel_iterations": 10}
+        enter = self._add(f"{base}/Enter", "Enter", device, [(const, 0)], attrs)
+        next_name = self._fresh(f"{base}/NextIteration")
+        merge = self._add(f"{base}/Merge", "Merge", device, [(enter, 0), (next_name, 0)], {**_T, "N": 2})
+        self._made.append((path, device, merge, next_name))
+        return merge
+
+    def _add(
+        self, base: str, op: str, device: str, inputs: list[Endpoint], attrs: Mapping[str, Any] = _T,
+        controls: tuple[str, ...] = (),
+    ) -> str:  # fmt: skip
+        name = self._fresh(base)
+        self._put(Node(name, op, device, inputs, controls, dict(attrs)))
+        return name
+
+    def _put(self, node: Node) -> None:
+        self._result.parts.setdefault(node.device, {})[node.name] = node
+        self._result.drivers.add(node.name)

@@ -1,0 +1,136 @@
+"""From units to segments: what runs together, where values lie between, and what comes before what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.runtime.codegen import BlockContext, generate_block
+from tfmini.runtime.levels import Level, Segment
+from tfmini.runtime.lowering import Lowering
+from tfmini.runtime.units import Form, Unit
+
+# CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
+_BLOCK_NODES = 1000
+
+
+def context_of(lowering: Lowering) -> BlockContext:
+    """What generated text of a level may refer to."""
+    shared = lowering.compilation
+    return BlockContext(shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type)
+
+
+def lay_out(lowering: Lowering) -> Level:
+    """The segments of a level. Values that `lowering.kept` names get a slot."""
+    return _Layout(lowering).level()
+
+
+class _Layout:
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering = lowering
+        used = {u.wave for u in lowering.units} | set(lowering.arrival_waves.values()) or {0}
+        self.order = sorted(used, key=lambda wave: (len(lowering.wave_sets[wave]), wave))
+        self.index = {wave: i for i, wave in enumerate(self.order)}
+
+    def level(self) -> Level:
+        lowering, index = self.lowering, self.index
+        blocks = self._blocks()
+        self._assign_slots()
+        predecessors = self._predecessors()
+        arrivals = {
+            key: ([lowering.slots[e] for _, e in sorted(lowering.arrivals[key])], index[wave])
+            for key, wave in lowering.arrival_waves.items()
+        }
+        pending = [len(before) for before in predecessors]
+        for _, segment in arrivals.values():
+            pending[segment] += 1
+        successors: list[list[int]] = [[] for _ in self.order]
+        for j, before in enumerate(predecessors):
+            for i in before:
+                successors[i].append(j)
+        segments = [
+            Segment(self._segment_function(blocks[wave]), pending[i], successors[i])
+            for i, wave in enumerate(self.order)
+        ]
+        return Level(segments, [None] * lowering.slot_count, arrivals, pending)
+
+    def _blocks(self) -> dict[int, list[list[Unit]]]:
+        """The units of each wave, cut into blocks; each unit learns the number of its block."""
+        by_wave: dict[int, list[Unit]] = {wave: [] for wave in self.order}
+        for unit in self.lowering.units:
+            by_wave[unit.wave].append(unit)
+        number = 0
+        blocks: dict[int, list[list[Unit]]] = {}
+        for wave, units in by_wave.items():
+            blocks[wave] = [units[i : i + _BLOCK_NODES] for i in range(0, len(units), _BLOCK_NODES)] or [[]]
+            for block in blocks[wave]:
+                number += 1
+                for unit in block:
+                    unit.block = number
+        return blocks
+
+    def _assign_slots(self) -> None:
+        """Gives a slot to every value that is used outside the block that computes it."""
+        lowering = self.lowering
+        block_of = {(u.node.name, i): u.block for u in lowering.units for i in range(u.outputs)}
+        for unit in lowering.units:
+            for endpoint in unit.reads():
+                if block_of.get(endpoint, unit.block) != unit.block:
+                    lowering.slot_for(endpoint)
+        for endpoint in lowering.kept:
+            lowering.slot_for(endpoint)
+
+    def _segment_function(self, blocks: list[list[Unit]]) -> Callable[..., None]:
+        context = context_of(self.lowering)
+        functions = [generate_block(context, block) for block in blocks]
+        if len(functions) == 1:
+            return functions[0]
+
+        def run(step: Any, s: list[Any]) -> None:
+            for function in functions:
+                function(step, s)
+
+        return run
+
+    def _predecessors(self) -> list[set[int]]:
+        """Per segment, the segments that must have run before it."""
+        lowering, index = self.lowering, self.index
+        found: list[set[int]] = [set() for _ in index]
+        if len(index) == 1:
+            return found
+        nodes = lowering.nodes
+        computed = {unit.node.name for unit in lowering.units if unit.form is not Form.SEND}
+        for unit in lowering.units:
+            mine = found[index[unit.wave]]
+            sources = [e[0] for e in unit.reads()] + list(unit.node.controls)
+            if unit.form is Form.SEND:  # a control edge is sent as a constant that waits
+                sources += [c for name in sources if name in nodes for c in nodes[name].controls]
+            for source in sources:
+                mine.update(self._segments_behind(source, computed))
+        for key, wave in lowering.arrival_waves.items():
+            for _, (name, _) in lowering.arrivals[key]:
+                for control in nodes[name].controls:
+                    found[index[wave]].update(self._segments_behind(control, computed))
+        for i, before in enumerate(found):
+            before.discard(i)
+        return found
+
+    def _segments_behind(self, name: str, computed: set[str]) -> set[int]:
+        """The segments that compute or receive what a name stands for, seen through nodes without code."""
+        lowering, index = self.lowering, self.index
+        found: set[int] = set()
+        stack, seen = [name], {name}
+        while stack:
+            current = stack.pop()
+            if current in computed or current in lowering.arrival_nodes:
+                found.add(index[lowering.waves[current]])
+                continue
+            node = lowering.nodes.get(current)
+            if node is None:
+                continue
+            behind = [*node.controls, *(lowering.canonical(e)[0] for e in node.inputs)]
+            if (current, 0) in lowering.alias:
+                behind.append(lowering.canonical((current, 0))[0])
+            stack.extend(b for b in behind if b not in seen)
+            seen.update(behind)
+        return found

@@ -1,0 +1,61 @@
+"""What the compiler makes: the level outside all while loops, and one level per loop that has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Segment:
+    """A run of units between two waits.
+
+    Attributes:
+      run: ``run(step, slots)``, the generated function.
+      pending: how many arrivals and predecessor segments must come first.
+      successors: indices of the segments that wait for this one.
+      seconds: smoothed duration, which decides whether the reactor may run it itself.
+    """
+
+    run: Callable[[Any, list[Any]], None]
+    pending: int
+    successors: list[int]
+    seconds: float = 0.0
+
+
+@dataclass
+class Level:
+    """Segments with their slots.
+
+    Attributes:
+      template: the initial slots.
+      arrivals: received group (0 and up) or answered event (below 0) -> (slots of its values, segment).
+      pending: the segments' counts, to be copied.
+    """
+
+    segments: list[Segment]
+    template: list[Any]
+    arrivals: dict[int, tuple[list[int], int]]
+    pending: list[int]
+
+
+@dataclass
+class WaitingLoop:
+    """A while loop that receives, sends or waits on its way: a level that runs once per iteration.
+
+    Attributes:
+      parameters: slot per value that enters.
+      initial: (slot, slot of the parameter that fills it in the first iteration) per value that goes round.
+      variables: (slot, slot that fills it in the next iteration), likewise.
+      first_only: slots that hold something in the first iteration only.
+      exits: slot per value that leaves.
+    """
+
+    name: str
+    level: Level
+    parameters: list[int]
+    initial: list[tuple[int, int]]
+    variables: list[tuple[int, int]]
+    first_only: list[int]
+    exits: list[int]

@@ -1,0 +1,332 @@
+"""While loops: a frame of the graph becomes a Python loop.
+
+A loop that neither receives, sends nor waits becomes one function, called like a kernel. Another
+becomes a `WaitingLoop`: a level whose segments run once per iteration, driven by arrivals like
+the segments around it. In both an iteration ends when all of it has run, and a loop starts when
+all that enters has come: results are those of TensorFlow's overlapping iterations, in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import errors
+from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, Loop
+from tfmini.graph.liveness import ALWAYS, Atom, Guard
+from tfmini.graph.node import Endpoint, Node
+from tfmini.runtime.codegen import BlockWriter
+from tfmini.runtime.kernel_calls import op_facts
+from tfmini.runtime.layout import context_of, lay_out
+from tfmini.runtime.levels import WaitingLoop
+from tfmini.runtime.lowering import Compilation, Lowering
+from tfmini.runtime.units import Condition, Form, Unit
+
+
+def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
+    """Adds the unit of a loop to the level around it."""
+    inputs = [parent.canonical(e) for e in node.inputs]
+    inside = _LoopLowering(parent, loop, inputs, careful=False)
+    inside.run()
+    waits = any(_waits(n, parent.compilation) for n in loop.all_nodes())
+    if not inside.is_plain(waits):
+        inside = _LoopLowering(parent, loop, inputs, careful=True)
+        inside.run()
+    derefs = [e in parent.references and n.op == "Enter" for n, e in zip(loop.enters, inputs)]
+    guard = parent.condition(parent.liveness.of_node(node.name))
+    unit = Unit(node, inputs, derefs, 0, parent.waves[node.name], guard=guard)
+    for i, exit_node in enumerate(loop.exits):
+        if exit_node.op == "RefExit":
+            parent.references.add((node.name, i))
+    if waits:
+        _begin_waiting(parent, unit, inside)
+    else:
+        unit.form, unit.outputs = Form.LOOP, len(loop.exits)
+        unit.function = f"loop{len(parent.compilation.namespace)}"
+        parent.compilation.namespace[unit.function] = _LoopWriter(inside).write()
+        parent.add(unit)
+
+
+def _waits(node: Node, compilation: Compilation) -> bool:
+    if node.op in ("_Recv", "_HostRecv", "_Send", "_HostSend"):
+        send, recv = node.attrs["send_device"].decode(), node.attrs["recv_device"].decode()
+        return compilation.task_of(send) != compilation.task_of(recv)
+    facts = op_facts(node.op, compilation.device_type)
+    return facts is not None and facts.kernel.is_async
+
+
+def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
+    compilation, node = parent.compilation, unit.node
+    unit.form = Form.BEGIN_LOOP
+    unit.key = compilation.new_event(node)
+    compilation.loops[unit.key] = inside.waiting_loop()
+    compilation.loop_groups.update(group for group in inside.arrivals if group >= 0)
+    parent.add(unit)
+    values = [(i, (node.name, i)) for i in range(len(inside.loop.exits))]
+    parent.await_values(unit.key, node.name, values, unit.wave)
+
+
+class _LoopLowering(Lowering):
+    """The inside of a loop.
+
+    Args:
+      entering: in the level around, where the value of each Enter comes from.
+      careful: decide per value and iteration whether it is alive. Otherwise the loop must be a plain
+        one, where a single condition decides whether everything goes round or everything leaves.
+    """
+
+    def __init__(self, parent: Lowering, loop: Loop, entering: list[Endpoint], careful: bool) -> None:
+        super().__init__(parent.compilation, loop.nodes, loop.loops)
+        self.slot_count = 0
+        self.loop = loop
+        self.entering = {enter.name: source for enter, source in zip(loop.enters, entering)}
+        self.careful = careful
+        self.nexts = [n for n in loop.nodes.values() if n.op in NEXT_OPS]
+        next_names = {n.name for n in self.nexts}
+        self.merges: dict[str, tuple[Endpoint, str]] = {}
+        for node in loop.nodes.values():
+            if node.op in MERGE_OPS and any(source in next_names for source, _ in node.inputs):
+                self.merges[node.name] = self._loop_variable(node, next_names)
+        self.merged_enters = {enter[0] for enter, _ in self.merges.values()}
+        merged_nexts = {name for _, name in self.merges.values()}
+        # Values that go round without a merge: alive from the second iteration on.
+        self.bare_nexts = [
+            n for n in self.nexts
+            if n.name not in merged_nexts and any((n.name, 0) in m.inputs for m in loop.nodes.values())
+        ]  # fmt: skip
+        self.next_sources: dict[str, tuple[Endpoint, bool, Guard]] = {}
+        self.exit_sources: dict[str, tuple[Endpoint, bool, Guard]] = {}
+        self._flows = True
+        for node in self.bare_nexts:
+            self.waves[node.name] = 0
+            self.liveness.doubt((node.name, 0))
+
+    def _loop_variable(self, node: Node, nexts: set[str]) -> tuple[Endpoint, str]:
+        """The initial value of a loop's merge, and the node that gives its later ones."""
+        initial = [e for e in node.inputs if e[0] not in nexts]
+        later = [e[0] for e in node.inputs if e[0] in nexts]
+        if len(initial) != 1 or len(later) != 1 or self.loop.nodes[initial[0][0]].op not in ENTER_OPS:
+            text = (
+                f"Merge '{node.name}' in while loop '{self.loop.name}' joins {[e[0] for e in node.inputs]}; "
+                "a loop variable's Merge joins one Enter and one NextIteration."
+            )
+            raise errors.UnimplementedError(None, None, text)
+        return initial[0], later[0]
+
+    def finish(self) -> None:
+        sources = [*self.next_sources.values(), *self.exit_sources.values()]
+        for endpoint, _, guard in sources:
+            self.wanted.update((endpoint, *(condition for condition, _ in guard)))
+
+    # ---- nodes that only stand in loops -----------------------------------------------------
+
+    def _admit_flow(self, node: Node, wave: int) -> None:
+        if node.op in ENTER_OPS:
+            self._admit_enter(node)
+        elif node.name in self.merges:
+            self._admit_variable(node)
+        elif node.op in NEXT_OPS:
+            self.next_sources[node.name] = self._source(node)
+        elif node.op in EXIT_OPS:
+            self.exit_sources[node.name] = self._source(node)
+        else:
+            super()._admit_flow(node, wave)
+
+    def _source(self, node: Node) -> tuple[Endpoint, bool, Guard]:
+        source = self.canonical(node.inputs[0])
+        return source, source in self.references and not node.op.startswith("Ref"), self.liveness.needs(node)
+
+    def _admit_enter(self, node: Node) -> None:
+        endpoint = (node.name, 0)
+        self.waves[node.name] = 0
+        source = self.entering[node.name]
+        stays = self._stays(node)
+        is_fixed = source in self.constants or source in self.compilation.state_names
+        reads = source in self.references and node.op != "RefEnter"
+        if stays and is_fixed and not reads and node.name not in self.merged_enters:
+            self.alias[endpoint] = source
+            return
+        if node.op == "RefEnter":
+            self.references.add(endpoint)
+        if not stays:
+            self.liveness.doubt(endpoint)
+
+    def _stays(self, node: Node) -> bool:
+        """Whether an Enter's value is there in every iteration (or wanted in the first one only)."""
+        constant = bool(node.attrs.get("is_constant"))
+        return constant or node.name in self.merged_enters or not (self.nexts and self.careful)
+
+    def _admit_variable(self, node: Node) -> None:
+        self.waves[node.name] = 0
+        if node.op == "RefMerge":
+            self.references.add((node.name, 0))
+        if any((node.name, 1) in n.inputs for n in self.nodes.values()):
+            text = f"The value_index of '{node.name}', the Merge of a loop variable, is used; tfmini does not keep it."
+            raise errors.UnimplementedError(None, None, text)
+        if self.careful:
+            self.liveness.doubt((node.name, 0))
+
+    # ---- what kind of loop ------------------------------------------------------------------
+
+    def is_plain(self, waits: bool) -> bool:
+        """Whether the level may be written as it is."""
+        if self.careful:
+            return True
+        loose = [
+            e for e in self.loop.enters
+            if not e.attrs.get("is_constant") and e.name not in self.merged_enters
+            and any((e.name, 0) in n.inputs for n in self.nodes.values())
+        ]  # fmt: skip
+        if self.bare_nexts or loose and self.nexts:
+            return False
+        goes_on = self.goes_on
+        if len(goes_on) > 1 or any(guard != goes_on for _, _, guard in self.next_sources.values()):
+            return False
+        left = frozenset((endpoint, not way) for endpoint, way in goes_on)
+        if not waits and not all(guard <= left for _, _, guard in self.exit_sources.values()):
+            return False
+        return waits or self._splits()
+
+    @property
+    def goes_on(self) -> Guard:
+        """What must hold for another iteration."""
+        return next((guard for _, _, guard in self.next_sources.values()), ALWAYS)
+
+    def _splits(self) -> bool:
+        """Whether what runs before the decision to go on needs nothing of what runs after it."""
+        if not self.nexts:
+            return True
+        if not self.goes_on or any(way is None for _, way in self.goes_on):
+            return False
+        head, body = self.head_and_body()
+        made = {unit.node.name for unit in body}
+        leaving = {source[0] for source, _, _ in self.exit_sources.values()}
+        return not any(e[0] in made for unit in head for e in unit.reads()) and not leaving & made
+
+    def head_and_body(self) -> tuple[list[Unit], list[Unit]]:
+        """The units that run in every iteration, and those that run if there is another one."""
+        [atom] = self.goes_on
+        head, body = [], []
+        for unit in self.units:
+            (body if atom in unit.guard else head).append(unit)
+        return head, body
+
+    # ---- a loop that waits ------------------------------------------------------------------
+
+    def waiting_loop(self) -> WaitingLoop:
+        """The level that runs once per iteration."""
+        carried = self.carry()
+        leaving = self.leave()
+        parameters = [self.slot_for((enter.name, 0)) for enter in self.loop.enters]
+        variables = [
+            (self.slot_for((name, 0)), self.slot_for(carried[later])) for name, (_, later) in self.merges.items()
+        ]
+        variables += [(self.slot_for((n.name, 0)), self.slot_for(carried[n.name])) for n in self.bare_nexts]
+        self.kept.update(carried.values())
+        self.kept.update(leaving)
+        level = lay_out(self)
+        initial = [(self.slots[name, 0], self.slots[enter]) for name, (enter, _) in self.merges.items()]
+        first_only = [
+            self.slots[e.name, 0] for e in self.loop.enters if e.name not in self.merged_enters and not self._stays(e)
+        ]
+        exits = [self.slots[e] for e in leaving]
+        return WaitingLoop(self.loop.name, level, parameters, initial, variables, first_only, exits)
+
+    def carry(self) -> dict[str, Endpoint]:
+        """Adds what each NextIteration hands to the next iteration; `DEAD` where it hands on nothing."""
+        return {node.name: self._carry(node, self.next_sources[node.name]) for node in self.nexts}
+
+    def leave(self) -> list[Endpoint]:
+        """Adds what each Exit hands out in this iteration, likewise."""
+        return [self._carry(node, self.exit_sources[node.name]) for node in self.loop.exits]
+
+    def _carry(self, node: Node, source: tuple[Endpoint, bool, Guard]) -> Endpoint:
+        endpoint, deref, guard = source
+        return self.select(node, 1, endpoint, deref, guard, self.waves[node.name])
+
+
+class _LoopWriter:
+    """Writes a loop that does not wait as one function ``loop(step, *entering) -> leaving``."""
+
+    def __init__(self, inside: _LoopLowering) -> None:
+        self.inside = inside
+        self.carried = inside.carry() if inside.careful else {}
+        self.leaving = inside.leave() if inside.careful else []
+        self.writer = BlockWriter(context_of(inside), inside.units)
+        self.variables: list[str] = []
+
+    def write(self) -> Callable[..., Any]:
+        inside, writer = self.inside, self.writer
+        enters = inside.loop.enters
+        for i, enter in enumerate(enters):
+            writer.pin((enter.name, 0), f"p{i}")
+        for endpoint, _, _ in [*inside.next_sources.values(), *inside.exit_sources.values()]:
+            writer.keep(endpoint)
+        for endpoint in [*self.carried.values(), *self.leaving]:
+            writer.keep(endpoint)
+        writer.emit("run = step.run")
+        for name, (enter, _) in inside.merges.items():
+            self._variable((name, 0), writer.value(enter, False))
+        for node in inside.bare_nexts:
+            self._variable((node.name, 0), "DEAD")
+        for i in range(len(self.leaving)):
+            writer.emit(f"x{i} = DEAD")
+        writer.emit("while True:")
+        writer.indent += 1
+        writer.emit("if run.stopped: run.raise_stopped()")
+        (self._write_careful if inside.careful else self._write_plain)()
+        return writer.function(", ".join(["step", *(f"p{i}" for i in range(len(enters)))]))
+
+    def _variable(self, endpoint: Endpoint, initial: str) -> None:
+        name = f"v{len(self.variables)}"
+        self.variables.append(name)
+        self.writer.emit(f"{name} = {initial}")
+        self.writer.pin(endpoint, name)
+
+    def _write_plain(self) -> None:
+        inside, writer = self.inside, self.writer
+        if not inside.nexts:
+            writer.write_all()
+            writer.emit(f"return {self._exits()}")
+            return
+        head, body = inside.head_and_body()
+        [atom] = inside.goes_on
+        writer.keep(atom[0])
+        for unit in head:
+            writer.write_unit(unit)
+        writer.close_guard()
+        writer.emit(f"if {writer.atom((atom[0], not atom[1]))}: return {self._exits()}")
+        for unit in body:
+            unit.guard = _without(unit.guard, atom)
+            unit.ways = [_without(way, atom) for way in unit.ways]
+            writer.write_unit(unit)
+        writer.close_guard()
+        sources = [inside.next_sources[later] for _, later in inside.merges.values()]
+        self._go_round([writer.value(e, deref) for e, deref, _ in sources])
+
+    def _exits(self) -> str:
+        sources = [self.inside.exit_sources[node.name] for node in self.inside.loop.exits]
+        return "(" + "".join(f"{self.writer.value(e, deref)}, " for e, deref, _ in sources) + ")"
+
+    def _write_careful(self) -> None:
+        inside, writer = self.inside, self.writer
+        writer.write_all()
+        for i, endpoint in enumerate(self.leaving):
+            value = writer.value(endpoint, False)
+            writer.emit(f"if {value} is not DEAD: x{i} = {value}")
+        carried = {name: writer.value(e, False) for name, e in self.carried.items()}
+        dead = " and ".join(f"{value} is DEAD" for value in carried.values()) or "True"
+        writer.emit(f"if {dead}: return ({''.join(f'x{i}, ' for i in range(len(self.leaving)))})")
+        for i, enter in enumerate(inside.loop.enters):
+            if enter.name not in inside.merged_enters and not enter.attrs.get("is_constant"):
+                writer.emit(f"p{i} = DEAD")
+        sources = [carried[later] for _, later in inside.merges.values()]
+        self._go_round(sources + [carried[node.name] for node in inside.bare_nexts])
+
+    def _go_round(self, values: list[str]) -> None:
+        if values:
+            self.writer.emit(f"{', '.join(self.variables)}, = {', '.join(values)},")
+
+
+def _without(condition: Condition, atom: Atom) -> Condition:
+    return tuple(a for a in condition if a != atom)

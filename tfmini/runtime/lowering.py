@@ -1,0 +1,448 @@
+"""From the nodes of a task to units: what is computed, sent, awaited, or needs no code at all.
+
+A `Lowering` reads the nodes of one level (the graph outside all while loops, or the inside of one
+loop) in topological order. Constants, copies of values, ``Switch`` and control edges leave no
+code; each other node becomes a `Unit` with the *wave* in which it can run (the set of arrivals
+that it needs) and the *guard* under which it runs (see `graph.liveness`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.graph.frames import FLOW_OPS, LOOP_OP, SWITCH_OPS, Loop
+from tfmini.graph.liveness import ALWAYS, Guard, Liveness
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.runtime.dead import DEAD
+from tfmini.runtime.kernel_calls import (
+    OpFacts,
+    bound_arguments,
+    grouped,
+    list_lengths,
+    make_callable,
+    op_facts,
+    output_count,
+    takes_reference,
+)
+from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.units import Condition, Form, Unit
+
+_MAX_FOLDED_BYTES = 10 << 20
+# Pure, but somebody may have made them for the error they raise.
+_CHECKS = frozenset({"CheckNumerics", "EnsureShape", "Reshape", "Cast"})
+_RECEIVES = frozenset({"_Recv", "_HostRecv"})
+_SENDS = frozenset({"_Send", "_HostSend"})
+_NO_CODE = frozenset({"NoOp", "ControlTrigger"})
+# Python's own `x if condition else y`, and the end of a wait: an op that stands for another value.
+_COPIES = frozenset({"LoopCond"})
+
+
+class Compilation:
+    """What all levels of one program share.
+
+    Args:
+      task_of: full device name -> full task name.
+      resources: where kernels that ask for it find their state.
+      feeds: tensor names of the client-terminated receives; their slots come first.
+      fold: compute constant parts now.
+      lower_loop: adds a while loop to the level around it.
+    """
+
+    def __init__(
+        self, task_of: Callable[[str], str], resources: ResourceManager, device_type: str, feeds: list[str],
+        fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
+    ) -> None:  # fmt: skip
+        self.task_of = task_of
+        self.device_type = device_type
+        self.fold = fold
+        self.lower_loop = lower_loop
+        self.alias: dict[Endpoint, Endpoint] = {}
+        self.constants: dict[Endpoint, Any] = {}
+        # Endpoints whose value is a reference, and those that read one: their arrays belong to a variable.
+        self.references: set[Endpoint] = set()
+        self.reads: set[Endpoint] = set()
+        self.namespace: dict[str, Any] = {"resources": resources, "DEAD": DEAD}
+        self.states: dict[str, Callable[[ResourceManager], Any]] = {}
+        self.state_names: dict[Endpoint, str] = {}
+        self.feed_slots = {name: i for i, name in enumerate(feeds)}
+        self.fetch_sources: dict[str, Endpoint] = {}
+        self.uncertain_fetches: set[str] = set()
+        self.send_tasks: dict[int, str] = {}
+        self.uncertain_sends: set[int] = set()
+        self.local_sends: dict[tuple[bytes, bytes, bytes], Endpoint] = {}
+        self.waits: dict[int, Node] = {}
+        self.loops: dict[int, Any] = {}
+        self.loop_groups: set[int] = set()
+        self._events = 0
+
+    def new_event(self, node: Node) -> int:
+        """The key of the arrival to which a waiting node leads: negative, since groups count from 0."""
+        self._events -= 1
+        self.waits[self._events] = node
+        return self._events
+
+    def canonical(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint that an endpoint stands for."""
+        alias = self.alias
+        while endpoint in alias:
+            endpoint = alias[endpoint]
+        return endpoint
+
+
+class Lowering:
+    """The units of one level; see the module.
+
+    Attributes:
+      waves: node -> the number of its wave; ``wave_sets`` has the arrivals of each wave.
+      arrivals: group or event -> (order, endpoint) of its values; ``arrival_waves`` their wave.
+      kept: endpoints that are wanted after the level has run; ``wanted`` while it runs.
+    """
+
+    def __init__(self, compilation: Compilation, nodes: Nodes, loops: dict[str, Loop]) -> None:
+        self.compilation = compilation
+        self.nodes = nodes
+        self.loops = loops
+        self.alias = compilation.alias
+        self.constants = compilation.constants
+        self.references = compilation.references
+        self.units: list[Unit] = []
+        self.waves: dict[str, int] = {}
+        self.wave_sets: list[frozenset[int]] = [frozenset()]
+        self.arrivals: dict[int, list[tuple[Any, Endpoint]]] = {}
+        self.arrival_waves: dict[int, int] = {}
+        self.arrival_nodes: set[str] = set()
+        self.kept: set[Endpoint] = set()
+        self.wanted: set[Endpoint] = set()
+        self.slots: dict[Endpoint, int] = {}
+        self.slot_count = len(compilation.feed_slots)
+        self.liveness = Liveness(self._predicate)
+        self._wave_ids: dict[frozenset[int], int] = {frozenset(): 0}
+        # Per group to send: its values, and after which unit the last of its Send nodes comes.
+        self._sent: dict[int, list[tuple[bytes, Endpoint]]] = {}
+        self._send_nodes: dict[int, tuple[int, Node, int]] = {}
+        self._ranks: dict[Endpoint, int] = {}
+        self._snapshots: dict[Endpoint, Endpoint] = {}
+        self._flows = bool(loops) or any(n.op in FLOW_OPS or "_may_be_dead" in n.attrs for n in nodes.values())
+
+    def run(self) -> None:
+        """Admits all nodes."""
+        for node in self.nodes.values():
+            self._admit(node)
+        self.finish()
+        self._add_sends()
+        self._drop_unused()
+
+    def finish(self) -> None:
+        """Called when all nodes have been admitted."""
+
+    # ---- waves and guards -------------------------------------------------------------------
+
+    def join(self, waves: list[int]) -> int:
+        """The wave of something that needs several: the union of their arrivals."""
+        if not waves:
+            return 0
+        first = waves[0]
+        if waves.count(first) == len(waves):
+            return first
+        return self.intern(frozenset().union(*(self.wave_sets[w] for w in set(waves))))
+
+    def intern(self, arrivals: frozenset[int]) -> int:
+        """The number of the wave that needs these arrivals."""
+        wave = self._wave_ids.get(arrivals)
+        if wave is None:
+            wave = self._wave_ids[arrivals] = len(self.wave_sets)
+            self.wave_sets.append(arrivals)
+        return wave
+
+    def condition(self, guard: Guard) -> Condition:
+        """A guard's atoms, outer conditions first: an inner predicate has no value without them."""
+        if not guard:
+            return ()
+        for endpoint, _ in guard:
+            self._ranks.setdefault(endpoint, len(self._ranks))
+        return tuple(sorted(guard, key=lambda atom: self._ranks[atom[0]]))
+
+    def _predicate(self, endpoint: Endpoint) -> Endpoint:
+        """Where the value of a predicate lies; a variable's is looked at once for all its switches."""
+        source = self.canonical(endpoint)
+        return self._snapshots.get(source, source)
+
+    def canonical(self, endpoint: Endpoint) -> Endpoint:
+        return self.compilation.canonical(endpoint)
+
+    def add(self, unit: Unit) -> None:
+        """Appends a unit."""
+        self.units.append(unit)
+
+    # ---- nodes ------------------------------------------------------------------------------
+
+    def _admit(self, node: Node) -> None:
+        """Takes one node into account: receive, send, constant, alias, or code to generate."""
+        waves = self.waves
+        sources = [waves[s] for s, _ in node.inputs if s in waves]
+        if node.controls:
+            sources += [waves[c] for c in node.controls]
+        wave = waves[node.name] = self.join(sources)
+        op = node.op
+        guard: Guard = ALWAYS
+        if self._flows:
+            if op in FLOW_OPS or op == LOOP_OP:
+                self._admit_flow(node, wave)
+                return
+            guard = self.liveness.admit(node)
+        if op in _RECEIVES:
+            self._admit_receive(node, wave)
+        elif op in _SENDS:
+            self._admit_send(node, wave, guard)
+        elif op == "Const":
+            self.constants[node.name, 0] = node.attrs["value"]
+        elif op in _COPIES:
+            self.alias[node.name, 0] = self.canonical(node.inputs[0])
+        elif op not in _NO_CODE:
+            self._admit_computation(node, wave, self.condition(guard))
+
+    def _admit_flow(self, node: Node, wave: int) -> None:
+        """An op that steers. `LoopLowering` knows those that only stand in loops."""
+        if node.op == LOOP_OP:
+            self.liveness.admit(node)
+            self.compilation.lower_loop(self, node, self.loops[node.name])
+        elif node.op in SWITCH_OPS:
+            self._admit_switch(node, wave)
+        else:
+            self._admit_merge(node, wave)
+
+    def _admit_switch(self, node: Node, wave: int) -> None:
+        predicate = self.canonical(node.inputs[1])
+        if predicate in self.references and predicate not in self._snapshots:
+            copy = self._snapshots[predicate] = (node.name, 2)
+            guard = self.condition(self.liveness.of(node.inputs[1]))
+            way = Unit(node, [predicate], [True], 3, wave, Form.SELECT, guard=guard, ways=[()], certain=True)
+            self.add(way)
+            self.kept.add(copy)
+        self.condition(frozenset({(self._predicate(node.inputs[1]), True)}))  # ranks it
+        self.liveness.admit(node)
+        source = self.canonical(node.inputs[0])
+        self.alias[node.name, 0] = self.alias[node.name, 1] = source
+
+    def _admit_merge(self, node: Node, wave: int) -> None:
+        guard = self.liveness.admit(node)
+        common = guard - {((node.name, 0), None)}
+        inputs = [self.canonical(e) for e in node.inputs]
+        is_reference = node.op == "RefMerge"
+        derefs = [not is_reference and e in self.references for e in inputs]
+        ways = [self.condition(self.liveness.of(e) - common) for e in node.inputs]
+        if is_reference:
+            self.references.add((node.name, 0))
+        elif any(derefs):
+            self.compilation.reads.add((node.name, 0))
+        self.add(
+            Unit(node, inputs, derefs, 2, wave, Form.SELECT, guard=self.condition(common), ways=ways,
+                 certain=guard == common)
+        )  # fmt: skip
+
+    def select(self, node: Node, index: int, source: Endpoint, deref: bool, guard: Guard, wave: int) -> Endpoint:
+        """Makes a value that may be dead into one that is always there: itself, or `DEAD`."""
+        endpoint = (node.name, index)
+        self.add(
+            Unit(node, [source], [deref], index + 1, wave, Form.SELECT, ways=[self.condition(guard)],
+                 certain=not guard)
+        )  # fmt: skip
+        if deref:
+            self.compilation.reads.add(endpoint)
+        return endpoint
+
+    def _admit_receive(self, node: Node, wave: int) -> None:
+        attrs = node.attrs
+        endpoint = (node.name, 0)
+        if attrs.get("client_terminated"):
+            self.slots[endpoint] = self.compilation.feed_slots[attrs["tensor_name"].decode()]
+            return
+        key = (attrs["tensor_name"], attrs["send_device"], attrs["recv_device"])
+        source = self.compilation.local_sends.get(key)
+        if source is not None:  # another device of this same task
+            self.alias[endpoint] = source
+            self.waves[node.name] = self.join([wave, self.waves[source[0]]])
+            return
+        group = attrs["_group"]
+        if attrs.get("_may_be_dead"):
+            self.liveness.doubt(endpoint)
+        self.await_values(group, node.name, [(attrs["tensor_name"], endpoint)], wave)
+
+    def await_values(self, key: int, name: str, values: list[tuple[Any, Endpoint]], wave: int) -> None:
+        """Notes that a node's values arrive from outside the units."""
+        self.waves[name] = self.arrival_waves[key] = self.intern(self.wave_sets[wave] | {key})
+        self.arrival_nodes.add(name)
+        self.arrivals.setdefault(key, []).extend(values)
+        for _, endpoint in values:
+            self.slot_for(endpoint)
+
+    def _admit_send(self, node: Node, wave: int, guard: Guard) -> None:
+        attrs = node.attrs
+        source = self.canonical(node.inputs[0])
+        reference = source in self.references or source in self.compilation.state_names
+        guard = guard | self.liveness.of(node.inputs[0]) if self._flows else ALWAYS
+        name = attrs["tensor_name"].decode()
+        is_fetch = bool(attrs.get("client_terminated"))
+        receiver = "" if is_fetch else self.compilation.task_of(attrs["recv_device"].decode())
+        is_local = not is_fetch and self.compilation.task_of(attrs["send_device"].decode()) == receiver
+        if reference or (guard and not is_local):
+            # What leaves the device is the variable's value now, or the news that there is none.
+            source = self._snapshot(node, source, wave, guard, reference)
+        if is_fetch:
+            self.compilation.fetch_sources[name] = source
+            if guard:
+                self.compilation.uncertain_fetches.add(name)
+            self.kept.add(source)
+        elif is_local:
+            self.compilation.local_sends[attrs["tensor_name"], attrs["send_device"], attrs["recv_device"]] = source
+            self.kept.add(source)
+        else:
+            self._send_later(node, source, wave, receiver)
+            if guard:
+                self.compilation.uncertain_sends.add(attrs["_group"])
+
+    def _snapshot(self, node: Node, source: Endpoint, wave: int, guard: Guard, reference: bool) -> Endpoint:
+        if guard:
+            return self.select(node, 0, source, reference, guard, wave)
+        self.add(Unit(node.replace(op="Identity"), [source], [True], 1, wave))
+        self.compilation.reads.add((node.name, 0))
+        return (node.name, 0)
+
+    def _send_later(self, node: Node, source: Endpoint, wave: int, receiver: str) -> None:
+        group = node.attrs["_group"]
+        self._sent.setdefault(group, []).append((node.attrs["tensor_name"], source))
+        self.compilation.send_tasks[group] = receiver
+        _, _, others = self._send_nodes.get(group, (0, node, wave))
+        self._send_nodes[group] = (len(self.units), node, self.join([wave, others]))
+
+    def _admit_computation(self, node: Node, wave: int, guard: Condition) -> None:
+        facts = op_facts(node.op, self.compilation.device_type)
+        if facts is None:
+            text = (
+                f"No OpKernel was registered to support Op '{node.op}'"
+                f" used by {{{{node {node.name}}}}} on {node.device}."
+            )
+            raise errors.InvalidArgumentError(None, None, text)
+        if facts.kernel.makes_state:
+            self._admit_state(node, facts)
+            return
+        inputs = [self.canonical(e) for e in node.inputs] if self.alias else list(node.inputs)
+        derefs = self._derefs(node, facts, inputs)
+        for position in facts.reference_outputs:
+            self.references.add((node.name, position))
+        if (
+            self.compilation.fold and facts.foldable and inputs and not node.controls
+            and self._folds(node, facts, inputs)
+        ):  # fmt: skip
+            return
+        if self._is_copy(node, facts, inputs, derefs):
+            return
+        if facts.kernel.is_async:
+            self._admit_waiting(node, facts, inputs, derefs, wave, guard)
+            return
+        count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)
+        self.add(Unit(node, inputs, derefs, count, wave, guard=guard))
+
+    def _is_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
+        """Whether a node only hands on its input, so that the input can stand for it."""
+        inline = facts.handle.inline_expression
+        if inline is not None and inline(node) == "{0}":
+            if not node.controls:
+                # Also for a reference: who uses `v/read` reads the variable when it starts, as in
+                # TensorFlow, where the two share a buffer.
+                self.alias[node.name, 0] = inputs[0]
+                return True
+            if derefs[0]:
+                self.compilation.reads.add((node.name, 0))
+        elif node.op == "ReadVariableOp":
+            self.compilation.reads.add((node.name, 0))
+        return False
+
+    def _derefs(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> list[bool]:
+        """Per input, whether it is a variable whose value is wanted."""
+        references = self.references
+        if not facts.references:
+            return [e in references for e in inputs]
+        return [e in references and not ref for e, ref in zip(inputs, takes_reference(facts.op_def, node))]
+
+    def _admit_state(self, node: Node, facts: OpFacts) -> None:
+        states = self.compilation.states
+        name = f"v{len(states)}"
+        kernel = facts.kernel
+        bound = bound_arguments(kernel, node)
+        states[name] = lambda resources: kernel.function(resources, **bound)
+        self.compilation.state_names[node.name, 0] = name
+        if facts.reference_outputs:  # a resource handle is passed on, never read implicitly
+            self.references.add((node.name, 0))
+
+    def _admit_waiting(
+        self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
+    ) -> None:
+        key = self.compilation.new_event(node)
+        self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
+        count = output_count(facts.op_def, node)
+        self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)
+
+    def _folds(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> bool:
+        """Computes a node of constants now, where that is possible and the result is not huge."""
+        constants = self.constants
+        for endpoint in inputs:
+            if endpoint not in constants:
+                return False
+        values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
+        try:
+            with np.errstate(all="ignore"):
+                result = make_callable(facts.kernel, node)(*values)
+        except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
+            return False
+        outputs = (result,) if facts.single else result
+        if sum(np.asarray(o).nbytes for o in outputs) > _MAX_FOLDED_BYTES:
+            return False
+        for i, output in enumerate(outputs):
+            constants[node.name, i] = output
+        return True
+
+    # ---- afterwards -------------------------------------------------------------------------
+
+    def _add_sends(self) -> None:
+        """Puts the sending of each group where its last Send node stands in the order.
+
+        That is after everything the Send nodes depend on, control edges included.
+        """
+        for group, (position, node, wave) in sorted(self._send_nodes.items(), key=lambda item: -item[1][0]):
+            values = [e for _, e in sorted(self._sent[group])]
+            self.units.insert(position, Unit(node, values, [False] * len(values), 0, wave, Form.SEND, key=group))
+
+    def _drop_unused(self) -> None:
+        """Leaves out pure nodes whose values nobody takes and that are there only to be waited for.
+
+        Such are the gradients of inputs that `tf.gradients(gate_gradients=True)` groups with those
+        that are wanted. Waiting for such a node is waiting for its inputs. What was asked for by
+        name as a target has no control edges and stays.
+        """
+        waited_for = {c for node in self.nodes.values() for c in node.controls}
+        taken = {e[0] for e in self.kept | self.wanted}
+        kept = []
+        for unit in reversed(self.units):
+            node = unit.node
+            if unit.form is Form.COMPUTE and node.name in waited_for and node.name not in taken:
+                facts = op_facts(node.op, self.compilation.device_type)
+                if facts is not None and facts.foldable and not facts.reference_outputs and node.op not in _CHECKS:
+                    continue
+            taken.update(e[0] for e in unit.reads())
+            kept.append(unit)
+        kept.reverse()
+        self.units = kept
+
+    # ---- slots ------------------------------------------------------------------------------
+
+    def slot_for(self, endpoint: Endpoint) -> int:
+        """The slot of a value, a new one if it has none."""
+        if endpoint not in self.slots:
+            self.slots[endpoint] = self.slot_count
+            self.slot_count += 1
+        return self.slots[endpoint]

@@ -1,0 +1,64 @@
+"""What a program is made of before its text is written: units, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tfmini.graph.liveness import Atom
+from tfmini.graph.node import Endpoint, Node
+
+Condition = tuple[Atom, ...]
+"""Atoms that must all hold, in the order in which they can be looked at."""
+
+
+class Form(Enum):
+    """How a unit is written."""
+
+    COMPUTE = "a call of the node's kernel, or its inline expression"
+    SEND = "the sending of a group of values"
+    SELECT = "the first input whose condition holds"
+    BEGIN = "the start of a kernel that answers later"
+    LOOP = "a loop that runs at once, as a function call"
+    BEGIN_LOOP = "the start of a loop that has to wait on its way"
+
+
+@dataclass
+class Unit:
+    """A piece of a program.
+
+    Attributes:
+      inputs: where each flat input comes from.
+      derefs: whether an input is a variable whose value is wanted.
+      outputs: the number of flat outputs.
+      wave: the set of arrivals it needs, by number.
+      block: the number of its block, the scope of local names.
+      key: the group that is sent, or the arrival that a BEGIN leads to.
+      guard: when it runs; else its outputs stay unset.
+      ways: for SELECT, per input when to take it; all false gives `DEAD`.
+      certain: for SELECT, whether one of the ways always holds.
+      function: for LOOP, the name of its function in the namespace.
+    """
+
+    node: Node
+    inputs: list[Endpoint]
+    derefs: list[bool]
+    outputs: int
+    wave: int = 0
+    form: Form = Form.COMPUTE
+    block: int = 0
+    key: int = 0
+    guard: Condition = ()
+    ways: list[Condition] = field(default_factory=list)
+    certain: bool = False
+    function: str = ""
+
+    def reads(self) -> Iterator[Endpoint]:
+        """Every value that its text names: inputs, and what its conditions look at."""
+        yield from self.inputs
+        for endpoint, _ in self.guard:
+            yield endpoint
+        for way in self.ways:
+            for endpoint, _ in way:
+                yield endpoint

@@ -1,0 +1,228 @@
+"""Names what makes an old script fail under Python 3, and the fix. No I/O.
+
+Two ways in: `in_source` reads a text that Python 3 cannot parse and lists every Python 2 form in
+it; `of_error` looks at an exception and recognises what only Python 2 had (``xrange``, ``urllib2``,
+``dict.iteritems``).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One Python 2 form.
+
+    Attributes:
+      line: its line, from 1; 0 where it is not known.
+      what: the form.
+      fix: what Python 3 has instead.
+    """
+
+    line: int
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.what}; {self.fix}"
+
+
+# Statements, searched in lines whose strings and comments have been blanked out.
+_FORMS: list[tuple[str, str, str]] = [
+    (r"^\s*(?:.*[:;]\s*)?print\s*>>", "print to a file", "write print(..., file=f)"),
+    (r"^\s*(?:.*[:;]\s*)?print(?:\s+[^\s=(.,>)\]]|\s*$)", "print statement", "write print(...)"),
+    (r"^\s*except\s+[^:]+?,\s*\w+\s*:", "'except X, e'", "write 'except X as e:'"),
+    (r"^\s*(?:.*[:;]\s*)?raise\s+[\w.]+\s*,", "'raise X, message'", "write raise X(message)"),
+    (r"^\s*(?:.*[:;]\s*)?exec\s+[^\s(=]", "exec statement", "write exec(code, globals)"),
+    (r"`[^`]+`", "backticks", "write repr(...)"),
+    (r"<>", "operator <>", "write !="),
+    (r"(?<![\w.])0[0-7]+(?![\w.])", "octal number with a leading 0", "write 0o..."),
+    (r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+)[lL]\b", "long number", "leave out the L"),
+    (r"\blambda\s*\(|^\s*def\s+\w+\s*\([^)]*\([\w\s,]+\)", "parameters that unpack a tuple",
+     "take one parameter and unpack it in the body"),
+    (r"\b[uU][rR]$", "string with the prefix ur", "write r'...'"),
+]  # fmt: skip
+_COMPILED = [(re.compile(pattern), what, fix) for pattern, what, fix in _FORMS]
+
+_NAMES = {
+    "xrange": "write range",
+    "raw_input": "write input",
+    "unicode": "write str",
+    "basestring": "write str",
+    "long": "write int",
+    "unichr": "write chr",
+    "reduce": "add 'from functools import reduce'",
+    "reload": "add 'from importlib import reload'",
+    "execfile": "write exec(open(path).read())",
+    "file": "write open",
+    "cmp": "write (a > b) - (a < b)",
+    "izip": "write zip",
+}
+_ATTRIBUTES = {
+    "iteritems": "write items()",
+    "itervalues": "write values()",
+    "iterkeys": "write keys()",
+    "viewitems": "write items()",
+    "viewvalues": "write values()",
+    "viewkeys": "write keys()",
+    "has_key": "write 'key in d'",
+    "next": "write next(iterator)",
+    "maxint": "write sys.maxsize",
+    "izip": "write zip",
+    "imap": "write map",
+    "ifilter": "write filter",
+    "getcwdu": "write os.getcwd()",
+    "letters": "write string.ascii_letters",
+    "maketrans": "write str.maketrans",
+    "setdefaultencoding": "leave it out; text is Unicode",
+    "urlretrieve": "import urllib.request and write urllib.request.urlretrieve",
+    "urlopen": "import urllib.request and write urllib.request.urlopen",
+    "urlencode": "import urllib.parse and write urllib.parse.urlencode",
+    "func_name": "write __name__",
+}
+_MODULES = {
+    "urllib2": "import urllib.request",
+    "urlparse": "import urllib.parse",
+    "cPickle": "import pickle",
+    "ConfigParser": "import configparser",
+    "Queue": "import queue",
+    "StringIO": "write 'from io import StringIO'",
+    "cStringIO": "write 'from io import StringIO'",
+    "commands": "import subprocess",
+    "httplib": "import http.client",
+    "BaseHTTPServer": "import http.server",
+    "SimpleHTTPServer": "import http.server",
+    "SocketServer": "import socketserver",
+    "Tkinter": "import tkinter",
+    "HTMLParser": "import html.parser",
+    "cookielib": "import http.cookiejar",
+    "thread": "import _thread or threading",
+    "__builtin__": "import builtins",
+    "copy_reg": "import copyreg",
+    "exceptions": "leave it out; exceptions are built in",
+}
+_MIXED_TABS = "indentation that mixes tabs and blanks"
+_FIX_TABS = "indent with blanks only, a tab being worth 8 (expand -t8 -i)"
+
+
+def in_source(source: str) -> list[Finding]:
+    """The Python 2 forms of a text, by line. For a text that Python 3 does not parse: a guess otherwise."""
+    return sorted({*_forms(source), *_tabs(source)}, key=lambda finding: finding.line)
+
+
+def _forms(source: str) -> Iterator[Finding]:
+    for number, line in enumerate(_without_strings(source).split("\n"), 1):
+        for pattern, what, fix in _COMPILED:
+            if pattern.search(line):
+                yield Finding(number, what, fix)
+        yield from _words(line, number)
+
+
+def _words(line: str, number: int) -> Iterator[Finding]:
+    for name in re.findall(r"(?<![\w.])(?:xrange|raw_input|unicode|basestring|unichr|execfile)(?=\()", line):
+        yield Finding(number, name, _NAMES[name])
+    for name in re.findall(r"\.(iteritems|itervalues|iterkeys|has_key|maxint)\b", line):
+        yield Finding(number, f".{name}", _ATTRIBUTES[name])
+    for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", line):
+        if name in _MODULES:
+            yield Finding(number, f"module {name}", _MODULES[name])
+
+
+_STRING_OR_COMMENT = re.compile(
+    r'(?P<text>[rRbBuU]{0,2}(?:"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\''
+    r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'))|(?P<comment>#[^\n]*)',
+    re.DOTALL,
+)
+
+
+def _without_strings(source: str) -> str:
+    """The source with every string replaced by S (in as many lines) and no comments."""
+
+    def blank(found: re.Match[str]) -> str:
+        if found["comment"] is not None:
+            return ""
+        prefix = "ur" if found["text"][:2].lower() == "ur" else "S"
+        return prefix + "\n" * found["text"].count("\n")
+
+    return _STRING_OR_COMMENT.sub(blank, source)
+
+
+def _tabs(source: str) -> Iterator[Finding]:
+    try:
+        compile(source, "<script>", "exec", dont_inherit=True)
+    except TabError as error:
+        yield Finding(error.lineno or 0, _MIXED_TABS, _FIX_TABS)
+    except SyntaxError:
+        yield from _mixed_blocks(source)
+    except ValueError:  # null bytes
+        return
+
+
+def _mixed_blocks(source: str) -> Iterator[Finding]:
+    """The first line whose indent begins otherwise than the one before, when tabs and blanks both indent."""
+    indents = [re.match(r"[ \t]*", line).group() for line in source.split("\n")]  # type: ignore[union-attr]
+    kinds = {indent[0] for indent in indents if indent}
+    if kinds == {" ", "\t"}:
+        first = next(i for i, indent in enumerate(indents) if indent)
+        other = next(i for i, indent in enumerate(indents) if indent and indent[0] != indents[first][0])
+        yield Finding(other + 1, _MIXED_TABS, _FIX_TABS)
+
+
+def of_error(error: BaseException, line: int) -> Finding | None:
+    """What only Python 2 had and ``error`` misses, if that is it.
+
+    Args:
+      error: what the script raised.
+      line: where, for the finding.
+    """
+    name = getattr(error, "name", None) or ""
+    if isinstance(error, ModuleNotFoundError) and name in _MODULES:
+        return Finding(line, f"module {name} is Python 2's", _MODULES[name])
+    if isinstance(error, NameError) and name in _NAMES:
+        return Finding(line, f"{name} is Python 2's", _NAMES[name])
+    if isinstance(error, AttributeError) and name in _ATTRIBUTES and not _is_ours(error):
+        return Finding(line, f".{name} is Python 2's", _ATTRIBUTES[name])
+    if isinstance(error, ImportError) and "'izip'" in str(error):
+        return Finding(line, "itertools.izip is Python 2's", "write zip")
+    return _of_message(str(error), line) if isinstance(error, TypeError) else None
+
+
+def _is_ours(error: AttributeError) -> bool:
+    return type(error.obj).__module__.partition(".")[0] == "tfmini" or "tfmini" in str(error)
+
+
+_MESSAGES = {
+    "a bytes-like object is required, not 'str'": (
+        "text written to a binary file or socket",
+        "open the file with 'w' instead of 'wb', or encode the text",
+    ),
+    "'dict_keys' object is not subscriptable": ("indexing d.keys()", "write list(d.keys())[i]"),
+    "'dict_values' object is not subscriptable": ("indexing d.values()", "write list(d.values())[i]"),
+    "'dict_items' object is not subscriptable": ("indexing d.items()", "write list(d.items())[i]"),
+    "'map' object is not subscriptable": ("indexing map(...)", "write list(map(...))[i]"),
+    "'zip' object is not subscriptable": ("indexing zip(...)", "write list(zip(...))[i]"),
+    "'filter' object is not subscriptable": ("indexing filter(...)", "write list(filter(...))[i]"),
+    "object of type 'map' has no len()": ("len(map(...))", "write list(map(...))"),
+    "object of type 'zip' has no len()": ("len(zip(...))", "write list(zip(...))"),
+    "object of type 'filter' has no len()": ("len(filter(...))", "write list(filter(...))"),
+    "'float' object cannot be interpreted as an integer": ("/ between integers gives a float", "write //"),
+    "slice indices must be integers": ("/ between integers gives a float", "write //"),
+}
+
+
+def _of_message(message: str, line: int) -> Finding | None:
+    return next((Finding(line, *found) for start, found in _MESSAGES.items() if message.startswith(start)), None)
+
+
+def decoded(data: bytes) -> str:
+    """A script's text, by its coding line; one that cannot be decoded is read as Latin-1."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding).replace("\r\n", "\n")
+    except (SyntaxError, UnicodeDecodeError):
+        return data.decode("latin-1").replace("\r\n", "\n")

@@ -1,0 +1,97 @@
+"""Runs a script in this process as ``python SCRIPT ARGS...`` would, with ``tensorflow`` meaning tfmini."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
+
+from tfmini.compat import alias
+from tfmini.tools import python2
+
+_INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
+
+
+def run_script(script: str, args: Sequence[str]) -> int:
+    """Runs ``script`` as ``__main__`` and returns its exit code.
+
+    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as under Python.
+    An error shows the script's traceback, and what Python 2 form is behind it if one is.
+
+    Raises:
+      SystemExit: as the script raises it.
+      OSError: when the script cannot be read.
+    """
+    alias.install()
+    with io.open_code(os.path.abspath(script)) as file:
+        data = file.read()
+    main = _main_module(script, args)
+    try:
+        code = compile(data, script, "exec", dont_inherit=True)
+        exec(code, main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:  # whatever a script raises is shown as Python would
+        return _report(error, script)
+    return 0
+
+
+def _main_module(script: str, args: Sequence[str]) -> ModuleType:
+    main = ModuleType("__main__")
+    main.__file__ = script
+    main.__dict__.update(__builtins__=builtins, __cached__=None, __loader__=SourceFileLoader("__main__", script))
+    sys.modules["__main__"] = main
+    sys.argv[:] = [script, *args]
+    folder = os.path.dirname(os.path.realpath(script))
+    # Python has put its own idea of the script's folder first, unless it was told not to (-P).
+    if sys.flags.safe_path:
+        sys.path.insert(0, folder)
+    else:
+        sys.path[0] = folder
+    return main
+
+
+def _report(error: BaseException, script: str) -> int:
+    shown = _below_this_file(error.__traceback__)
+    error.__traceback__ = shown
+    sys.excepthook(type(error), error, shown)
+    sys.stderr.flush()
+    for line in _hints(error, script):
+        print(f"tfmini: {line}", file=sys.stderr)
+    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames that started the script."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def _hints(error: BaseException, script: str) -> list[str]:
+    if isinstance(error, SyntaxError):
+        path = error.filename or script
+        return _syntax_hints(path)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = next((f for f in reversed(frames) if "site-packages" not in f.filename and "<" not in f.filename), None)
+    found = python2.of_error(error, where.lineno or 0 if where else 0)
+    return [f"{where.filename if where else script}, {found}"] if found else []
+
+
+def _syntax_hints(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            findings = python2.in_source(python2.decoded(file.read()))
+    except OSError:  # code that came from no file
+        return []
+    if not findings:
+        return []
+    shown = [f"  {path}, {finding}" for finding in findings[:20]]
+    more = [f"  and {len(findings) - 20} more"] if len(findings) > 20 else []
+    head = f"{path} is written for Python 2; this is Python {sys.version_info.major}.{sys.version_info.minor}."
+    return [head + " `2to3 -w` rewrites most of it. What it needs:", *shown, *more]

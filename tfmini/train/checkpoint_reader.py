@@ -1,0 +1,82 @@
+"""Looking into a checkpoint without a graph: ``tf.train.NewCheckpointReader``, ``list_variables`` and their kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import protos
+from tfmini.checkpoint.reader import BundleReader
+from tfmini.dtypes import DType
+from tfmini.train.checkpoint_state import checkpoint_file
+
+
+class CheckpointReader:
+    """The tensors of a checkpoint (made by ``tf.train.NewCheckpointReader``).
+
+    Args:
+      filepattern: the checkpoint's prefix.
+
+    Raises:
+      NotFoundError: when there is no such checkpoint.
+      DataLossError: when its index is torn or altered.
+    """
+
+    def __init__(self, filepattern: str) -> None:
+        self._reader = BundleReader(filepattern)
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether the checkpoint has a tensor of that name."""
+        return tensor_str in self._reader
+
+    def get_tensor(self, tensor_str: str) -> Any:
+        """The value of a tensor; a partitioned one as a whole.
+
+        Raises:
+          NotFoundError: when there is none of that name.
+          DataLossError: when its bytes are torn or altered.
+        """
+        value = self._reader.read(tensor_str)
+        return value if value.ndim else value[()]
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Name -> shape."""
+        return {name: list(self._reader.entry(name).shape) for name in self._reader.names()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, DType]:
+        """Name -> element type."""
+        return {name: self._reader.entry(name).dtype for name in self._reader.names()}
+
+    def debug_string(self) -> bytes:
+        """A line per stored tensor or slice: name, type and shape."""
+        lines = []
+        for key in self._reader.keys():
+            entry = self._reader.entry_of_key(key)
+            if not entry.slices:
+                kind = protos.DataType.Name(entry.dtype.as_datatype_enum)  # type: ignore[arg-type]
+                lines.append(b"%s (%s) [%s]\n" % (key, kind.encode(), ",".join(map(str, entry.shape)).encode()))
+        return b"".join(lines)
+
+
+def NewCheckpointReader(filepattern: Any) -> CheckpointReader:  # noqa: N802 - TensorFlow's name
+    """The reader of a checkpoint (``tf.train.NewCheckpointReader``); raises as `CheckpointReader`."""
+    return CheckpointReader(filepattern.decode() if isinstance(filepattern, bytes) else str(filepattern))
+
+
+def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
+    """The reader of a checkpoint, or of the newest one of a directory (``tf.train.load_checkpoint``).
+
+    Raises:
+      ValueError: when the directory has none.
+      NotFoundError, DataLossError: as `CheckpointReader`.
+    """
+    return CheckpointReader(checkpoint_file(ckpt_dir_or_file))
+
+
+def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+    """The value of one variable (``tf.train.load_variable``); raises as `load_checkpoint` and ``get_tensor``."""
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
+
+
+def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+    """The names and shapes of a checkpoint's variables, by name (``tf.train.list_variables``)."""
+    return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())

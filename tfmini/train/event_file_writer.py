@@ -1,0 +1,220 @@
+"""Event files: records of Event messages, written by a thread of their own.
+
+`EventFile` is the file; `EventFileWriter` puts a bounded queue and a thread in front of it, so that a
+training loop does not wait for a disk. What was added is on disk after `flush` or `close`, and also
+when the interpreter ends in order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+import weakref
+from typing import Any
+
+from tfmini import errors, protos
+from tfmini.ops.record_files import file_error, frame
+
+_log = logging.getLogger("tfmini")
+FILE_VERSION = "brain.Event:2"
+_open_writers: weakref.WeakSet[EventFileWriter] = weakref.WeakSet()
+
+
+class EventFile:
+    """One writer's event file; a new one is begun when the present one is closed or was deleted.
+
+    Args:
+      prefix: directory and first part of the name, ``logdir/events``.
+      suffix: last part of the name.
+    """
+
+    def __init__(self, prefix: str, suffix: str = "") -> None:
+        self._prefix = prefix
+        self._suffix = suffix
+        self._path = ""
+        self._file: Any = None
+        self._unflushed = 0
+
+    @property
+    def path(self) -> str:
+        """Where the events go; empty before the first one."""
+        return self._path
+
+    def write(self, serialized: bytes) -> None:
+        """Appends one serialized Event; opens the file if none is open."""
+        if self._file is None:
+            self.open()
+        self._file.write(frame(serialized))
+        self._unflushed += 1
+
+    def open(self) -> None:
+        """Begins a file with the event that tells the format's version.
+
+        Raises:
+          NotFoundError, PermissionDeniedError, …: when it cannot be made.
+        """
+        seconds = int(time.time())
+        while True:
+            path = f"{self._prefix}.out.tfevents.{seconds:010d}.{socket.gethostname()}{self._suffix}"
+            try:
+                # Never an existing file: another writer of this second may be at work on it.
+                self._file = open(path, "xb")  # noqa: SIM115 - closed by close
+                break
+            except FileExistsError:
+                seconds += 1
+            except OSError as error:
+                raise file_error(error, path) from error
+        self._path = path
+        self.write(protos.Event(wall_time=seconds, file_version=FILE_VERSION).SerializeToString())
+        self.flush()
+
+    def flush(self) -> None:
+        """Puts what was written on the disk. If the file was deleted, says so and begins another at the next event."""
+        if self._file is None or not self._unflushed:
+            return
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if not os.path.exists(self._path):
+            _log.warning("The events file %s has disappeared; %d events are lost.", self._path, self._unflushed)
+            self._file.close()
+            self._file = None
+        self._unflushed = 0
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class EventFileWriter:
+    """Writes Event messages to a file in ``logdir``, asynchronously.
+
+    Args:
+      logdir: the directory; it is made when it does not exist.
+      max_queue: how many events may wait for the disk before `add_event` waits.
+      flush_secs: how often they are flushed, in seconds.
+      filename_suffix: last part of the file's name. With one the file is made at once, else at the first event.
+    """
+
+    def __init__(
+        self, logdir: Any, max_queue: int = 10, flush_secs: float = 120, filename_suffix: str | None = None
+    ) -> None:
+        self._logdir = os.fspath(logdir) if isinstance(logdir, os.PathLike) else str(logdir)
+        try:
+            os.makedirs(self._logdir, exist_ok=True)
+        except OSError as error:
+            raise file_error(error, self._logdir) from error
+        self._file = EventFile(os.path.join(self._logdir, "events"), filename_suffix or "")
+        if filename_suffix:
+            self._file.open()
+        self._queue: queue.Queue[Any] = queue.Queue(max_queue)
+        self._flush_secs = flush_secs
+        self._start()
+
+    def _start(self) -> None:
+        self._closed = False
+        self._worker = _Worker(self._queue, self._file, self._flush_secs)
+        self._worker.start()
+        _open_writers.add(self)
+
+    def get_logdir(self) -> str:
+        """The directory of the event file."""
+        return self._logdir
+
+    def add_event(self, event: Any) -> None:
+        """Queues an Event message; nothing happens after `close`.
+
+        Raises:
+          OpError: when an earlier event could not be written.
+        """
+        if not self._closed:
+            self._worker.raise_failure()
+            self._queue.put(event)
+
+    def flush(self) -> None:
+        """Returns when all events added so far are on the disk.
+
+        Raises:
+          OpError: when one of them could not be written.
+        """
+        if not self._closed:
+            self._queue.join()
+            self._worker.flush()
+            self._worker.raise_failure()
+
+    def close(self) -> None:
+        """Flushes, ends the thread and closes the file; a second call does nothing.
+
+        Raises:
+          OpError: when an event could not be written.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        _open_writers.discard(self)
+        self._queue.put(None)
+        self._worker.join()
+        self._worker.raise_failure()
+
+    def reopen(self) -> None:
+        """After `close`, lets more events be added; they go into a new file of the same directory."""
+        if self._closed:
+            self._start()
+
+
+class _Worker(threading.Thread):
+    """Takes events from the queue until it gets None. After a failure it only empties the queue."""
+
+    def __init__(self, events: queue.Queue[Any], file: EventFile, flush_secs: float) -> None:
+        super().__init__(name="tfmini-event-file", daemon=True)
+        self._queue = events
+        self._file = file
+        self._lock = threading.Lock()  # the file is also flushed by the caller of flush
+        self._flush_secs = flush_secs
+        self._next_flush = 0.0
+        self._failure: errors.OpError | None = None
+
+    def run(self) -> None:
+        while (event := self._queue.get()) is not None:
+            self._attempt(lambda event=event: self._write(event))
+            self._queue.task_done()
+        self._attempt(self._file.close)
+        self._queue.task_done()
+
+    def flush(self) -> None:
+        self._attempt(self._file.flush)
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self, event: Any) -> None:
+        self._file.write(event.SerializeToString())
+        now = time.monotonic()
+        if now >= self._next_flush:  # the first event goes to the disk at once
+            self._file.flush()
+            self._next_flush = now + self._flush_secs
+
+    def _attempt(self, action: Any) -> None:
+        with self._lock:
+            if self._failure is not None:
+                return
+            try:
+                action()
+            except errors.OpError as error:
+                self._failure = error
+            except OSError as error:
+                self._failure = file_error(error, self._file.path)
+
+
+@atexit.register
+def _close_all() -> None:
+    for writer in list(_open_writers):
+        writer.close()

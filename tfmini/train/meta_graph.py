@@ -1,0 +1,121 @@
+"""``tf.train.export_meta_graph`` and ``import_meta_graph``: graphs with their collections, as files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tfmini import protos
+from tfmini.checkpoint import files
+from tfmini.graph.meta_graph_export import export_scoped_meta_graph
+from tfmini.graph.meta_graph_import import import_scoped_meta_graph
+
+
+def export_meta_graph(
+    filename: str | None = None,
+    meta_info_def: Any = None,
+    graph_def: Any = None,
+    saver_def: Any = None,
+    collection_list: Any = None,
+    as_text: bool = False,
+    graph: Any = None,
+    export_scope: str | None = None,
+    clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,
+    strip_default_attrs: bool = False,
+    save_debug_info: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """The MetaGraphDef of a graph, written to a file if one is named (``tf.train.export_meta_graph``).
+
+    Args:
+      filename: the file, replaced at once.
+      as_text: write protobuf's text format.
+      save_debug_info: accepted; tfmini has no GraphDebugInfo to write.
+
+    The other arguments are those of `export_scoped_meta_graph`.
+
+    Raises:
+      TypeError: when an argument is not of its type.
+      ValueError: when the graph is larger than 2 GiB.
+    """
+    del save_debug_info
+    made, _ = export_scoped_meta_graph(
+        meta_info_def=meta_info_def,
+        graph_def=graph_def,
+        saver_def=saver_def,
+        collection_list=collection_list,
+        graph=graph,
+        export_scope=export_scope,
+        clear_devices=clear_devices,
+        clear_extraneous_savers=clear_extraneous_savers,
+        strip_default_attrs=strip_default_attrs,
+        **kwargs,
+    )
+    if filename:
+        write_message(made, filename, as_text)
+    return made
+
+
+def write_message(message: Any, path: str, as_text: bool) -> None:
+    """Writes a message, making the file's directory; readers see the old file or the new one."""
+    if os.path.dirname(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    files.write_atomically(path, _text(message) if as_text else message.SerializeToString())
+
+
+def _text(message: Any) -> bytes:
+    from google.protobuf import text_format
+
+    text: str = text_format.MessageToString(message)
+    return text.encode()
+
+
+def read_message(path: str, message: Any) -> Any:
+    """Fills ``message`` from a file in protobuf's binary or text format.
+
+    Raises:
+      OSError: when the file does not exist or is neither.
+    """
+    from google.protobuf import text_format
+    from google.protobuf.message import DecodeError
+
+    if not os.path.exists(path):
+        raise OSError(f"File {path} does not exist.")
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        message.ParseFromString(content)
+        return message
+    except DecodeError:
+        message.Clear()
+    try:
+        return text_format.Parse(content.decode(), message)
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        raise OSError(f"Cannot parse file {path}: {error}.") from None
+
+
+def as_meta_graph(meta_graph_or_file: Any) -> Any:
+    """A MetaGraphDef of ours from a file, from one of ours (a copy) or of TensorFlow's.
+
+    Raises:
+      OSError: when the file cannot be read.
+    """
+    descriptor = getattr(meta_graph_or_file, "DESCRIPTOR", None)
+    if descriptor is not None and descriptor.name == "MetaGraphDef":
+        return protos.MetaGraphDef.FromString(meta_graph_or_file.SerializeToString())
+    return read_message(os.fspath(meta_graph_or_file), protos.MetaGraphDef())
+
+
+def read_meta_graph_file(filename: str) -> Any:
+    """The MetaGraphDef in a file; raises as `read_message`."""
+    return as_meta_graph(filename)
+
+
+def import_meta_graph_with_elements(
+    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
+) -> tuple[Any, dict[str, Any], list[Any] | None]:
+    """Imports a MetaGraphDef; returns it, its global variables by name, and the elements asked for."""
+    message = as_meta_graph(meta_graph_or_file)
+    variables, elements = import_scoped_meta_graph(message, clear_devices, import_scope=import_scope, **kwargs)
+    return message, variables, elements

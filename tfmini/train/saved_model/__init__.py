@@ -1,0 +1,1 @@
+"""SavedModels: graphs with their variables, signatures and assets in a directory (``tf.saved_model``)."""

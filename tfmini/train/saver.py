@@ -1,0 +1,437 @@
+"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``), and ``tf.train.import_meta_graph``."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors, protos
+from tfmini.graph.collection_protos import register_proto_function
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.runtime.session import BaseSession
+from tfmini.train import checkpoint_state, meta_graph
+from tfmini.train.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
+from tfmini.train.training_util import global_step as value_of_step
+
+_log = logging.getLogger("tfmini")
+
+
+class Saver:
+    """Saves variables to checkpoints and restores them (``tf.train.Saver``).
+
+    Args:
+      var_list: name -> variable, saveable, `PartitionedVariable` or list of slices; or a list of those, under
+        their own names. Default: the global variables and SAVEABLE_OBJECTS there are now.
+      reshape: restore a variable from a tensor of another shape with as many elements.
+      sharded: each device's task saves its own variables.
+      max_to_keep: how many checkpoints to keep; None or 0: all.
+      keep_checkpoint_every_n_hours: keep one for good this often.
+      name: the name scope of the ops; default "save".
+      restore_sequentially: accepted, as in TensorFlow.
+      saver_def: ops that exist, instead of new ones.
+      builder: makes the ops; default a `BulkSaverBuilder`.
+      defer_build: make the ops in `build`.
+      allow_empty: do nothing, rather than raise, when there is nothing to save.
+      write_version: the format, ``SaverDef.V2`` or ``V1``.
+      pad_step_number: write step numbers with eight digits at least.
+      save_relative_paths: name checkpoints in the state file relative to its directory.
+      filename: the default of the file name tensor.
+
+    Raises:
+      TypeError, ValueError: for something that cannot be saved; for nothing to save.
+    """
+
+    def __init__(
+        self,
+        var_list: Any = None,
+        reshape: bool = False,
+        sharded: bool = False,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        name: str | None = None,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: BaseSaverBuilder | None = None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
+        write_version: int = V2,
+        pad_step_number: bool = False,
+        save_relative_paths: bool = False,
+        filename: str | None = None,
+    ) -> None:
+        if defer_build and var_list:
+            raise ValueError(
+                "If `var_list` is provided then build cannot be deferred. Either set defer_build=False or var_list=None."
+            )
+        self._var_list = var_list
+        self._reshape = reshape
+        self._sharded = sharded
+        self._max_to_keep = max_to_keep
+        self._keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
+        self._name = name
+        self._restore_sequentially = restore_sequentially
+        self.saver_def = saver_def
+        self._builder = builder
+        self._allow_empty = allow_empty
+        self._is_built = False
+        self._is_empty = False
+        self._write_version = write_version
+        self._pad_step_number = pad_step_number
+        self._save_relative_paths = save_relative_paths
+        self._filename = filename
+        # (prefix, time), oldest first
+        self._last_checkpoints: list[tuple[str, float]] = []
+        self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
+        self._next_checkpoint_time = math.inf
+        if not defer_build:
+            self.build()
+        if self.saver_def is not None:
+            self._check_saver_def()
+            self._write_version = self.saver_def.version
+
+    # ---- ops ----------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Adds the ops to the default graph, once.
+
+        Raises:
+          ValueError: when there is nothing to save.
+        """
+        if self._is_built:
+            return
+        self._is_built = True
+        if self.saver_def is None:
+            self._build_ops()
+            if self._is_empty:
+                return
+        elif self._name:
+            for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
+                setattr(self.saver_def, field, prepend_name_scope(getattr(self.saver_def, field), self._name))
+        self._check_saver_def()
+        self._next_checkpoint_time = time.time() + self.saver_def.keep_checkpoint_every_n_hours * 3600
+
+    def _build_ops(self) -> None:
+        builder = self._builder = self._builder or BulkSaverBuilder(self._write_version)
+        if self._var_list is None:
+            graph = get_default_graph()
+            saveable = graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
+            self._var_list = graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + saveable
+        if not self._var_list:
+            if not self._allow_empty:
+                raise ValueError("No variables to save")
+            self._is_empty = True
+            return
+        self.saver_def = builder.build(
+            self._var_list,
+            reshape=self._reshape,
+            sharded=self._sharded,
+            max_to_keep=self._max_to_keep,
+            keep_checkpoint_every_n_hours=self._keep_checkpoint_every_n_hours,
+            name=self._name,
+            restore_sequentially=self._restore_sequentially,
+            filename=self._filename,
+        )
+
+    def _check_saver_def(self) -> None:
+        if not isinstance(self.saver_def, protos.SaverDef):
+            raise ValueError(f"saver_def must be a saver_pb2.SaverDef: {self.saver_def}")
+        for field in ("save_tensor_name", "restore_op_name"):
+            if not getattr(self.saver_def, field):
+                raise ValueError(f"saver_def must specify the {field}: {self.saver_def}")
+
+    # ---- messages -----------------------------------------------------------------------------
+
+    def as_saver_def(self) -> Any:
+        """The SaverDef that names the ops."""
+        return self.saver_def
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """The SaverDef; with names relative to ``export_scope``, or None when it lies outside."""
+        if export_scope is None:
+            return self.saver_def
+        if self.saver_def is None or not self.saver_def.filename_tensor_name.startswith(export_scope):
+            return None
+        made = protos.SaverDef()
+        made.CopyFrom(self.saver_def)
+        for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
+            setattr(made, field, strip_name_scope(getattr(made, field), export_scope))
+        return made
+
+    @staticmethod
+    def from_proto(saver_def: Any, import_scope: str | None = None) -> Saver:
+        """The Saver of ops that exist, below ``import_scope``."""
+        made = protos.SaverDef.FromString(saver_def.SerializeToString())
+        return Saver(saver_def=made, name=import_scope)
+
+    def export_meta_graph(
+        self,
+        filename: str | None = None,
+        collection_list: Any = None,
+        as_text: bool = False,
+        export_scope: str | None = None,
+        clear_devices: bool = False,
+        clear_extraneous_savers: bool = False,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+    ) -> Any:
+        """The MetaGraphDef of the default graph with this Saver; as ``tf.train.export_meta_graph``."""
+        return meta_graph.export_meta_graph(
+            filename=filename,
+            saver_def=self.saver_def,
+            collection_list=collection_list,
+            as_text=as_text,
+            export_scope=export_scope,
+            clear_devices=clear_devices,
+            clear_extraneous_savers=clear_extraneous_savers,
+            strip_default_attrs=strip_default_attrs,
+            save_debug_info=save_debug_info,
+        )
+
+    # ---- which checkpoints there are ----------------------------------------------------------
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """The prefixes of the checkpoints that are kept, oldest first."""
+        return [path for path, _ in self._last_checkpoints]
+
+    def set_last_checkpoints(self, last_checkpoints: list[str]) -> None:
+        """Sets the checkpoints that are kept; deprecated, as their times are not known."""
+        assert isinstance(last_checkpoints, list)
+        self._last_checkpoints = [(path, math.inf) for path in last_checkpoints]
+
+    def set_last_checkpoints_with_time(self, last_checkpoints_with_time: list[tuple[str, float]]) -> None:
+        """Sets the checkpoints that are kept, with their times."""
+        assert isinstance(last_checkpoints_with_time, list)
+        self._last_checkpoints = last_checkpoints_with_time
+
+    def recover_last_checkpoints(self, checkpoint_paths: list[str]) -> None:
+        """Takes over those of ``checkpoint_paths`` that exist, after a restart."""
+        found = []
+        for path in checkpoint_paths:
+            found.extend((path, made) for made in checkpoint_state.get_checkpoint_mtimes([path]))
+        self.set_last_checkpoints_with_time(found)
+
+    def _record(self, path: str) -> None:
+        if not self.saver_def.max_to_keep:
+            return
+        self._last_checkpoints = [kept for kept in self._last_checkpoints if kept[0] != path]
+        self._last_checkpoints.append((path, time.time()))
+        if len(self._last_checkpoints) > self.saver_def.max_to_keep:
+            self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
+
+    def _delete_old(self, meta_graph_suffix: str) -> None:
+        """Removes the checkpoint that is one too many, unless its turn to be kept for good has come."""
+        if not self._checkpoints_to_be_deleted:
+            return
+        path, made = self._checkpoints_to_be_deleted.pop(0)
+        if made > self._next_checkpoint_time:
+            self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
+            return
+        try:
+            checkpoint_state.remove_checkpoint(path, self.saver_def.version, meta_graph_suffix)
+        except errors.OpError as error:
+            _log.warning("Ignoring: %s", error)
+
+    # ---- saving and restoring -----------------------------------------------------------------
+
+    def save(
+        self,
+        sess: Any,
+        save_path: Any,
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+    ) -> str | None:
+        """Saves the variables; what was there before stays whole until the new checkpoint is.
+
+        Args:
+          sess: the session whose variables to save.
+          save_path: prefix of the checkpoint's files.
+          global_step: number, or tensor that holds it, to append to the prefix.
+          latest_filename: name of the state file; default ``checkpoint``.
+          meta_graph_suffix: the MetaGraphDef's suffix.
+          write_meta_graph: write it.
+          write_state: update the state file and remove old checkpoints.
+          strip_default_attrs: leave out of it the attrs that have their default.
+          save_debug_info: accepted.
+
+        Returns:
+          The checkpoint's prefix; None for an empty Saver.
+
+        Raises:
+          TypeError: when ``sess`` is no session.
+          ValueError: for a bad path, or one whose directory does not exist.
+          RuntimeError: when the ops are not built.
+          OpError: when saving fails.
+        """
+        if not self._is_built:
+            raise RuntimeError("`build()` should be called before save if defer_build==True")
+        latest_filename = latest_filename or "checkpoint"
+        prefix = self._prefix(sess, os.fspath(save_path), global_step, latest_filename)
+        if not isinstance(sess, BaseSession):
+            raise TypeError(f"'sess' must be a Session; {sess}")
+        saved = None
+        if not self._is_empty:
+            saved = self._run_save(sess, os.fspath(save_path), prefix)
+            if write_state:
+                self._write_state(os.path.dirname(os.fspath(save_path)), saved, latest_filename, meta_graph_suffix)
+        if write_meta_graph:
+            path = checkpoint_state.meta_graph_filename(prefix, meta_graph_suffix)
+            with sess.graph.as_default():
+                self.export_meta_graph(path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
+        return saved
+
+    def _prefix(self, sess: Any, save_path: str, global_step: Any, latest_filename: str) -> str:
+        if os.path.split(latest_filename)[0]:
+            raise ValueError("'latest_filename' must not contain path components")
+        if self._write_version == V1:
+            _log.warning("TensorFlow's V1 checkpoint format has been deprecated: tf.train.SaverDef.V2 is the default.")
+        if global_step is not None:
+            if not isinstance(global_step, (int, np.integer)):
+                global_step = value_of_step(sess, global_step)
+            return f"{save_path}-{global_step:08d}" if self._pad_step_number else f"{save_path}-{global_step}"
+        if os.path.basename(save_path) == latest_filename and not self._sharded:
+            raise ValueError(f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{save_path}'")
+        return save_path
+
+    def _run_save(self, sess: Any, save_path: str, prefix: str) -> str:
+        definition = self.saver_def
+        try:
+            saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
+        except (errors.FailedPreconditionError, errors.NotFoundError):
+            if not os.path.isdir(os.path.dirname(save_path) or "."):
+                raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
+            raise
+        return saved.decode() if isinstance(saved, bytes) else str(saved)
+
+    def _write_state(self, directory: str, saved: str, latest_filename: str, meta_graph_suffix: str) -> None:
+        self._record(saved)
+        checkpoint_state.update_checkpoint_state(
+            directory,
+            saved,
+            self.last_checkpoints,
+            latest_filename,
+            save_relative_paths=self._save_relative_paths,
+        )
+        self._delete_old(meta_graph_suffix)
+
+    def restore(self, sess: Any, save_path: Any) -> None:
+        """Gives the variables the values of a checkpoint; they need not be initialised.
+
+        Raises:
+          ValueError: when there is no such checkpoint.
+          NotFoundError: when it lacks a variable.
+          InvalidArgumentError: when a variable has another shape or type.
+          DataLossError: when it is torn or altered.
+        """
+        if self._is_empty:
+            return
+        if save_path is None:
+            raise ValueError("Can't load save_path when it is None.")
+        prefix = save_path.decode() if isinstance(save_path, bytes) else os.fspath(save_path)
+        if not checkpoint_state.checkpoint_exists(prefix):
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
+        _log.info("Restoring parameters from %s", prefix)
+        try:
+            sess.run(self.saver_def.restore_op_name, {self.saver_def.filename_tensor_name: prefix})
+        except errors.NotFoundError as error:
+            raise _explained(error, "a Variable name or other graph key that is missing") from None
+        except errors.InvalidArgumentError as error:
+            raise _explained(error, "a mismatch between the current graph and the graph") from None
+
+
+def _explained(error: errors.OpError, cause: str) -> errors.OpError:
+    """The error of a failed restore with what most often is behind it."""
+    text = (
+        f"Restoring from checkpoint failed. This is most likely due to {cause} from the checkpoint. Please ensure that"
+        f" you have not altered the graph expected based on the checkpoint. Original error:\n\n{error.message}"
+    )
+    return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg, arg-type]
+
+
+def get_saver_or_default() -> Saver:
+    """The Saver in the collection SAVERS, or a sharded one that is put there.
+
+    Raises:
+      RuntimeError: when there are several.
+    """
+    graph = get_default_graph()
+    savers = graph.get_collection(GraphKeys.SAVERS)
+    if len(savers) > 1:
+        raise RuntimeError(
+            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to the"
+            " constructor."
+        )
+    if savers:
+        return savers[0]  # type: ignore[no-any-return]
+    saver = Saver(sharded=True, allow_empty=True)
+    graph.add_to_collection(GraphKeys.SAVERS, saver)
+    return saver
+
+
+def import_meta_graph(
+    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
+) -> Saver | None:
+    """Adds a MetaGraphDef to the default graph (``tf.train.import_meta_graph``).
+
+    Args:
+      meta_graph_or_file: the message or the path of its file.
+      clear_devices: leave out the nodes' devices.
+      import_scope: the name scope to put all names under.
+      **kwargs: as of `import_scoped_meta_graph`.
+
+    Returns:
+      A Saver of the graph's variables; None when it has none.
+
+    Raises:
+      OSError: when the file cannot be read.
+      ValueError: when the message is not well formed, or inputs are missing.
+    """
+    return import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
+
+
+def import_meta_graph_with_return_elements(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    return_elements: Any = None,
+    **kwargs: Any,
+) -> tuple[Saver | None, list[Any] | None]:
+    """As `import_meta_graph`, and returns the elements asked for as well."""
+    message, variables, elements = meta_graph.import_meta_graph_with_elements(
+        meta_graph_or_file, clear_devices, import_scope, return_elements=return_elements, **kwargs
+    )
+    return _saver_of(message, import_scope, variables), elements
+
+
+def _saver_of(message: Any, import_scope: str | None, variables: dict[str, Any]) -> Saver | None:
+    if message.HasField("saver_def"):
+        scope = import_scope
+        if variables:
+            # The name scope in force counts, too, and names are made unique: a variable tells what came before its own.
+            original, variable = next(iter(variables.items()))
+            scope = variable.name[: len(variable.name) - len(original)].rstrip("/")
+        return Saver(saver_def=message.saver_def, name=scope)
+    graph = get_default_graph()
+    has_saveables = graph.get_collection(GraphKeys.GLOBAL_VARIABLES, import_scope) or graph.get_collection(
+        GraphKeys.SAVEABLE_OBJECTS, import_scope
+    )
+    return Saver() if has_saveables else None
+
+
+def _to_proto(saver: Saver, export_scope: str | None = None) -> Any:
+    return saver.to_proto(export_scope=export_scope)
+
+
+register_proto_function(GraphKeys.SAVERS, "SaverDef", _to_proto, Saver.from_proto)

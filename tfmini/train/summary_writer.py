@@ -1,0 +1,214 @@
+"""``tf.summary.FileWriter``: summaries, graphs, session logs and run metadata as events in a file."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from types import TracebackType
+from typing import Any
+
+from tfmini import _version, protos
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.train.event_file_writer import EventFileWriter
+
+_log = logging.getLogger("tfmini")
+
+
+class SummaryToEventTransformer:
+    """Wraps what is added in Event messages and gives them to an event writer.
+
+    Args:
+      event_writer: has ``add_event(event)`` and ``get_logdir()``.
+      graph: a `Graph` to add at once, with its MetaGraph.
+      graph_def: the same as a GraphDef message; deprecated in TensorFlow.
+    """
+
+    def __init__(self, event_writer: Any, graph: Any = None, graph_def: Any = None) -> None:
+        self.event_writer = event_writer
+        self._run_tags: set[str] = set()
+        self._seen_tags: set[str] = set()
+        if graph is not None or graph_def is not None:
+            self.add_graph(graph=graph, graph_def=graph_def)
+            self.add_meta_graph(_meta_graph_of(graph if graph_def is None else graph_def))
+
+    def add_summary(self, summary: Any, global_step: Any = None) -> None:
+        """Adds a summary.
+
+        Args:
+          summary: a Summary message or its bytes, as a summary op gives them.
+          global_step: recorded with it.
+        """
+        event = protos.Event()
+        if isinstance(summary, bytes):
+            event.summary.ParseFromString(summary)
+        else:
+            event.summary.CopyFrom(summary)
+        for value in event.summary.value:
+            # Metadata says the same at each step; the first value of a tag carries it.
+            if value.tag in self._seen_tags:
+                value.ClearField("metadata")
+            self._seen_tags.add(value.tag)
+        self._add_event(event, global_step)
+
+    def add_session_log(self, session_log: Any, global_step: Any = None) -> None:
+        """Adds a SessionLog message: a start, a stop, a checkpoint."""
+        self._add_event(protos.Event(session_log=session_log), global_step)
+
+    def add_graph(self, graph: Any, global_step: Any = None, graph_def: Any = None) -> None:
+        """Adds a graph for TensorBoard to show.
+
+        Args:
+          graph: a `Graph`, such as ``sess.graph``.
+          graph_def: a GraphDef message in its place; deprecated.
+
+        Raises:
+          ValueError: when both are given.
+          TypeError: when neither is what it should be.
+        """
+        if graph is not None and graph_def is not None:
+            raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
+        given = graph if graph is not None else graph_def
+        if isinstance(given, Graph):
+            message = given.as_graph_def(add_shapes=True)
+        elif isinstance(given, protos.GraphDef):
+            _log.warning("Passing a `GraphDef` to the SummaryWriter is deprecated. Pass a `Graph` object instead.")
+            message = given
+        else:
+            raise TypeError("The passed graph must be an instance of `Graph` or the deprecated `GraphDef`")
+        self._add_event(protos.Event(graph_def=message.SerializeToString()), global_step)
+
+    def add_meta_graph(self, meta_graph_def: Any, global_step: Any = None) -> None:
+        """Adds a MetaGraphDef message.
+
+        Raises:
+          TypeError: for anything else.
+        """
+        if not isinstance(meta_graph_def, protos.MetaGraphDef):
+            raise TypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
+        self._add_event(protos.Event(meta_graph_def=meta_graph_def.SerializeToString()), global_step)
+
+    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
+        """Adds the RunMetadata message of one ``Session.run``, under a tag of its own.
+
+        Raises:
+          ValueError: when the tag was used before.
+        """
+        if tag in self._run_tags:
+            raise ValueError("The provided tag was already used for this event type")
+        self._run_tags.add(tag)
+        tagged = protos.TaggedRunMetadata(tag=tag, run_metadata=run_metadata.SerializeToString())
+        self._add_event(protos.Event(tagged_run_metadata=tagged), global_step)
+
+    def _add_event(self, event: Any, step: Any) -> None:
+        event.wall_time = time.time()
+        if step is not None:
+            event.step = int(step)
+        self.event_writer.add_event(event)
+
+
+def _meta_graph_of(graph: Any) -> Any:
+    meta_graph = protos.MetaGraphDef()
+    meta_graph.meta_info_def.tensorflow_version = _version.API_VERSION
+    meta_graph.graph_def.CopyFrom(graph.as_graph_def(add_shapes=True) if isinstance(graph, Graph) else graph)
+    return meta_graph
+
+
+class FileWriter(SummaryToEventTransformer):
+    """Writes events to a file in ``logdir`` that TensorBoard reads (``tf.summary.FileWriter``).
+
+    The file is written by a thread. Usable as a context manager, which closes it.
+
+    Args:
+      logdir: the directory; it is made when it does not exist.
+      graph: a `Graph` to add at once.
+      max_queue: how many events may wait for the disk before adding one waits.
+      flush_secs: how often they are flushed, in seconds.
+      graph_def: deprecated, use ``graph``.
+      filename_suffix: last part of the file's name.
+
+    Raises:
+      NotImplementedError: for a ``session``: writers that live in a session are TF2's.
+    """
+
+    def __init__(
+        self, logdir: Any, graph: Any = None, max_queue: int = 10, flush_secs: float = 120, graph_def: Any = None,
+        filename_suffix: str | None = None, session: Any = None,
+    ) -> None:  # fmt: skip
+        if session is not None:
+            raise NotImplementedError(
+                "FileWriter(session=…) writes by ops of tf.contrib.summary, which tfmini does not have; leave"
+                " `session` out and add the results of tf.summary ops with add_summary."
+            )
+        self._closed = False
+        super().__init__(EventFileWriter(logdir, max_queue, flush_secs, filename_suffix), graph, graph_def)
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get_logdir(self) -> str:
+        """The directory of the event file."""
+        return self.event_writer.get_logdir()  # type: ignore[no-any-return]
+
+    def add_event(self, event: Any) -> None:
+        """Adds an Event message as it is."""
+        self._warn_if_closed()
+        self.event_writer.add_event(event)
+
+    def _add_event(self, event: Any, step: Any) -> None:
+        self._warn_if_closed()
+        super()._add_event(event, step)
+
+    def _warn_if_closed(self) -> None:
+        if self._closed:
+            warnings.warn(
+                "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter is"
+                " explicitly reopened.",
+                stacklevel=3,
+            )
+
+    def flush(self) -> None:
+        """Returns when everything added so far is on the disk."""
+        self._warn_if_closed()
+        self.event_writer.flush()
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self.event_writer.close()
+        self._closed = True
+
+    def reopen(self) -> None:
+        """After `close`, lets more be added, into a new file of the same directory."""
+        self.event_writer.reopen()
+        self._closed = False
+
+
+class FileWriterCache:
+    """One `FileWriter` per directory (``tf.summary.FileWriterCache``)."""
+
+    _cache: dict[str, FileWriter] = {}
+    _lock = threading.RLock()
+
+    @staticmethod
+    def clear() -> None:
+        """Closes and forgets all writers."""
+        with FileWriterCache._lock:
+            for writer in FileWriterCache._cache.values():
+                writer.close()
+            FileWriterCache._cache = {}
+
+    @staticmethod
+    def get(logdir: str) -> FileWriter:
+        """The writer of a directory; a new one begins with the default graph."""
+        with FileWriterCache._lock:
+            found = FileWriterCache._cache.get(logdir)
+            if found is None:
+                found = FileWriterCache._cache[logdir] = FileWriter(logdir, graph=get_default_graph())
+            return found
