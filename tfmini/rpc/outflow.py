@@ -12,7 +12,7 @@ from _thread import allocate_lock
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.rpc.transport import BACKLOG_LIMIT
+from tfmini.rpc.transport import Backlog
 
 _JOIN_LIMIT = 256 << 10  # bytes; up to here copying together beats scattered writing
 _TURN = 16 << 20  # bytes written before others get their turn
@@ -31,7 +31,7 @@ class Outflow:
         self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]
     ) -> None:
         self.lock = allocate_lock()
-        self.bytes = 0
+        self._backlog = Backlog()
         self._sock = sock
         self._queue: collections.deque[Any] = collections.deque()
         self._on_backlog = on_backlog
@@ -41,12 +41,17 @@ class Outflow:
         """Whether something waits."""
         return bool(self._queue)
 
+    @property
+    def bytes(self) -> int:
+        """How much waits."""
+        return self._backlog.bytes
+
     def write(self, pieces: list[Any], total: int) -> None:
         """Writes what the socket takes and queues the rest."""
         if self._queue:
-            # One message of any size may wait, but not ever more of them.
-            if self.bytes > BACKLOG_LIMIT:
-                self._on_broken(f"the peer does not read: {self.bytes} bytes are waiting for it")
+            excess = self._backlog.excess()
+            if excess:
+                self._on_broken(excess)
             else:
                 self._enqueue(pieces, 0)
             return
@@ -75,7 +80,7 @@ class Outflow:
                 continue
             rest = memoryview(piece)[skip:] if skip else piece
             skip = 0
-            self.bytes += len(rest)
+            self._backlog.add(len(rest))
             if len(rest) < _JOIN_LIMIT:
                 small.append(rest)
                 continue
@@ -100,7 +105,7 @@ class Outflow:
             except OSError as error:
                 self._on_broken(f"the connection broke: {error}")
                 return False
-            self.bytes -= sent
+            self._backlog.take(sent)
             budget -= sent
             if sent < len(first):
                 self._queue[0] = memoryview(first)[sent:]
@@ -111,4 +116,4 @@ class Outflow:
     def clear(self) -> None:
         """Forgets what waits."""
         self._queue.clear()
-        self.bytes = 0
+        self._backlog.clear()

@@ -14,7 +14,7 @@ from typing import Any
 import zmq
 
 from tfmini.rpc.reactor import Reactor, Source
-from tfmini.rpc.transport import BACKLOG_LIMIT
+from tfmini.rpc.transport import Backlog
 
 LINGER_MS = 1000
 _RETRY_S = 0.002
@@ -200,7 +200,12 @@ class Outbox:
         self._fail = fail
         self._lock = threading.Lock()
         self._queue: collections.deque[tuple[Sequence[Any], int]] = collections.deque()
-        self.bytes = 0
+        self._backlog = Backlog()
+
+    @property
+    def bytes(self) -> int:
+        """How much waits."""
+        return self._backlog.bytes
 
     def send(self, parts: Sequence[Any]) -> None:
         with self._lock:
@@ -210,13 +215,13 @@ class Outbox:
             except zmq.ZMQError as error:
                 self._fail(_lost(error))
                 return
-            # One message of any size may wait, but not ever more of them.
-            if self.bytes > BACKLOG_LIMIT:
-                self._fail(f"the peer does not read: {self.bytes} bytes are waiting for it")
+            excess = self._backlog.excess()
+            if excess:
+                self._fail(excess)
                 return
             size = sum(len(p) for p in parts)
             self._queue.append((parts, size))
-            self.bytes += size
+            self._backlog.add(size)
             if len(self._queue) == 1:
                 self._reactor.call_later(_RETRY_S, self.flush)
 
@@ -225,7 +230,7 @@ class Outbox:
         with self._lock:
             try:
                 while self._queue and self._push(self._queue[0][0]):
-                    self.bytes -= self._queue.popleft()[1]
+                    self._backlog.take(self._queue.popleft()[1])
             except zmq.ZMQError as error:
                 self._queue.clear()
                 self._fail(_lost(error))
@@ -235,7 +240,7 @@ class Outbox:
     def clear(self) -> None:
         with self._lock:
             self._queue.clear()
-            self.bytes = 0
+            self._backlog.clear()
 
 
 def _lost(error: zmq.ZMQError) -> str:
