@@ -224,3 +224,29 @@ def test_numpy_views_of_a_buffer_keep_it() -> None:
     assert pool.idle_bytes == 0
     del array
     assert pool.idle_bytes == 1 << 20
+
+
+def test_what_waits_for_the_old_route_still_arrives(make: Any, monkeypatch: Any) -> None:
+    """A message was sent before the lane was there, and ZeroMQ takes longer over it than it lingers."""
+    monkeypatch.setattr("tfmini.rpc.zmq_pump._RETRY_S", 0.02)
+    server, client = make(PS), make()
+    got: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: got.append(message.step_id)})
+    peer = client.peer(serve(server), PS)
+    ready_at: list[float] = []
+
+    def established(peer: Any) -> None:
+        """From now on ZeroMQ takes nothing for a while, so the LaneSwitch waits behind the message."""
+        ready_at.append(time.monotonic())
+        outbox = peer.link.connection._outbox
+        push = outbox._push
+        outbox._push = lambda parts: time.monotonic() > ready_at[0] + 1.5 and push(parts)
+        peer.send(m.SendTensors(2, "", 0, 0, ()))
+
+    client.on_peer_ready(established)
+    peer.send(m.SendTensors(1, "", 0, 0, ()))
+    until(lambda: got == [1, 2])
+    until(lambda: client.counters["lanes"] == server.counters["lanes"] == 1)
+    assert time.monotonic() > ready_at[0] + 1.5
+    peer.send(m.SendTensors(3, "", 0, 0, ()))
+    until(lambda: got == [1, 2, 3])

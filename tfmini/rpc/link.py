@@ -38,7 +38,8 @@ class Link:
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
         self.endpoint = endpoint
         self.peer = peer  # None on the listening side until the Hello
-        self.connection = connection
+        self.connection = connection  # by which this side sends
+        self._inflow = self._first_route = connection  # by which the other side does
         self.received = 0
         self.sent = 0
         self.liveness = Liveness()
@@ -218,7 +219,7 @@ class Link:
         return None
 
     def _on_hello_reply(self, reply: HelloReply) -> None:
-        peer, own = self.peer, self.endpoint
+        peer = self.peer
         assert peer is not None
         if peer.expected_task and reply.task != peer.expected_task:
             who = reply.task or "a process that is no task"
@@ -283,13 +284,15 @@ class Link:
 
     def _follow_to_lane(self) -> None:
         """The peer has sent its last message by the old route."""
-        lane, old = self._lane, self.connection
+        lane, old = self._lane, self._inflow
         if lane is None:
             self.end("it switched to a lane that does not exist")
             return
-        if old is not lane:  # connecting side
+        self._inflow = lane
+        if self.connection is old:  # connecting side
             self._switch_sending()
-            old.close("moved to the local lane")
+        else:  # all that was sent by the old route has come; who sends there must not cut it short
+            old.close("moved to a lane")
         self.endpoint.counters["lanes"] += 1
         self.endpoint.route_opened(lane)
         lane.start(self._on_parts, lambda reason: self._on_closed(lane, reason))
@@ -299,7 +302,7 @@ class Link:
     def tick(self, elapsed_s: float) -> None:
         """Heartbeat and failure detection."""
         # Messages, and the bytes of those that are still coming or that nobody has had time to read.
-        received = self.received + self.connection.activity
+        received = self.received + self._inflow.activity
         verdict = self.liveness.tick(elapsed_s, received, self.sent)
         if self._handle == self._handshake:
             return
@@ -318,7 +321,7 @@ class Link:
         self.end(reason, permanent)
 
     def _on_closed(self, route: Connection, reason: str) -> None:
-        if route is self.connection:  # not the route that was left for the lane
+        if route is self.connection or route is self._inflow:  # not a route that both have left
             self.end(reason)
         self.endpoint.route_closed(route)
 
@@ -332,8 +335,9 @@ class Link:
         if self._token:
             self.endpoint.lanes.uninvite(self._token)
         self.connection.close(reason)
-        if self._lane is not None and self._lane is not self.connection:
-            self._lane.close(reason)
+        for route in (self._first_route, self._lane):
+            if route is not None and route is not self.connection:
+                route.close(reason)
         self.endpoint.link_ended(self)
         for responder in list(self.active.values()):
             responder.cancel()
