@@ -27,7 +27,7 @@ class _Buffer:
     __slots__ = ("idle_since", "raw")
 
     def __init__(self, capacity: int) -> None:
-        self.raw = np.empty(capacity, np.uint8)
+        self.raw: Any = np.empty(capacity, np.uint8)
         self.idle_since = 0.0
 
 
