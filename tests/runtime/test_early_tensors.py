@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -91,3 +93,26 @@ def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number(monkeypatch: pytest.M
             assert session.run(value) == i
         assert len(session._calls) == 5
         assert session.run(values[0]) == 0
+
+
+def test_the_tensors_of_a_step_die_with_it() -> None:
+    """Without waiting for a garbage collection: a variable that somebody holds is copied when it is updated."""
+    x = tf.placeholder(tf.float32, [None])
+    with tf.device("/job:local/task:0"):
+        y = tf.identity(x) + 1.0
+    gc.collect()
+    gc.disable()
+    try:
+        with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+            fed = np.ones(10, np.float32)
+            held = weakref.ref(fed)
+            runs: list[Any] = []
+            worker = server.worker
+            session.run(y, {x: fed})
+            plan = session._calls.popitem()[1].plan
+            worker.run_graph(plan.parts[0].graph, 123, [fed], lambda error, values: runs.append(values))
+            del fed
+            runs.clear()
+            assert held() is None
+    finally:
+        gc.enable()
