@@ -1,4 +1,4 @@
-"""Endpoints, peers and calls, over ZeroMQ with and without the lane, in one process and in the simulator."""
+"""Endpoints, peers and calls, over ZeroMQ and both kinds of lane, in one process and in the simulator."""
 
 from __future__ import annotations
 
@@ -60,17 +60,25 @@ def run_graph(peer: Any, request: m.RunGraph, respond: Any) -> None:
     respond(m.RunGraphReply(request.feed_values, b""))
 
 
-@pytest.fixture(params=["lane", "zmq"])
-def lanes(request: Any) -> bool:
-    return request.param == "lane"
+@pytest.fixture(params=["local", "stream", "zmq"])
+def route(request: Any) -> str:
+    """What messages end up travelling by: the local lane, a stream lane, or ZeroMQ."""
+    return str(request.param)
 
 
 @pytest.fixture
-def endpoints(lanes: bool) -> Iterator[Any]:
+def lanes(route: str) -> bool:
+    return route != "zmq"
+
+
+@pytest.fixture
+def endpoints(route: str, lanes: bool) -> Iterator[Any]:
     made: list[Endpoint] = []
 
     def make(task: str = "", incarnation: int = 1, fingerprint: str = "", **options: Any) -> Endpoint:
         made.append(Endpoint(get_reactor(), task, incarnation, fingerprint, **{"lanes": lanes, **options}))
+        if route == "stream":
+            made[-1].host_id = ""
         return made[-1]
 
     yield make
@@ -263,7 +271,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection = ZmqTransport(reactor).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(m.Hello(9, "", 1, "", "", ""), 1)
+    parts = encode(m.Hello(9, "", 1, "", "", False, ""), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
@@ -361,9 +369,9 @@ def test_the_server_can_call_its_client(server: Any, endpoints: Any, lanes: bool
     assert call(guest, m.GetStatus()).task == "me"
 
 
-def test_blocks_come_back(server: Any, peer: Any, lanes: bool) -> None:
-    if not lanes:
-        pytest.skip("shared memory needs the lane")
+def test_blocks_come_back(server: Any, peer: Any, route: str, lanes: bool) -> None:
+    if route != "local":
+        pytest.skip("shared memory needs the local lane")
     settle(peer, lanes)
     value = np.ones(1_000_000, np.float32)
     kept = []

@@ -28,11 +28,19 @@ SCRIPT = Path(__file__).parent / "task_process.py"
 ROOT = Path(__file__).parents[2]
 
 
+SETTINGS = {
+    "local": {"TFMINI_LANE": "on", "TFMINI_STREAM": "on"},
+    "stream": {"TFMINI_LANE": "off", "TFMINI_STREAM": "on"},
+    "zmq": {"TFMINI_LANE": "off", "TFMINI_STREAM": "off"},
+}
+
+
 class Task:
     """A task process; `address` once it listens."""
 
-    def __init__(self, address: str = "localhost:0", incarnation: int = 42, lane: bool = True) -> None:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "TFMINI_LANE": "on" if lane else "off"}
+    def __init__(self, address: str = "localhost:0", incarnation: int = 42, route: str = "local") -> None:
+        self.route = route
+        env = {**os.environ, "PYTHONPATH": str(ROOT), **SETTINGS[route]}
         command = [sys.executable, str(SCRIPT), address, str(incarnation)]
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -92,20 +100,15 @@ def connect(client: Endpoint, task: Task) -> Any:
     before = client.counters["lanes"]
     while not isinstance(answer := Call(peer, m.GetStatus()).wait(), m.GetStatusReply):
         raise answer
-    wanted = before + (os.environ.get("TFMINI_LANE") != "off" and "on" in _lane_of(task))
+    wanted = before + (task.route == "stream" or task.route == "local" and client.host_id != "")
     while client.counters["lanes"] < wanted:
         Call(peer, m.GetStatus()).wait()
     return peer
 
 
-def _lane_of(task: Task) -> str:
-    environ = Path(f"/proc/{task.process.pid}/environ").read_bytes().split(b"\0")
-    return next(e for e in environ if e.startswith(b"TFMINI_LANE=")).decode().partition("=")[2]
-
-
-@pytest.mark.parametrize("lane", [True, False])
-def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, lane: bool) -> None:
-    task = tasks(lane=lane)
+@pytest.mark.parametrize("route", list(SETTINGS))
+def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, route: str) -> None:
+    task = tasks(route=route)
     peer = connect(client, task)
     lost: list[str] = []
     peer.on_lost(lambda peer, why: lost.append(why))
@@ -123,14 +126,14 @@ def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, lane: bo
     assert "connection refused" in peer.why
 
 
-@pytest.mark.parametrize("lane", [True, False])
-def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, lane: bool) -> None:
-    task = tasks(lane=lane)
+@pytest.mark.parametrize("route", list(SETTINGS))
+def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, route: str) -> None:
+    task = tasks(route=route)
     peer = connect(client, task)
     task.end()
     waiting = Call(peer, m.GetStatus(), wait_for_ready=True)
     pinned = Call(peer, m.GetStatus(), wait_for_ready=True, incarnation=42)
-    tasks(task.address, 43, lane=lane)
+    tasks(task.address, 43, route=route)
     assert waiting.wait().incarnation == 43
     answer = pinned.wait()
     assert isinstance(answer, errors.AbortedError)
@@ -141,13 +144,13 @@ def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, lane: bool
 
 
 def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint) -> None:
-    both = [tasks(lane=True), tasks(lane=False)]
-    peers = [connect(client, task) for task in both]
+    kinds = [tasks(route=route) for route in SETTINGS]
+    peers = [connect(client, task) for task in kinds]
     calls = [Call(peer, m.CleanupGraph(1)) for peer in peers]
     calm = connect(client, tasks())
     never_met = tasks()
     start = time.monotonic()
-    for task in (*both, never_met):
+    for task in (*kinds, never_met):
         task.signal(signal.SIGSTOP)
         os.waitpid(task.process.pid, os.WUNTRACED)  # until it stands still
     connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
@@ -158,7 +161,7 @@ def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint
         assert "silent: nothing came for 4 s" in answer.message
     assert calm.state is State.READY  # its heartbeats came
     assert "did not answer the Hello" in connecting.wait().message
-    for task in both:
+    for task in kinds:
         task.signal(signal.SIGCONT)
     for peer in peers:
         answer = Call(peer, m.GetStatus(), wait_for_ready=True).wait()

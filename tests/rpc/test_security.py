@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tfmini import errors
-from tfmini.rpc import local_lane, zmq_pump
+from tfmini.rpc import local_lane
+from tfmini.rpc import transport as transport_module
 from tfmini.rpc.lane_listener import LaneListener, LaneTransport, connect_lane, host_id
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.rpc.security import check_exposure, generate_keys, load_keys, parse_address
@@ -146,8 +147,7 @@ def test_noise_on_a_lane_ends_that_lane_only(noise: bytes) -> None:
 @pytest.mark.parametrize("transport", [ZmqTransport, LaneTransport])
 def test_a_peer_that_never_reads_is_given_up(transport: Any, monkeypatch: Any) -> None:
     """The queue is bounded in memory; who exceeds it loses the connection, with that reason."""
-    monkeypatch.setattr(local_lane, "BACKLOG_LIMIT", 4 << 20)
-    monkeypatch.setattr(zmq_pump, "BACKLOG_LIMIT", 4 << 20)
+    monkeypatch.setattr(transport_module, "BACKLOG_LIMIT", 1 << 20)
     reactor = get_reactor()
     carrier = transport(reactor)
     accepted: list[Any] = []
@@ -163,6 +163,24 @@ def test_a_peer_that_never_reads_is_given_up(transport: Any, monkeypatch: Any) -
     assert "does not read" in reasons[0]
     assert near.backlog == 0
     listener.close()
+
+
+def test_a_backlog_is_too_much_when_the_peer_stands_still(monkeypatch: Any) -> None:
+    now = 100.0
+    monkeypatch.setattr(transport_module.time, "monotonic", lambda: now)
+    backlog = transport_module.Backlog()
+    backlog.add(3 << 30)  # one message of any size is no reason
+    assert not backlog.excess()
+    now += 3.9
+    backlog.take(1 << 20)
+    now += 3.9
+    assert not backlog.excess()
+    now += 0.2
+    assert "does not read" in backlog.excess()
+    backlog.clear()
+    assert not backlog.excess()
+    backlog.add(17 << 30)
+    assert "does not read" in backlog.excess()  # however fast it reads
 
 
 def test_size_classes_waste_at_most_a_quarter() -> None:

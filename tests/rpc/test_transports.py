@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 from tfmini import errors
 from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.lane_listener import LaneTransport
+from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.security import Keys
+from tfmini.rpc.stream_lane import StreamListener
+from tfmini.rpc.transport import RefusedConnection, Transport
 from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing.simulated import SimulatedNetwork
 
@@ -78,6 +82,47 @@ class TestLane(TransportConformance):
 
     def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
         pytest.skip("a lane's address is never used twice")
+
+
+class StreamTransport(Transport):
+    """Stream lanes by themselves, without a ZeroMQ connection before."""
+
+    token = b""
+
+    def listen(self, address: str, on_connection: Any) -> Any:
+        listener = StreamListener("127.0.0.1", get_reactor())
+        connections: list[Any] = []
+        self.token = listener.invite(lambda lane: (connections.append(lane), on_connection(lane)), once=False)
+        close = listener.close
+
+        def close_all() -> None:
+            close()
+            for connection in connections:
+                connection.close("the listener was closed")
+
+        listener.close = close_all  # type: ignore[method-assign]
+        return listener
+
+    def connect(self, address: str) -> Any:
+        try:
+            sock = socket.create_connection(("127.0.0.1", int(address.removeprefix("stream://"))))
+        except OSError as error:
+            return RefusedConnection(get_reactor(), address, str(error))
+        sock.send(self.token)
+        return LaneConnection(sock, None, get_reactor(), address)
+
+
+class TestStream(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Any:
+        transport = StreamTransport()
+        return get_reactor(), transport, transport, "stream://any"
+
+    def test_address_can_be_bound_again_at_once(self, world: Any, pair: Any) -> None:
+        pytest.skip("the kernel chooses the port")
+
+    def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
+        pytest.skip("the kernel chooses the port")
 
 
 class TestSimulated(TransportConformance):

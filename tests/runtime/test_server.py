@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import threading
 import time
@@ -10,6 +12,7 @@ import time
 import pytest
 
 import tfmini as tf
+from tfmini.rpc.reactor import get_reactor
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -133,3 +136,16 @@ def test_server_def_round_trips() -> None:
     with tf.train.Server({"w": ["localhost:0"]}, config=tf.ConfigProto(log_device_placement=False)) as server:
         definition = server.server_def
         assert definition.job_name == "w" and definition.task_index == 0
+
+
+def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
+    """The signal may arrive inside a weak reference's callback, out of which nothing can be raised."""
+    server = tf.train.Server.create_local_server()
+
+    def swallow() -> None:
+        with contextlib.suppress(BaseException):
+            server._terminate(signal.SIGTERM, None)
+
+    get_reactor().call_later(0.05, swallow)
+    server.join()
+    assert server._stopped

@@ -23,6 +23,7 @@ from tfmini.rpc.records import Message, Retry
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
+OnDropped = Callable[[errors.OpError], Any]
 _RETRY_AT_ONCE_S = 0.1  # a call may cause a new attempt this long after the last one
 
 
@@ -50,7 +51,8 @@ class Peer:
         self._endpoint = endpoint
         self._link: Link | None = None
         self._lock = threading.RLock()  # guards everything below and changes of state
-        self._waiting: collections.deque[tuple[Any, CallHandle | None]] = collections.deque()
+        # What waits for the connection: the parts and either the call or whom to tell if it is dropped.
+        self._waiting: collections.deque[tuple[Any, CallHandle | OnDropped | None]] = collections.deque()
         self._lost_callbacks: list[Callable[[Peer, str], Any]] = []
         self._backoff = Backoff()
         self._retry: Any = None
@@ -83,15 +85,20 @@ class Peer:
 
     # -- sending -------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
-        """Sends a one-way message; if the peer cannot be reached it is dropped and counted."""
+    def send(self, message: Message, on_dropped: OnDropped | None = None) -> None:
+        """Sends a one-way message; if the peer cannot be reached it is dropped and counted.
+
+        Args:
+          on_dropped: gets an UnavailableError if it was dropped before it went out. What a connection
+            that breaks had taken already is lost without a word; see `on_lost`.
+        """
         parts = encode(message)
         link = self._link
         if link is not None and self.state is State.READY:
             link.sent += 1
             link.send(parts)
         else:
-            self._enqueue(parts, None)
+            self._enqueue(parts, on_dropped)
 
     def send_if_ready(self, message: Message) -> None:
         """Sends a one-way message that is worth nothing later."""
@@ -139,8 +146,8 @@ class Peer:
         return handle
 
     @staticmethod
-    def _transmit(link: Link, parts: Any, handle: CallHandle | None) -> None:
-        if handle is not None and handle.parts is not None and handle.request.row.retry is not Retry.SAFE:
+    def _transmit(link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
+        if isinstance(handle, CallHandle) and handle.parts is not None and handle.request.row.retry is not Retry.SAFE:
             handle.parts = None  # its fate is unknown from now on if the link breaks
         link.sent += 1
         link.send(parts)
@@ -151,7 +158,7 @@ class Peer:
             if self.state in (State.IDLE, State.LOST) and self.address and self._retry is None:
                 self._attempt_soon()
 
-    def _enqueue(self, parts: Any, handle: CallHandle | None) -> None:
+    def _enqueue(self, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         with self._lock:
             if self.state is State.READY and self._link is not None:  # since we looked
                 self._transmit(self._link, parts, handle)
@@ -163,11 +170,13 @@ class Peer:
             if self.state is not State.CONNECTING:
                 self._attempt_soon()
 
-    def _drop(self, handle: CallHandle | None) -> None:
-        if handle is None:
-            self._endpoint.counters["dropped"] += 1
-        else:
+    def _drop(self, handle: CallHandle | OnDropped | None) -> None:
+        if isinstance(handle, CallHandle):
             self._endpoint.reactor.call_soon(self._fail, handle, self.unavailable())
+            return
+        self._endpoint.counters["dropped"] += 1
+        if handle is not None:
+            self._endpoint.reactor.call_soon(handle, self.unavailable())
 
     def _fail(self, handle: CallHandle, error: errors.OpError) -> None:
         if self.calls.pop(handle.request_id, None) is not None:
@@ -214,12 +223,12 @@ class Peer:
             self.task, self.incarnation = task, incarnation
             while self._waiting:
                 parts, handle = self._waiting.popleft()
-                if handle is not None and handle.request_id not in self.calls:
-                    continue  # cancelled
-                if handle is not None and handle.incarnation not in (None, incarnation):
-                    assert handle.incarnation is not None
-                    self._endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation))
-                    continue
+                if isinstance(handle, CallHandle):
+                    if handle.request_id not in self.calls:
+                        continue  # cancelled
+                    if handle.incarnation is not None and handle.incarnation != incarnation:
+                        self._endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation))
+                        continue
                 self._transmit(link, parts, handle)
             self.state, self.why = State.READY, ""
             self._backoff.succeeded()
@@ -246,7 +255,9 @@ class Peer:
 
     def _sort_out(self, permanent: bool) -> list[CallHandle]:
         """Which calls the end of the link fails; the others wait for the next attempt."""
-        self._endpoint.counters["dropped"] += sum(handle is None for _, handle in self._waiting)
+        for _, handle in self._waiting:
+            if not isinstance(handle, CallHandle):
+                self._drop(handle)
         self._waiting.clear()
         keep = not permanent and self.state is not State.CLOSED and bool(self.address)
         staying = [handle for handle in list(self.calls.values()) if handle.parts is not None and keep]
@@ -263,9 +274,13 @@ class Peer:
             self.state, self.why = State.CLOSED, reason
             if self._retry is not None:
                 self._retry.cancel()
+            waiting, self._waiting = self._waiting, collections.deque()
+        for _, handle in waiting:
+            if not isinstance(handle, CallHandle):
+                self._drop(handle)
         error = errors.CancelledError(None, None, f"The connection to {self} was closed here: {reason}.")
-        for handle in list(self.calls.values()):
-            self._fail(handle, error)
+        for call in list(self.calls.values()):
+            self._fail(call, error)
         if link is not None:
             if ready:
                 link.post(Goodbye(reason))

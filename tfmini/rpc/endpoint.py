@@ -25,12 +25,14 @@ from typing import Any
 from tfmini import errors
 from tfmini.rpc.channel import Peer, State
 from tfmini.rpc.inproc_transport import InprocTransport
-from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
+from tfmini.rpc.lane_listener import host_id
+from tfmini.rpc.lanes import Lanes
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import TICK_S, RecentIds
 from tfmini.rpc.reactor import Clock, Reactor, Waiter
 from tfmini.rpc.records import Message
 from tfmini.rpc.security import Keys, check_exposure, parse_address
+from tfmini.rpc.stream_lane import streams_wanted
 from tfmini.rpc.transport import Connection, Listener, Transport
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -51,7 +53,7 @@ class Endpoint:
       transports: by scheme, instead of the usual ones.
       keys: CURVE keys for tcp.
       insecure: allow listening beyond loopback without keys; None: see ``TFMINI_INSECURE``.
-      lanes: whether to use local lanes; None: see ``TFMINI_LANE``.
+      lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Endpoint:
         self.closed = False
         self._real = reactor if isinstance(reactor, Reactor) else None
         self.host_id = host_id() if self._real is not None and lanes is not False else ""
+        self.streams = self._real is not None and lanes is not False and streams_wanted()
         self._keys = keys
         self._insecure = insecure
         self._transports = dict(transports) if transports is not None else self._usual_transports()
@@ -85,7 +88,7 @@ class Endpoint:
         self._links: set[Link] = set()
         self._routes: set[Connection] = set()  # open connections, ours until they report their end
         self._listeners: list[Listener] = []
-        self._lane_listener: LaneListener | None = None
+        self.lanes = Lanes(self._real)
         self._all_closed: Waiter | None = None
         self._ready_callbacks: list[Callable[[Peer], Any]] = []
         self._last_tick = reactor.now()
@@ -173,8 +176,7 @@ class Endpoint:
                 link.end(why)
         for listener in self._listeners:
             listener.close()
-        if self._lane_listener is not None:
-            self._lane_listener.close()
+        self.lanes.close()
         self._await_routes()
 
     def _await_routes(self) -> None:
@@ -228,31 +230,6 @@ class Endpoint:
     def peer_ready(self, peer: Peer) -> None:
         for callback in self._ready_callbacks:
             callback(peer)
-
-    def lane_listener(self) -> LaneListener | None:
-        """The listener for lanes, made at the first wish for one."""
-        with self._lock:
-            if self._lane_listener is None and self._real is not None and not self.closed:
-                try:
-                    self._lane_listener = LaneListener(self._real)
-                except OSError as error:
-                    _log.warning("no local lane: %s", error)
-                    self.host_id = ""
-            return self._lane_listener
-
-    def open_lane(self, address: str, token: bytes) -> Connection | None:
-        """Connects to a lane; None when that fails, and the connection stays as it is."""
-        assert self._real is not None
-        try:
-            lane = connect_lane(address, token, self._real)
-        except OSError as error:
-            _log.info("no local lane to %s: %s", address, error)
-            return None
-        return lane
-
-    def uninvite(self, token: bytes) -> None:
-        if self._lane_listener is not None:
-            self._lane_listener.uninvite(token)
 
     def report(self, what: str, error: Exception) -> None:
         """Notes something that went wrong and was dealt with."""

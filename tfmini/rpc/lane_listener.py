@@ -1,4 +1,4 @@
-"""Opening local lanes: who may, and between whom one can work. See `local_lane` for the lane itself."""
+"""Opening lanes: who may, and between whom a local one can work. See `local_lane` for the lane itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.reactor import Reactor, Source
 from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
 
-_TOKEN_BYTES = 32
+TOKEN_BYTES = 32
 _AUTH_S = 5.0
+_UNPROVEN_LIMIT = 256  # connections that have not shown a token yet
+
+OnLane = Callable[[LaneConnection], None]
 
 
 def host_id() -> str:
@@ -39,30 +42,43 @@ def _read_line(path: str) -> str:
         return file.readline().strip()
 
 
-class LaneListener(Listener):
-    """Accepts lanes from holders of a token."""
+class TokenListener(Listener):
+    """Accepts lanes from holders of a token, on a socket that listens already.
 
-    def __init__(self, reactor: Reactor) -> None:
-        name = f"tfmini-{secrets.token_hex(16)}"
-        self.address = f"lane://{name}"
+    Subclasses say whom they trust and how the token is shown.
+    """
+
+    def __init__(self, sock: socket.socket, address: str, reactor: Reactor) -> None:
+        self.address = address
         self._reactor = reactor
-        self._expected: dict[bytes, tuple[bool, Callable[[LaneConnection], None]]] = {}
+        self._expected: dict[bytes, tuple[bool, OnLane]] = {}
         self._unproven: dict[int, tuple[socket.socket, Source, Any]] = {}
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._sock.bind("\0" + name)
-        self._sock.listen(128)
+        self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
         reactor.watch(self._source)
 
-    def invite(self, on_connection: Callable[[LaneConnection], None], once: bool = True) -> bytes:
+    def invite(self, on_connection: OnLane, once: bool = True) -> bytes:
         """A token; ``on_connection`` gets the lane of the one who shows it."""
-        token = secrets.token_bytes(_TOKEN_BYTES)
+        token = secrets.token_bytes(TOKEN_BYTES)
         self._expected[token] = (once, on_connection)
         return token
 
     def uninvite(self, token: bytes) -> None:
         """Makes a token worthless."""
         self._expected.pop(token, None)
+
+    def _is_trusted(self, sock: socket.socket) -> bool:
+        """Whether the one who connects may show a token at all."""
+        return True
+
+    def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
+        """The token, and the socket for descriptors.
+
+        Raises:
+          BlockingIOError: it has not come yet.
+          OSError: it will not come.
+        """
+        raise NotImplementedError
 
     def _accept(self) -> None:
         while True:
@@ -71,7 +87,7 @@ class LaneListener(Listener):
             except (BlockingIOError, ConnectionError):
                 return
             sock.setblocking(False)
-            if _peer_uid(sock) != os.geteuid():
+            if len(self._unproven) >= _UNPROVEN_LIMIT or not self._is_trusted(sock):
                 sock.close()
                 continue
             fd = sock.fileno()
@@ -85,22 +101,22 @@ class LaneListener(Listener):
             return
         sock = entry[0]
         try:
-            token, fds, _, _ = socket.recv_fds(sock, _TOKEN_BYTES, 1)
+            token, fd_sock = self._read_token(sock)
         except BlockingIOError:
             return
         except OSError:
-            token, fds = b"", []
-        on_connection = self._redeem(token) if len(fds) == 1 else None
+            self._reject(fd, sock)
+            return
+        on_connection = self._redeem(token)
         if on_connection is None:
-            for passed in fds:
-                os.close(passed)
+            if fd_sock is not None:
+                fd_sock.close()
             self._reject(fd, sock)
             return
         self._forget(fd)
-        fd_sock = socket.socket(fileno=fds[0])
         on_connection(LaneConnection(sock, fd_sock, self._reactor, self.address))
 
-    def _redeem(self, token: bytes) -> Callable[[LaneConnection], None] | None:
+    def _redeem(self, token: bytes) -> OnLane | None:
         for known, (once, on_connection) in list(self._expected.items()):
             if hmac.compare_digest(known, token):
                 if once:
@@ -123,6 +139,33 @@ class LaneListener(Listener):
         self._sock.close()
         for fd, (sock, _, _) in list(self._unproven.items()):
             self._reject(fd, sock)
+
+
+class LaneListener(TokenListener):
+    """Accepts local lanes.
+
+    Nothing unprotected listens: the socket's abstract name is unguessable, the kernel vouches for
+    the peer's user id, and the first bytes must be the one-time token from the Hello. With the
+    token comes one end of a second socket, by which the descriptors of shared memory travel.
+    """
+
+    def __init__(self, reactor: Reactor) -> None:
+        name = f"tfmini-{secrets.token_hex(16)}"
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        sock.bind("\0" + name)
+        sock.listen(128)
+        super().__init__(sock, f"lane://{name}", reactor)
+
+    def _is_trusted(self, sock: socket.socket) -> bool:
+        return _peer_uid(sock) == os.geteuid()
+
+    def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
+        token, fds, _, _ = socket.recv_fds(sock, TOKEN_BYTES, 1)
+        if len(fds) != 1:
+            for passed in fds:
+                os.close(passed)
+            raise ConnectionAbortedError("no socket for descriptors came with the token")
+        return token, socket.socket(fileno=fds[0])
 
 
 def _peer_uid(sock: socket.socket) -> int:

@@ -3,8 +3,8 @@
 The side that connects says Hello and learns from the reply whether the right task of the right
 cluster answered; a wrong one is told why in a Goodbye, so that both sides know.
 
-When both are on one host the link moves to a local lane: the reply names the lane and a token;
-the connecting side opens it; the listening side sends `LaneSwitch` by the old route as the last
+Then the link moves to a lane, if there can be one (`local_lane`): the reply names the lane and a
+token; the connecting side opens it; the listening side sends `LaneSwitch` by the old route as the last
 message there, and the connecting side, when it reads that, does the same. Each side reads the
 lane only after the other's LaneSwitch, so the order of messages holds.
 """
@@ -21,11 +21,13 @@ from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_S, Liveness, Verdict
 from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
+from tfmini.rpc.stream_lane import SCHEME
 from tfmini.rpc.transport import Connection
 
 if TYPE_CHECKING:
     from tfmini.rpc.channel import Peer
     from tfmini.rpc.endpoint import Endpoint
+    from tfmini.rpc.lane_listener import TokenListener
 
 HELLO_TIMEOUT_S = 4.0
 
@@ -36,7 +38,8 @@ class Link:
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
         self.endpoint = endpoint
         self.peer = peer  # None on the listening side until the Hello
-        self.connection = connection
+        self.connection = connection  # by which this side sends
+        self._inflow = self._first_route = connection  # by which the other side does
         self.received = 0
         self.sent = 0
         self.liveness = Liveness()
@@ -62,6 +65,7 @@ class Link:
                     own.incarnation,
                     own.cluster_fingerprint,
                     own.host_id,
+                    own.streams,
                     self.peer.expected_task or "",
                 ),
                 own.next_id(),
@@ -184,7 +188,7 @@ class Link:
             return
         if not self._is_own_cluster(hello):
             return
-        lane = own.lane_listener() if hello.host_id and hello.host_id == own.host_id else None
+        lane = self._listener_for(hello)
         if lane is not None:
             self._token = lane.invite(self._on_lane)
         address = lane.address if lane is not None else ""
@@ -205,8 +209,17 @@ class Link:
         self.peer = own.new_guest()
         self._established(hello)
 
+    def _listener_for(self, hello: Hello) -> TokenListener | None:
+        """Where this peer can open a lane."""
+        own = self.endpoint
+        if hello.host_id and hello.host_id == own.host_id:
+            return own.lanes.local_listener()
+        if hello.wants_stream and own.streams and self.connection.plain_host:
+            return own.lanes.stream_listener(self.connection.plain_host)
+        return None
+
     def _on_hello_reply(self, reply: HelloReply) -> None:
-        peer, own = self.peer, self.endpoint
+        peer = self.peer
         assert peer is not None
         if peer.expected_task and reply.task != peer.expected_task:
             who = reply.task or "a process that is no task"
@@ -214,9 +227,7 @@ class Link:
             return
         if not self._is_own_cluster(reply):
             return
-        if reply.lane_address and reply.host_id == own.host_id:
-            self._lane = own.open_lane(reply.lane_address, reply.lane_token)
-        if self._lane is None:
+        if not reply.lane_address or not self._open_lane(reply):
             self.send = self.connection.send
         self._established(reply)
 
@@ -242,6 +253,21 @@ class Link:
 
     # -- lane ----------------------------------------------------------------------------
 
+    def _open_lane(self, reply: HelloReply) -> bool:
+        """Connecting side: begins to open the lane; whether there may be one."""
+        lanes, host = self.endpoint.lanes, self.connection.plain_host
+        if reply.lane_address.startswith(SCHEME) and host:
+            return lanes.open_stream(host, reply.lane_address, reply.lane_token, self._stream_opened)
+        if reply.host_id != self.endpoint.host_id:
+            return False
+        self._lane = lanes.open_local(reply.lane_address, reply.lane_token)
+        return self._lane is not None
+
+    def _stream_opened(self, lane: Connection) -> None:
+        self._lane = lane
+        if self._over:
+            lane.close("the connection is over")
+
     def _on_lane(self, lane: Connection) -> None:
         """Listening side: the peer has opened the lane."""
         if self._over:
@@ -258,13 +284,15 @@ class Link:
 
     def _follow_to_lane(self) -> None:
         """The peer has sent its last message by the old route."""
-        lane, old = self._lane, self.connection
+        lane, old = self._lane, self._inflow
         if lane is None:
             self.end("it switched to a lane that does not exist")
             return
-        if old is not lane:  # connecting side
+        self._inflow = lane
+        if self.connection is old:  # connecting side
             self._switch_sending()
-            old.close("moved to the local lane")
+        else:  # all that was sent by the old route has come; who sends there must not cut it short
+            old.close("moved to a lane")
         self.endpoint.counters["lanes"] += 1
         self.endpoint.route_opened(lane)
         lane.start(self._on_parts, lambda reason: self._on_closed(lane, reason))
@@ -273,7 +301,9 @@ class Link:
 
     def tick(self, elapsed_s: float) -> None:
         """Heartbeat and failure detection."""
-        verdict = self.liveness.tick(elapsed_s, self.received, self.sent)
+        # Messages, and the bytes of those that are still coming or that nobody has had time to read.
+        received = self.received + self._inflow.activity
+        verdict = self.liveness.tick(elapsed_s, received, self.sent)
         if self._handle == self._handshake:
             return
         if verdict is Verdict.BEAT:
@@ -291,7 +321,7 @@ class Link:
         self.end(reason, permanent)
 
     def _on_closed(self, route: Connection, reason: str) -> None:
-        if route is self.connection:  # not the route that was left for the lane
+        if route is self.connection or route is self._inflow:  # not a route that both have left
             self.end(reason)
         self.endpoint.route_closed(route)
 
@@ -303,10 +333,11 @@ class Link:
             self._over = True
         self._deadline.cancel()
         if self._token:
-            self.endpoint.uninvite(self._token)
+            self.endpoint.lanes.uninvite(self._token)
         self.connection.close(reason)
-        if self._lane is not None and self._lane is not self.connection:
-            self._lane.close(reason)
+        for route in (self._first_route, self._lane):
+            if route is not None and route is not self.connection:
+                route.close(reason)
         self.endpoint.link_ended(self)
         for responder in list(self.active.values()):
             responder.cancel()

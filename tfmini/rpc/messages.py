@@ -45,7 +45,11 @@ CONNECTION, MASTER, WORKER, PEER = "any", "client->master", "master->worker", "w
 
 @message(kind=2, direction=CONNECTION, is_reply=True)
 class HelloReply(Message):
-    """The listener's answer: who it is, and where its local lane listens (empty: no lane)."""
+    """The listener's answer: who it is, and where a lane to it opens.
+
+    ``lane_address`` is ``lane://name`` for a local lane, ``stream://port`` for a stream lane on the
+    host that was dialled, or empty.
+    """
 
     version: int
     task: str
@@ -61,7 +65,7 @@ class Hello(Message):
     """First message of the side that connects.
 
     ``expected_task`` is whom it hopes to reach ("": anyone). ``host_id`` is "" when it does not
-    want a local lane.
+    want a local lane, and ``wants_stream`` whether it would take a stream lane.
     """
 
     version: int
@@ -69,6 +73,7 @@ class Hello(Message):
     incarnation: int
     cluster_fingerprint: str
     host_id: str
+    wants_stream: bool
     expected_task: str
 
 
@@ -105,7 +110,7 @@ class Goodbye(Message):
 
 @message(kind=7, direction=CONNECTION)
 class LaneSwitch(Message):
-    """The last message by the old route: all later ones come by the local lane."""
+    """The last message by the old route: all later ones come by the lane."""
 
 
 # ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
+_POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 64 << 30  # bytes; a receiver refuses to map more
 
 
@@ -43,9 +44,14 @@ def size_class(nbytes: int) -> int:
 
 
 class Block:
-    """A sender's block. ``fd`` is -1 once the receiver has it."""
+    """A sender's block. ``fd`` is -1 once the receiver has it.
 
-    __slots__ = ("bytes", "capacity", "fd", "id")
+    Its pages come with the first `fill`: that writes through the descriptor, which costs half of
+    faulting the pages in and, unlike populating the mapping, leaves the interpreter to others
+    (3 GB take seconds, in which no heartbeat would go out).
+    """
+
+    __slots__ = ("_is_fresh", "bytes", "capacity", "fd", "id")
 
     def __init__(self, id: int, capacity: int) -> None:
         self.id = id
@@ -54,17 +60,41 @@ class Block:
         try:
             os.ftruncate(self.fd, capacity)
             fcntl.fcntl(self.fd, _ADD_SEALS, _SEALS)
-            memory = mmap.mmap(self.fd, capacity, flags=mmap.MAP_SHARED | _POPULATE)
+            memory = mmap.mmap(self.fd, capacity, flags=mmap.MAP_SHARED)
         except (OSError, ValueError):
             os.close(self.fd)
             raise
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
+        self._is_fresh = True
+
+    def fill(self, parts: Sequence[Any]) -> None:
+        """Copies the parts into the block, each to the next multiple of 64.
+
+        Raises:
+          OSError: there is no memory for it.
+        """
+        offset = 0
+        for part in parts:
+            size = len(part)
+            if self._is_fresh:
+                _write_all(self.fd, part, offset)
+            else:
+                np.copyto(self.bytes[offset : offset + size], np.frombuffer(part, np.uint8))
+            offset += size + (-size & 63)
+        self._is_fresh = False
 
     def forget_fd(self) -> None:
         """Closes the descriptor; the mapping stays."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _write_all(fd: int, part: Any, offset: int) -> None:
+    with memoryview(part) as view:
+        done = 0
+        while done < len(view):  # Linux writes at most 2 GB at a time
+            done += os.pwrite(fd, view[done:], offset + done)
 
 
 class BlockPool:
@@ -116,6 +146,11 @@ class BlockPool:
                 oldest.forget_fd()
                 forgotten.append(oldest.id)
         return forgotten
+
+    def discard(self, block_id: int) -> None:
+        """Drops a block that was lent but never passed on."""
+        with self._lock:
+            self._lent.pop(block_id).forget_fd()
 
     def statistics(self) -> dict[str, int]:
         """Blocks and bytes, lent and idle."""
@@ -178,10 +213,10 @@ class BlockCache:
             size = os.fstat(fd).st_size
             if not 0 < size <= LARGEST or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                 raise ValueError("not a sealed shared memory block")
-            self._maps[block_id] = (
-                mmap.mmap(fd, size, flags=mmap.MAP_SHARED | _POPULATE, prot=mmap.PROT_READ | mmap.PROT_WRITE),
-                size,
-            )
+            # Populating keeps the interpreter to itself, so a huge mapping is left to faults (16 pages each).
+            flags = mmap.MAP_SHARED | (_POPULATE if size <= _POPULATE_UP_TO else 0)
+            memory = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            self._maps[block_id] = memory, size
         except OSError as error:
             raise ValueError(f"a shared memory block cannot be mapped: {error}") from error
         finally:

@@ -8,7 +8,7 @@ order, both ways. All transports keep this contract, and one conformance suite c
 * ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
   parts are read-only and stay valid as long as somebody holds them.
 * `Connection.send` never blocks. What the other side does not take yet is queued; the queue is
-  bounded (`BACKLOG_LIMIT`), and a connection that exceeds it is closed.
+  bounded (`Backlog`), and a connection that exceeds it is closed.
 * ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whichever side or
   accident ended the connection. What the peer sent before it closed is delivered first; after
   a `close` on this side nothing more is.
@@ -18,6 +18,7 @@ order, both ways. All transports keep this contract, and one conformance suite c
 from __future__ import annotations
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,13 +30,57 @@ _log = logging.getLogger("tfmini.rpc")
 OnParts = Callable[[list[Any]], None]
 OnClosed = Callable[[str], None]
 
-BACKLOG_LIMIT = 2 << 30  # bytes queued for one slow peer
+BACKLOG_LIMIT = 2 << 30  # bytes queued for a peer that takes nothing
+_STALLED_S = 4.0
+_SLOW_FACTOR = 8  # so many times the limit for a peer that does take something
+
+
+class Backlog:
+    """What waits for a slow peer, in bytes, and when that is too much.
+
+    One message may be larger than the limit, so a peer that makes progress gets more room than one
+    that stands still.
+    """
+
+    __slots__ = ("_moved_at", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._moved_at = 0.0
+
+    def add(self, nbytes: int) -> None:
+        """So much more waits."""
+        if not self.bytes:
+            self._moved_at = time.monotonic()
+        self.bytes += nbytes
+
+    def take(self, nbytes: int) -> None:
+        """So much has gone."""
+        self.bytes -= nbytes
+        self._moved_at = time.monotonic()
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self.bytes = 0
+
+    def excess(self) -> str:
+        """Why the peer should be given up instead of queueing more for it, or ""."""
+        if self.bytes <= BACKLOG_LIMIT:
+            return ""
+        if self.bytes <= _SLOW_FACTOR * BACKLOG_LIMIT and time.monotonic() < self._moved_at + _STALLED_S:
+            return ""
+        return f"the peer does not read: {self.bytes} bytes are waiting for it"
 
 
 class Connection(ABC):
-    """One two-way stream of messages. See the module for the contract."""
+    """One two-way stream of messages. See the module for the contract.
+
+    ``plain_host`` is the numeric host that was dialled, or the interface that was dialled at, where
+    that is plain TCP without encryption; else "".
+    """
 
     address: str = ""
+    plain_host: str = ""
 
     @abstractmethod
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -53,6 +98,11 @@ class Connection(ABC):
     @abstractmethod
     def backlog(self) -> int:
         """Bytes accepted by `send` that the layer below has not taken yet."""
+
+    @property
+    def activity(self) -> int:
+        """A number that changes while something comes in, even if no message is complete or read yet."""
+        return 0
 
 
 class RefusedConnection(Connection):

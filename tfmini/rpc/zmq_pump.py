@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import errno
 import os
+import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -13,11 +14,12 @@ from typing import Any
 import zmq
 
 from tfmini.rpc.reactor import Reactor, Source
-from tfmini.rpc.transport import BACKLOG_LIMIT
+from tfmini.rpc.transport import Backlog
 
 LINGER_MS = 1000
 _RETRY_S = 0.002
 _EVENT = struct.Struct("=hi")
+_RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received of Linux's tcp_info
 _WATCHED = (
     zmq.EVENT_CLOSED
     | zmq.EVENT_DISCONNECTED
@@ -169,6 +171,24 @@ def payload(frame: Any) -> Any:
     return frame.bytes if len(frame) < 8192 else frame.buffer.toreadonly()
 
 
+def bytes_received(fd: int) -> int:
+    """What the kernel has received for a TCP descriptor of ZeroMQ's, in bytes; 0 if it is none.
+
+    ZeroMQ shows messages only when they are complete; this tells a slow peer from a silent one.
+    """
+    try:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fd)
+    except OSError:
+        return 0
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+        return int(_RECEIVED.unpack(info)[0]) if len(info) == _RECEIVED.size else 0
+    except OSError:  # closed meanwhile, or a Unix socket
+        return 0
+    finally:
+        sock.detach()  # it stays ZeroMQ's
+
+
 class Outbox:
     """Messages that ZeroMQ's queue had no room for, in order; tried again by a timer."""
 
@@ -180,7 +200,12 @@ class Outbox:
         self._fail = fail
         self._lock = threading.Lock()
         self._queue: collections.deque[tuple[Sequence[Any], int]] = collections.deque()
-        self.bytes = 0
+        self._backlog = Backlog()
+
+    @property
+    def bytes(self) -> int:
+        """How much waits."""
+        return self._backlog.bytes
 
     def send(self, parts: Sequence[Any]) -> None:
         with self._lock:
@@ -190,12 +215,14 @@ class Outbox:
             except zmq.ZMQError as error:
                 self._fail(_lost(error))
                 return
+            excess = self._backlog.excess()
+            if excess:
+                self._fail(excess)
+                return
             size = sum(len(p) for p in parts)
             self._queue.append((parts, size))
-            self.bytes += size
-            if self.bytes > BACKLOG_LIMIT:
-                self._fail(f"the peer does not read: {self.bytes} bytes are waiting for it")
-            elif len(self._queue) == 1:
+            self._backlog.add(size)
+            if len(self._queue) == 1:
                 self._reactor.call_later(_RETRY_S, self.flush)
 
     def flush(self) -> None:
@@ -203,7 +230,7 @@ class Outbox:
         with self._lock:
             try:
                 while self._queue and self._push(self._queue[0][0]):
-                    self.bytes -= self._queue.popleft()[1]
+                    self._backlog.take(self._queue.popleft()[1])
             except zmq.ZMQError as error:
                 self._queue.clear()
                 self._fail(_lost(error))
@@ -213,7 +240,7 @@ class Outbox:
     def clear(self) -> None:
         with self._lock:
             self._queue.clear()
-            self.bytes = 0
+            self._backlog.clear()
 
 
 def _lost(error: zmq.ZMQError) -> str:

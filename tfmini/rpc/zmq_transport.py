@@ -30,7 +30,7 @@ from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.security import Address, Keys, parse_address, port_busy
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
 from tfmini.rpc.zap import Gatekeeper
-from tfmini.rpc.zmq_pump import LINGER_MS, Outbox, Pump, get_context, payload
+from tfmini.rpc.zmq_pump import LINGER_MS, Outbox, Pump, bytes_received, get_context, payload
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
 _CONNECT_MS = 4000
@@ -57,10 +57,15 @@ class _ZmqConnection(Connection):
         self._ended = False
         self._failed: str | None = None
         self._closed_here = False
+        self.fd = -1  # ZeroMQ's, once it is known
 
     @property
     def backlog(self) -> int:
         return self._outbox.bytes
+
+    @property
+    def activity(self) -> int:
+        return bytes_received(self.fd) if self.fd >= 0 and not self._ended else 0
 
     def send(self, parts: Sequence[Any]) -> None:
         if not self._ended and self._failed is None:
@@ -97,6 +102,7 @@ class _DealerConnection(_ZmqConnection):
             sock.curve_publickey, sock.curve_secretkey = transport.keys.public, transport.keys.secret
             sock.curve_serverkey = transport.keys.public
         self._target = address
+        self._is_plain = transport.keys is None and address.scheme == "tcp"
         self._pump = Pump(sock, transport.reactor, self._on_message)
         self._ready = False
         self._connected = False
@@ -131,6 +137,8 @@ class _DealerConnection(_ZmqConnection):
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
+        if self._is_plain:
+            self.plain_host = parse_address(endpoint).host
         self._ready = True
         self._outbox.flush()
 
@@ -145,7 +153,7 @@ class _DealerConnection(_ZmqConnection):
 
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_CONNECTED:
-            self._connected = True
+            self._connected, self.fd = True, value
         elif event in _HANDSHAKE_FAULTS:
             self._fault = _HANDSHAKE_FAULTS[event]
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
@@ -176,6 +184,7 @@ class _RouterConnection(_ZmqConnection):
         super().__init__(listener.reactor, listener.address)
         self.routing_id = routing_id
         self.fd = fd
+        self.plain_host = listener.plain_interface
         self._listener = listener
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -227,6 +236,7 @@ class _RouterListener(Listener):
             raise
         self._endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         bound = parse_address(self._endpoint)
+        self.plain_interface = bound.host if address.scheme == "tcp" and self._gate is None else ""
         self.address = str(Address("tcp", address.host, bound.port) if address.scheme == "tcp" else bound)
         self._pump.start(self._on_event)
 

@@ -118,6 +118,11 @@ def to_client(value: Any) -> Any:
     return value
 
 
+def own_copy(value: Any) -> Any:
+    """A fed value that is fetched: the caller may change the one without changing the other."""
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 def writable(value: Any) -> Any:
     """A value that arrived in a message, as an array that its user may change."""
     if isinstance(value, np.ndarray) and not value.flags.writeable:

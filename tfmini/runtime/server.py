@@ -166,16 +166,22 @@ class Server:
             self.stop()
             return
         main = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, _terminate) if main else None
+        previous = signal.signal(signal.SIGTERM, self._terminate) if main else None
         try:
             while not self._ended.done:
                 get_reactor().drive(self._ended)
         except _Terminated:
             _log.info("%s: SIGTERM", self._task)
-            self.stop()
         finally:
             if main:
                 signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+        self.stop()
+
+    def _terminate(self, signum: int, frame: Any) -> None:
+        """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
+        self._ended.set()
+        get_reactor().kick()
+        raise _Terminated
 
     def stop(self) -> None:
         """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent."""
@@ -199,10 +205,6 @@ class Server:
     def create_local_server(config: Any = None, start: bool = True) -> Server:
         """A server that is a cluster of its own, on a free port of this machine."""
         return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
-
-
-def _terminate(signum: int, frame: Any) -> None:
-    raise _Terminated
 
 
 def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime import servers
 from tfmini.runtime.feeds import converter, flatten_feed
-from tfmini.runtime.fetches import Fetches, to_client
+from tfmini.runtime.fetches import Fetches, own_copy, to_client
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.options import SessionOptions
@@ -31,6 +31,7 @@ _log = logging.getLogger("tfmini")
 _LOCAL_TASK = "/job:localhost/replica:0/task:0"
 # After so many runs that each found new ops, the loop is told that it grows the graph.
 _GROWTH_WARNING = 8
+_CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
 _local_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
 
 
@@ -162,13 +163,20 @@ class BaseSession:
         call = _Call(self, fetches, [t for t, _ in pairs])
         # Only calls whose feeds map one to one onto the dict's values can be found again by its keys.
         if key is not None and len(pairs) == len(feed_dict or ()):
-            self._calls[key] = call
+            self._remember_call(key, call)
         return call, values
+
+    def _remember_call(self, key: Any, call: _Call) -> None:
+        """Keeps a call for the next run; the oldest go when a loop makes ever new ones."""
+        with self._extend_lock:
+            self._calls[key] = call
+            while len(self._calls) > _CALL_LIMIT:
+                del self._calls[next(iter(self._calls))]
 
     def _execute(self, call: _Call, values: list[Any], options: Any = None, run_metadata: Any = None) -> list[Any]:
         feeds, wanted, targets = call.signature
         if not wanted and not targets:
-            return [to_client(values[i]) for i in call.from_feeds]  # type: ignore[index]
+            return [to_client(own_copy(values[i])) for i in call.from_feeds]  # type: ignore[index]
         if self._sent != len(self._graph._order):
             self._extend()
         timeout_s = None
@@ -185,7 +193,7 @@ class BaseSession:
         self._runs += 1
         if any(i is not None for i in call.from_feeds):
             rest = iter(found)
-            found = [next(rest) if i is None else values[i] for i in call.from_feeds]
+            found = [next(rest) if i is None else own_copy(values[i]) for i in call.from_feeds]
         return [to_client(v) for v in found]
 
     def _fill_metadata(self, call: _Call, options: Any, run_metadata: Any) -> None:

@@ -272,7 +272,11 @@ class StepRun(Activation):
             self._early.clear()
         for wait in waits:
             wait.cancel()
-        done(error, [] if error is not None else [self.slots[s] for s in self.program.fetches])
+        values = [] if error is not None else [self.slots[s] for s in self.program.fetches]
+        # A run refers to itself, so without this its tensors would live until the next garbage collection. After
+        # an error some may still arrive or be computed.
+        self.slots = [] if error is None else self.program.template.copy()
+        done(error, values)
 
 
 class StepWait:

@@ -26,6 +26,7 @@ from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.dead import DEAD
+from tfmini.runtime.early_tensors import EarlyTensors
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.step_run import Activation, Done, Path, StepRun
@@ -35,7 +36,6 @@ _log = logging.getLogger("tfmini.runtime")
 # A segment that takes longer is run by a pool, so that the thread that owns the sockets can answer.
 _LONG_SEGMENT_S = 0.003
 _REMEMBERED_STEPS = 10_000
-_EARLY_STEPS = 10_000
 _NOTHING = np.zeros((0,), np.float32)
 
 
@@ -94,8 +94,7 @@ class Worker:
         self._peer_for = peer_for
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
-        # Tensors that came before their step: step id -> [(group, values, path)].
-        self._early: collections.OrderedDict[int, list[tuple[int, Sequence[Any], Path]]] = collections.OrderedDict()
+        self._early = EarlyTensors(task)  # of (group, values, path)
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -182,10 +181,15 @@ class Worker:
 
     def run_graph(self, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], on_done: Done) -> StepRun:
         """Starts a step; ``on_done`` is called once, possibly before this returns."""
-        graph.program.bind(graph.resources)
+        try:
+            graph.program.bind(graph.resources)
+        except BaseException:
+            self.forget_step(step_id)
+            raise
         run = StepRun(self, graph, step_id)
         with self._lock:
-            early = self._early.pop(step_id, ())
+            loss = self._early.loss(step_id)
+            early = self._early.take(step_id)
             over = step_id in self._over
             self.steps[step_id] = run
 
@@ -203,6 +207,8 @@ class Worker:
             run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
         else:
             run.start(feeds, finished)
+            if loss is not None:
+                run.abort(loss)
         return run
 
     def receive(self, step_id: int, group: int, values: Sequence[Any], dead: int = 0, iteration: str = "") -> None:
@@ -214,20 +220,22 @@ class Worker:
             run = self.steps.get(step_id)
             if run is None:
                 if step_id not in self._over:
-                    self._early.setdefault(step_id, []).append((group, values, path))
-                    while len(self._early) > _EARLY_STEPS:
-                        self._early.popitem(last=False)
+                    self._early.add(step_id, (group, values, path), values)
                 return
         run.deliver(group, values, path)
 
     def abort_step(self, step_id: int, error: errors.OpError) -> None:
         """Ends a step that failed elsewhere; tensors of it that still arrive are dropped."""
-        with self._lock:
-            self._early.pop(step_id, None)
-            self._remember(step_id)
-            run = self.steps.get(step_id)
+        self.forget_step(step_id)
+        run = self.steps.get(step_id)
         if run is not None:
             run.abort(error)
+
+    def forget_step(self, step_id: int) -> None:
+        """Drops the tensors that have come for a step, and those that still will."""
+        with self._lock:
+            self._early.take(step_id)
+            self._remember(step_id)
 
     def peer_lost(self, task: str, why: str) -> None:
         """Ends the steps that exchange tensors with a task that cannot be reached any more.
@@ -260,7 +268,8 @@ class Worker:
         if bytes in map(type, values):  # a scalar string; messages hold arrays
             values = tuple(np.array(value, object) if type(value) is bytes else value for value in values)
         iteration = ".".join(map(str, path)) if path else ""
-        graph.peers[graph.program.sends[group]].send(SendTensors(run.step_id, iteration, group, dead, values))
+        message = SendTensors(run.step_id, iteration, group, dead, values)
+        graph.peers[graph.program.sends[group]].send(message, run.abort)
 
     def schedule(self, activation: Activation, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller should run it itself."""

@@ -65,6 +65,7 @@ class _WorkerService:
             graph = self.worker.graph(request.graph_handle)
             run = self.worker.run_graph(graph, request.step_id, request.feed_values, done)
         except errors.OpError as error:
+            self.worker.forget_step(request.step_id)
             respond(error)
             return
         if respond.is_open:

@@ -1,0 +1,252 @@
+"""Stream lanes: who gets one, what happens without one, and that warm memory is used again."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc import stream_lane
+from tfmini.rpc.channel import State
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
+from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.receive_buffers import ReceiveBuffers
+from tfmini.rpc.security import Keys
+from tfmini.rpc.stream_lane import StreamListener, StreamOpening
+
+pytestmark = pytest.mark.timeout(30)
+
+PS = "/job:ps/replica:0/task:0"
+
+
+def until(condition: Any) -> None:
+    limit = time.monotonic() + 8
+    while not condition():
+        assert time.monotonic() < limit
+        get_reactor().drive(Waiter(), get_reactor().now() + 0.005)
+
+
+@pytest.fixture
+def make() -> Iterator[Any]:
+    made: list[Endpoint] = []
+
+    def endpoint(task: str = "", **options: Any) -> Endpoint:
+        made.append(Endpoint(get_reactor(), task, len(made) + 1, **options))
+        made[-1].host_id = ""  # no local lane
+        return made[-1]
+
+    yield endpoint
+    for one in made:
+        one.close()
+
+
+def status(client: Endpoint, address: str) -> Any:
+    answers: list[Any] = []
+    peer = client.peer(address, PS)
+    peer.call(m.GetStatus(), answers.append, timeout_s=8)
+    until(lambda: answers)
+    assert isinstance(answers[0], m.GetStatusReply)
+    return peer
+
+
+def serve(server: Endpoint) -> str:
+    server.serve({m.GetStatus: lambda peer, request, respond: respond(m.GetStatusReply(PS, 1, []))})
+    return server.listen("127.0.0.1:0")
+
+
+def test_a_plain_link_moves_to_a_stream(make: Any) -> None:
+    client = make()
+    peer = status(client, serve(make(PS)))
+    until(lambda: client.counters["lanes"] == 1)
+    assert isinstance(peer.link.connection, LaneConnection)
+    status(client, peer.address)
+
+
+def test_an_encrypted_link_has_no_stream(make: Any) -> None:
+    keys = Keys(*zmq.curve_keypair())
+    server, client = make(PS, keys=keys), make(keys=keys)
+    peer = status(client, serve(server))
+    assert server.lanes._listeners == {}
+    assert not isinstance(peer.link.connection, LaneConnection)
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_either_side_can_do_without(make: Any, side: str) -> None:
+    server, client = make(PS), make()
+    (server if side == "server" else client).streams = False
+    peer = status(client, serve(server))
+    assert server.lanes._listeners == {}
+    assert not isinstance(peer.link.connection, LaneConnection)
+
+
+def test_a_port_that_cannot_be_reached_leaves_the_link_as_it_is(make: Any, monkeypatch: Any) -> None:
+    failed: list[str] = []
+    fail = StreamOpening._fail
+    monkeypatch.setattr(StreamOpening, "_fail", lambda self, why: (failed.append(why), fail(self, why)))
+    listen = StreamListener.__init__
+
+    def listen_nowhere(self: Any, interface: str, reactor: Any) -> None:
+        listen(self, interface, reactor)
+        self.close()
+
+    monkeypatch.setattr(StreamListener, "__init__", listen_nowhere)
+    client = make()
+    peer = status(client, serve(make(PS)))
+    until(lambda: failed)
+    assert failed == ["Connection refused"]
+    assert status(client, peer.address) is peer
+    assert not isinstance(peer.link.connection, LaneConnection)
+
+
+@pytest.mark.parametrize("shown", [b"x" * 32, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_strangers_are_shown_out(shown: bytes) -> None:
+    opened: list[Any] = []
+    listener = StreamListener("127.0.0.1", get_reactor())
+    token = listener.invite(opened.append)
+    port = int(listener.address.removeprefix("stream://"))
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setblocking(False)
+    sock.send(shown)
+    until(lambda: not listener._unproven and _is_closed(sock))
+    assert not opened
+    sock.close()
+    good = socket.create_connection(("127.0.0.1", port))
+    good.send(token[:10])
+    good.send(token[10:])
+    until(lambda: opened)
+    opened[0].close()
+    good.close()
+    listener.close()
+
+
+def _is_closed(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("lane", [True, False])
+def test_what_has_come_of_a_message_is_activity(make: Any, lane: bool) -> None:
+    """A peer whose message takes long is not silent, and one that stops in the middle is."""
+    server, client = make(PS), make()
+    server.streams = lane
+    peer = status(client, serve(server))
+    if lane:
+        until(lambda: client.counters["lanes"] == 1)
+    link = peer.link
+    until(lambda: link.connection.activity > 0)
+    before = link.connection.activity
+    other = next(iter(server._links))
+    other.post(m.Heartbeat())
+    # Nobody reads here: the bytes are seen all the same.
+    limit = time.monotonic() + 5
+    while link.connection.activity == before:
+        assert time.monotonic() < limit
+    link.liveness.tick(TICK_S, link.received + link.connection.activity, link.sent)
+    assert link.liveness.silence_s == 0
+    ticks = [
+        link.liveness.tick(TICK_S, link.received + link.connection.activity, i).name
+        for i in range(int(LOST_AFTER_S / TICK_S) + 1)
+    ]
+    assert "LOST" in ticks[-2:]
+
+
+def test_buffers_are_used_again_when_nobody_holds_them() -> None:
+    pool = ReceiveBuffers(idle_limit=8 << 20)
+    memory, seen = pool.take(3 << 20)
+    memory[:4] = b"abcd"
+    part = seen[:4]
+    place = memory.obj.ctypes.data
+    del memory, seen
+    assert pool.idle_bytes == 0
+    assert not part.flags.writeable
+    assert bytes(part) == b"abcd"
+    part.flags.writeable = True  # a client may make it its own
+    del part
+    assert pool.idle_bytes == 3 << 20
+    again, _ = pool.take(3 << 20)
+    assert again.obj.ctypes.data == place
+    others = [pool.take(3 << 20) for _ in range(3)]
+    del others
+    assert pool.idle_bytes <= 8 << 20
+
+
+def test_a_dropped_message_is_reported_at_once(make: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
+        client = make()
+        peer = client.peer(f"127.0.0.1:{taken.getsockname()[1]}", PS)
+        dropped: list[Any] = []
+        start = time.monotonic()
+        peer.send(m.SendTensors(1, "", 0, 0, (np.zeros(3),)), dropped.append)
+        until(lambda: dropped)
+    assert time.monotonic() - start < 2
+    assert isinstance(dropped[0], errors.UnavailableError)
+    assert PS in dropped[0].message
+    assert "connection refused" in dropped[0].message
+
+
+def test_what_waits_when_a_peer_is_closed_is_reported(make: Any) -> None:
+    client = make()
+    peer = client.peer("127.0.0.1:1", PS)
+    peer.state = State.CONNECTING  # an attempt that takes long
+    dropped: list[Any] = []
+    peer.send(m.SendTensors(1, "", 0, 0, ()), dropped.append)
+    client.close()
+    until(lambda: dropped)
+    assert isinstance(dropped[0], errors.UnavailableError)
+
+
+def test_environment_switches_streams_off(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TFMINI_STREAM", "off")
+    assert not stream_lane.streams_wanted()
+    monkeypatch.delenv("TFMINI_STREAM")
+    assert stream_lane.streams_wanted()
+
+
+def test_numpy_views_of_a_buffer_keep_it() -> None:
+    pool = ReceiveBuffers()
+    memory, seen = pool.take(1 << 20)
+    array: Any = np.ndarray((256,), np.float32, seen[1024:2048])
+    del memory, seen
+    assert pool.idle_bytes == 0
+    del array
+    assert pool.idle_bytes == 1 << 20
+
+
+def test_what_waits_for_the_old_route_still_arrives(make: Any, monkeypatch: Any) -> None:
+    """A message was sent before the lane was there, and ZeroMQ takes longer over it than it lingers."""
+    monkeypatch.setattr("tfmini.rpc.zmq_pump._RETRY_S", 0.02)
+    server, client = make(PS), make()
+    got: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: got.append(message.step_id)})
+    peer = client.peer(serve(server), PS)
+    ready_at: list[float] = []
+
+    def established(peer: Any) -> None:
+        """From now on ZeroMQ takes nothing for a while, so the LaneSwitch waits behind the message."""
+        ready_at.append(time.monotonic())
+        outbox = peer.link.connection._outbox
+        push = outbox._push
+        outbox._push = lambda parts: time.monotonic() > ready_at[0] + 1.5 and push(parts)
+        peer.send(m.SendTensors(2, "", 0, 0, ()))
+
+    client.on_peer_ready(established)
+    peer.send(m.SendTensors(1, "", 0, 0, ()))
+    until(lambda: got == [1, 2])
+    until(lambda: client.counters["lanes"] == server.counters["lanes"] == 1)
+    assert time.monotonic() > ready_at[0] + 1.5
+    peer.send(m.SendTensors(3, "", 0, 0, ()))
+    until(lambda: got == [1, 2, 3])

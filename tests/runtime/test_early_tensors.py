@@ -1,0 +1,118 @@
+"""Tensors that come before their step: kept, bounded, and never lost in silence."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini import errors
+from tfmini.runtime import session as session_module
+from tfmini.runtime.early_tensors import EarlyTensors
+from tfmini.runtime.worker import Worker
+
+TASK = "/job:ps/replica:0/task:0"
+
+
+def kilobyte() -> tuple[Any, ...]:
+    return (np.zeros(1024, np.uint8),)
+
+
+def test_a_step_takes_what_came_for_it() -> None:
+    early = EarlyTensors(TASK)
+    early.add(1, "first", kilobyte())
+    early.add(1, "second", kilobyte())
+    early.add(2, "other", kilobyte())
+    assert early.bytes == 3072
+    assert list(early.take(1)) == ["first", "second"]
+    assert early.bytes == 1024
+    assert list(early.take(1)) == []
+    assert early.loss(1) is None
+
+
+def test_bytes_are_bounded_and_the_oldest_step_is_told() -> None:
+    early = EarlyTensors(TASK, byte_limit=3000)
+    for step in (1, 2, 3):
+        early.add(step, step, kilobyte())
+    assert early.bytes == 2048
+    early.add(1, "late", kilobyte())  # useless without the one that was dropped
+    assert early.bytes == 2048
+    loss = early.loss(1)
+    assert isinstance(loss, errors.ResourceExhaustedError)
+    assert TASK in loss.message
+    assert "step 1 " in loss.message
+    assert early.loss(2) is None
+    assert list(early.take(3)) == [3]
+
+
+def test_one_step_may_exceed_the_bound() -> None:
+    early = EarlyTensors(TASK, byte_limit=100)
+    early.add(1, "large", kilobyte())
+    early.add(1, "larger", kilobyte())
+    assert list(early.take(1)) == ["large", "larger"]
+
+
+def test_steps_are_bounded() -> None:
+    early = EarlyTensors(TASK, step_limit=10)
+    for step in range(1000):
+        early.add(step, step, ())
+    assert len(early) == 10
+    assert early.loss(0) is None  # forgotten, too
+    assert early.loss(985) is not None
+
+
+def test_a_step_that_cannot_start_leaves_nothing_behind() -> None:
+    worker = Worker(TASK, [])
+    worker.receive(7, 0, kilobyte())
+    assert worker._early.bytes == 1024
+    worker.forget_step(7)
+    worker.receive(7, 1, kilobyte())  # came even later
+    assert worker._early.bytes == 0
+
+
+def test_a_fed_value_that_is_fetched_is_a_copy() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    y = x * 2.0
+    fed = np.ones(3, np.float32)
+    with tf.Session() as session:
+        for fetched in (session.run(x, {x: fed}), session.run([x, y], {x: fed})[0]):
+            assert not np.shares_memory(fetched, fed)
+            fetched[0] = 5
+            assert fed[0] == 1
+
+
+def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_CALL_LIMIT", 5)
+    values = [tf.constant(i) for i in range(20)]
+    with tf.Session() as session:
+        for i, value in enumerate(values):
+            assert session.run(value) == i
+        assert len(session._calls) == 5
+        assert session.run(values[0]) == 0
+
+
+def test_the_tensors_of_a_step_die_with_it() -> None:
+    """Without waiting for a garbage collection: a variable that somebody holds is copied when it is updated."""
+    x = tf.placeholder(tf.float32, [None])
+    with tf.device("/job:local/task:0"):
+        y = tf.identity(x) + 1.0
+    gc.collect()
+    gc.disable()
+    try:
+        with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+            fed = np.ones(10, np.float32)
+            held = weakref.ref(fed)
+            runs: list[Any] = []
+            worker = server.worker
+            session.run(y, {x: fed})
+            plan = session._calls.popitem()[1].plan
+            worker.run_graph(plan.parts[0].graph, 123, [fed], lambda error, values: runs.append(values))
+            del fed
+            runs.clear()
+            assert held() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,119 @@
+"""What a non-blocking stream socket has not taken yet.
+
+Large pieces wait as they are, not as copies: whoever sends an array leaves its memory alone while
+somebody holds it (see decision 3), and the queue does.
+"""
+
+from __future__ import annotations
+
+import collections
+import socket
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.rpc.transport import Backlog
+
+_JOIN_LIMIT = 256 << 10  # bytes; up to here copying together beats scattered writing
+_TURN = 16 << 20  # bytes written before others get their turn
+_IOV_LIMIT = 1000
+
+
+class Outflow:
+    """The sending half of a socket. Its `lock` is held by whoever writes, and by the caller of `write`.
+
+    Args:
+      on_backlog: called, with the lock held, when something has begun to wait for the socket.
+      on_broken: called with the reason, with the lock held, when nothing more can be sent.
+    """
+
+    def __init__(
+        self, sock: socket.socket, on_backlog: Callable[[], None], on_broken: Callable[[str], None]
+    ) -> None:
+        self.lock = allocate_lock()
+        self._backlog = Backlog()
+        self._sock = sock
+        self._queue: collections.deque[Any] = collections.deque()
+        self._on_backlog = on_backlog
+        self._on_broken = on_broken
+
+    def __bool__(self) -> bool:
+        """Whether something waits."""
+        return bool(self._queue)
+
+    @property
+    def bytes(self) -> int:
+        """How much waits."""
+        return self._backlog.bytes
+
+    def write(self, pieces: list[Any], total: int) -> None:
+        """Writes what the socket takes and queues the rest."""
+        if self._queue:
+            excess = self._backlog.excess()
+            if excess:
+                self._on_broken(excess)
+            else:
+                self._enqueue(pieces, 0)
+            return
+        try:
+            if len(pieces) == 1:
+                sent = self._sock.send(pieces[0])
+            elif total <= _JOIN_LIMIT:
+                sent = self._sock.send(b"".join(pieces))
+            else:
+                sent = self._sock.sendmsg(pieces[:_IOV_LIMIT])
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._on_broken(f"the connection broke: {error}")
+            return
+        if sent < total:
+            self._enqueue(pieces, sent)
+            self._on_backlog()
+
+    def _enqueue(self, pieces: list[Any], skip: int) -> None:
+        """Queues all but the first ``skip`` bytes; small neighbours are put together."""
+        small: list[Any] = []
+        for piece in pieces:
+            if skip >= len(piece):
+                skip -= len(piece)
+                continue
+            rest = memoryview(piece)[skip:] if skip else piece
+            skip = 0
+            self._backlog.add(len(rest))
+            if len(rest) < _JOIN_LIMIT:
+                small.append(rest)
+                continue
+            self._append_joined(small)
+            self._queue.append(rest)
+        self._append_joined(small)
+
+    def _append_joined(self, small: list[Any]) -> None:
+        if small:
+            self._queue.append(b"".join(small))
+            small.clear()
+
+    def flush(self) -> bool:
+        """Writes what the socket takes, up to a turn; returns whether that took it all the time."""
+        budget = _TURN
+        while self._queue and budget > 0:
+            first = self._queue[0]
+            try:
+                sent = self._sock.send(first)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                self._on_broken(f"the connection broke: {error}")
+                return False
+            self._backlog.take(sent)
+            budget -= sent
+            if sent < len(first):
+                self._queue[0] = memoryview(first)[sent:]
+            else:
+                self._queue.popleft()
+        return True
+
+    def clear(self) -> None:
+        """Forgets what waits."""
+        self._queue.clear()
+        self._backlog.clear()
