@@ -7,8 +7,8 @@ import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import errors
 from tfmini.graph.graph import Graph
-from tfmini.ops.constant import constant
 from tfmini.ops.assertion import Assert
+from tfmini.ops.constant import constant
 from tfmini.ops.logging_ops import Print, print_v2, string_format
 from tfmini.ops.value_text import edges_text, summary
 

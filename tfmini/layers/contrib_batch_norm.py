@@ -7,11 +7,11 @@ from typing import Any
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.ops.cond import smart_constant_value
 from tfmini.layers.contrib_outputs import collect_named_outputs
 from tfmini.layers.model_variables import add_model_variable
 from tfmini.layers.normalization import BatchNormalization
 from tfmini.ops.array_identity import identity
+from tfmini.ops.cond import smart_constant_value
 from tfmini.ops.initializers import Ones, Zeros
 from tfmini.ops.scoping import add_to_collections, control_dependencies
 from tfmini.ops.variable_scope import variable_scope

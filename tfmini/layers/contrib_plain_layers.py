@@ -7,7 +7,6 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.ops.cond import smart_cond
 from tfmini.layers.contrib_layers import around, known_format
 from tfmini.layers.contrib_outputs import collect_named_outputs
 from tfmini.layers.core import Flatten
@@ -16,6 +15,7 @@ from tfmini.ops.array_identity import identity
 from tfmini.ops.array_sets import one_hot
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.cond import smart_cond
 from tfmini.ops.nn_cross_entropy import softmax as softmax_of
 from tfmini.ops.nn_norm import dropout as drop_out
 from tfmini.ops.nn_norm import l2_normalize

@@ -7,12 +7,12 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.layers.base import Layer
-from tfmini.ops.cond import smart_cond
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_identity import identity
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.casting import cast
+from tfmini.ops.cond import smart_cond
 from tfmini.ops.initializers import Zeros
 from tfmini.ops.math_contraction import tensordot
 from tfmini.ops.math_matmul import matmul

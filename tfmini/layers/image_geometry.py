@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.cond import smart_cond
 from tfmini.ops.array_layout import pad, reverse
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.array_slicing import slice as slice_of
 from tfmini.ops.array_transpose import transpose
 from tfmini.ops.casting import cast
+from tfmini.ops.cond import smart_cond
 from tfmini.ops.constant_value import constant_value
 from tfmini.ops.image_resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from tfmini.ops.math_comparison import less

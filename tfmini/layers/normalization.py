@@ -8,10 +8,10 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
-from tfmini.ops.cond import smart_cond, smart_constant_value
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.casting import cast
+from tfmini.ops.cond import smart_cond, smart_constant_value
 from tfmini.ops.constant import constant
 from tfmini.ops.initializers import Ones, Zeros
 from tfmini.ops.math_elementwise import multiply, subtract

@@ -150,6 +150,8 @@ def smart_constant_value(pred: Any) -> bool | None:
         return None if value is None else bool(value)
     if isinstance(pred, (int, np.bool_)) and pred in (0, 1):
         return bool(pred)
+    if hasattr(pred, "_as_graph_element"):  # a variable
+        return None
     raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {type(pred)}")
 
 
