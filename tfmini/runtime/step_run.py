@@ -470,7 +470,7 @@ class TimedStep(LocalStep):
         self.deadline = time.monotonic() + timeout_s
 
     @property
-    def stopped(self) -> bool:  # type: ignore[override]
+    def stopped(self) -> bool:
         return time.monotonic() > self.deadline
 
     def raise_stopped(self) -> None:
