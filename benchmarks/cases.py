@@ -326,6 +326,66 @@ def case_restore_500_mb(target: str) -> tuple[float, str]:
     return _save_and_restore(target)[1] * 1e3, "ms"
 
 
+# ---- loops, recurrent nets and queues -------------------------------------------------------
+
+
+def case_while_loop_1000(target: str) -> tuple[float, str]:
+    tf = load(target)
+    x = tf.placeholder(tf.float32, [])
+    _, total = tf.while_loop(lambda i, a: i < 1000, lambda i, a: (i + 1, a * 0.5 + x), [0, 0.0])
+    with tf.Session() as session:
+        run = session.make_callable(total, [x])
+        return median(lambda: run(1.0), 50) * 1e6, "us"
+
+
+def lstm(tf: Any, steps: int, unrolled: bool, batch_size: int = 32, width: int = 64) -> Any:
+    """The train op of an LSTM over sequences of numbers; gates are one product, as in BasicLSTMCell."""
+    x = tf.constant(np.random.RandomState(0).rand(steps, batch_size, width).astype(np.float32))
+    w = tf.get_variable("w", [2 * width, 4 * width], initializer=tf.random_uniform_initializer(-0.1, 0.1, seed=1))
+    b = tf.get_variable("b", [4 * width], initializer=tf.zeros_initializer())
+
+    def cell(value: Any, c: Any, h: Any) -> tuple[Any, Any]:
+        i, j, f, o = tf.split(tf.matmul(tf.concat([value, h], 1), w) + b, 4, 1)
+        c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+        return c, tf.tanh(c) * tf.sigmoid(o)
+
+    c = h = tf.zeros([batch_size, width])
+    if unrolled:
+        for value in tf.unstack(x):
+            c, h = cell(value, c, h)
+    else:
+        values = tf.TensorArray(tf.float32, steps).unstack(x)
+        _, c, h = tf.while_loop(
+            lambda t, *_: t < steps, lambda t, c, h: (t + 1, *cell(values.read(t), c, h)), [0, c, h]
+        )
+    return tf.train.GradientDescentOptimizer(0.01).minimize(tf.reduce_mean(tf.square(h)))
+
+
+def _lstm_step(target: str, unrolled: bool) -> tuple[float, str]:
+    tf = load(target)
+    train = lstm(tf, 20, unrolled)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        return median(lambda: session.run(train), 60, 10) * 1e6, "us"
+
+
+def case_unrolled_lstm_step(target: str) -> tuple[float, str]:
+    return _lstm_step(target, unrolled=True)
+
+
+def case_dynamic_rnn_step(target: str) -> tuple[float, str]:
+    return _lstm_step(target, unrolled=False)
+
+
+def case_remote_queue(target: str) -> tuple[float, str]:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        with tf.device("/job:ps/task:0"):
+            queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]])
+            put, take = queue.enqueue(1.0), queue.dequeue()
+        with tf.Session(server.target) as session:
+            return median(lambda: (session.run(put), session.run(take)), 200, 20) * 1e6, "us"
+
+
 CASES = {name.removeprefix("case_"): function for name, function in list(globals().items()) if name.startswith("case_")}
 
 

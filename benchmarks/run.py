@@ -33,6 +33,10 @@ BUDGETS = {
     "ps_memory_64_mb": 1 / 4,
     "global_step_1_ps_2_workers": 1 / 2,
     "global_step_2_ps_4_workers": 1 / 2,
+    "while_loop_1000": 1.0,
+    "unrolled_lstm_step": 1.2,
+    "dynamic_rnn_step": 1.5,
+    "remote_queue": 1 / 4,
     "save_500_mb": 1.5,
     "restore_500_mb": 1.5,
 }
