@@ -53,5 +53,6 @@ def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
     dtype = object if isinstance(first, bytes) else first.dtype
     out = np.full((len(rows), *full), value, dtype)
     for i, (row, size) in enumerate(zip(rows, sizes)):
-        out[(i, *(slice(0, n) for n in size))] = row
+        place: Any = (i, *(slice(0, n) for n in size))
+        out[place] = row
     return out

@@ -167,7 +167,7 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape"
                 f" {_text(shape)} and element {i} had shape {_text(other)}.",
             )
-    if isinstance(first, bytes) or getattr(first, "dtype", None) == object:
+    if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
         for i, row in enumerate(rows):
             out[i] = row
