@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
+
 from tfmini import errors
 from tfmini.data.dataset_ops import TYPES
 from tfmini.data.pipeline import Element, Source, Stage, compiled
@@ -170,9 +172,9 @@ def _to_string(iterator: IteratorState, *, resources: Any) -> bytes:
 
 @from_string_op.kernel("CPU")
 def _from_string(
-    handle: bytes, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
+    handle: Any, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
 ) -> IteratorState:
-    iterator: IteratorState = resources.lookup("", _BY_HANDLE, handle.decode())
+    iterator: IteratorState = resources.lookup("", _BY_HANDLE, np.asarray(handle, object).item().decode())
     if output_types and output_types != iterator.types:
         raise errors.InvalidArgumentError(
             None,

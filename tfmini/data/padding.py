@@ -42,11 +42,11 @@ def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
     for axis, dimension in enumerate(wanted):
         longest = max(size[axis] for size in sizes)
         if dimension >= 0 and longest > dimension:
-            raise errors.InvalidArgumentError(
+            raise errors.DataLossError(
                 None,
                 None,
-                "Attempted to pad to a smaller size than the input element: dimension"
-                f" {axis} has {longest} elements, padded shape {dimension}.",
+                "Attempted to pad to a smaller size than the input element."
+                f" Dimension {axis} has {longest} elements, the padded shape {dimension}.",
             )
         full.append(longest if dimension < 0 else int(dimension))
     first = rows[0]
