@@ -140,14 +140,11 @@ class Dataset:
     def zip(datasets: Any) -> Dataset:
         """Elements side by side, in the nested structure of ``datasets``, until the shortest ends."""
         flat = nest.flatten(datasets)
-        for dataset in flat:
-            if not isinstance(dataset, Dataset):
-                if isinstance(datasets, list):
-                    raise TypeError(
-                        "The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects. Nested"
-                        " structures do not support Python lists; please use a tuple instead."
-                    )
-                raise TypeError("The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects.")
+        text = "The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects."
+        if isinstance(datasets, list):
+            raise TypeError(f"{text} Nested structures do not support Python lists; please use a tuple instead.")
+        if not all(isinstance(dataset, Dataset) for dataset in flat):
+            raise TypeError(text)
         structure = Structure(nest.map_structure(lambda d: d._structure.skeleton, datasets))
         return _dataset(ops.zip_dataset, [d._variant_tensor for d in flat], structure=structure)
 

@@ -105,12 +105,14 @@ class IteratorState:
             " initializer operation for this iterator before getting the next element.",
         )
 
-    def clear(self) -> None:
-        """Ends what is being read; called when the container is dropped."""
-        with self._lock:
-            stage, self._stage = self._stage, None
+    def release(self) -> None:
+        """Ends what is being read; called when the session or its container goes."""
+        # Not under the lock: a reader may hold it for as long as a generator takes.
+        stage, self._stage = self._stage, None
         if stage is not None:
             stage.close()
+
+    clear = release
 
 
 class OneShotState(IteratorState):

@@ -8,6 +8,7 @@ with the next element when asked again, as TensorFlow's iterators do, so stages 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ class GeneratorStage(Stage):
     def close(self) -> None:
         close = getattr(self._elements, "close", None)
         if close is not None:
-            close()
+            with suppress(ValueError):  # another thread is in the generator: it ends when that thread leaves
+                close()
 
 
 class FunctionSource(Source):
