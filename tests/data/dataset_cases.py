@@ -2,7 +2,9 @@
 
 CASES = {
     "tensors": "D.from_tensors((tf.constant([1, 2]), {'a': 3.5, 'b': 'x'}))",
-    "slices": "D.from_tensor_slices(({'a': np.arange(6).reshape(3, 2), 'b': ['x', 'y', 'z']}, np.array([.5, 1., 2.])))",
+    "slices": (
+        "D.from_tensor_slices(({'a': np.arange(6).reshape(3, 2), 'b': ['x', 'y', 'z']}, np.array([.5, 1., 2.])))"
+    ),
     "range": "D.range(10, 2, -3)",
     "zip": "D.zip((D.range(5), {'k': D.range(10, 13)}))",
     "concatenate": "D.from_tensor_slices([[1, 2]]).concatenate(D.from_tensor_slices([[3, 4], [5, 6]]))",
@@ -16,7 +18,9 @@ CASES = {
     "batch_drop": "D.range(7).batch(3, drop_remainder=True)",
     "batch_strings": "D.from_tensor_slices(['a', 'bc', 'd']).batch(2)",
     "map": "D.range(5).map(lambda x: (x * x, tf.cast(x, tf.float32) / 2.))",
-    "map_pair": "D.from_tensor_slices((np.arange(4), np.arange(4.))).map(lambda a, b: {'s': tf.cast(a, tf.float64) + b})",
+    "map_pair": (
+        "D.from_tensor_slices((np.arange(4), np.arange(4.))).map(lambda a, b: {'s': tf.cast(a, tf.float64) + b})"
+    ),
     "map_parallel": "D.range(20).map(lambda x: x + 1, num_parallel_calls=4)",
     "map_dict": "D.from_tensor_slices({'a': [1, 2]}).map(lambda d: d['a'] + 1)",
     "map_capture": "D.range(3).map(lambda x: x + OUTER)",
@@ -49,7 +53,9 @@ CASES = {
     "files": "D.list_files(tmp + '/?.txt', shuffle=False).map(lambda f: tf.strings.substr(f, -5, 5))",
     "generator": "D.from_generator(lambda: ((i, [i] * 2) for i in range(3)), (tf.int32, tf.float32), ([], [2]))",
     "generator_args": "D.from_generator(lambda n: iter(range(n)), tf.int64, [], args=(3,))",
-    "from_generator_dict": "D.from_generator(lambda: ({'a': i, 'b': 'x'} for i in range(2)), {'a': tf.int64, 'b': tf.string})",
+    "from_generator_dict": (
+        "D.from_generator(lambda: ({'a': i, 'b': 'x'} for i in range(2)), {'a': tf.int64, 'b': tf.string})"
+    ),
     "drop_remainder": "D.range(5).apply(tf.data.experimental.map_and_batch(lambda x: x + 1, 2, drop_remainder=True))",
     "scan": "D.range(5).apply(tf.data.experimental.scan(np.int64(0), lambda s, x: (s + x, s * 10)))",
     "ignore_errors": (
@@ -57,7 +63,8 @@ CASES = {
         ".apply(tf.data.experimental.ignore_errors())"
     ),
     "sparse": (
-        "D.from_tensor_slices(['1 2 3', '4', '']).map(lambda s: tf.string_split([s])).map(lambda t: (t.values, t.dense_shape))"
+        "D.from_tensor_slices(['1 2 3', '4', '']).map(lambda s: tf.string_split([s]))"
+        ".map(lambda t: (t.values, t.dense_shape))"
     ),
     "sparse_out": "D.from_tensor_slices(['1 2 3', '4']).map(lambda s: tf.string_split([s]))",
     "sparse_batch": "D.from_tensor_slices(['1 2 3', '4']).map(lambda s: tf.string_split([s])).batch(2)",

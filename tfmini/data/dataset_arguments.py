@@ -21,7 +21,7 @@ from tfmini.shapes import RawShape, as_raw
 def int64(value: Any, name: str) -> Tensor:
     """A count as an int64 scalar."""
     if isinstance(value, Tensor):
-        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value  # type: ignore[no-any-return]
+        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
     return convert_to_tensor(value, dtype=dtypes.int64, name=name)
 
 

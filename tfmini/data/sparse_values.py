@@ -42,7 +42,7 @@ def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
 
 @unpack_op.kernel("CPU")
 def _unpack(packed: SparseValue) -> tuple[Any, Any, Any]:
-    return tuple(packed)  # type: ignore[return-value]
+    return tuple(packed)
 
 
 def component_of(value: Any) -> Tensor:
