@@ -41,10 +41,6 @@ class FunctionGraph(Graph):
         self.captures: dict[Tensor, Tensor] = {}
         self._copies: dict[Tensor, Tensor] = {}
 
-    @property
-    def building_function(self) -> bool:
-        return True
-
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that stands for one of the graphs around it.
 

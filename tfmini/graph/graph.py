@@ -451,7 +451,10 @@ class Graph(CollectionStore):
 
     @property
     def building_function(self) -> bool:
-        return False
+        """Whether this is the graph of a function that is being traced."""
+        return self.outer is not None
+
+    _building_function = building_function  # by its older name
 
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Marks a tensor as one that must not be fed."""
