@@ -187,6 +187,15 @@ def test_from_generator_starts_again_with_the_iterator() -> None:
         Dataset.from_generator(range(3), tf.int32)
 
 
+def test_a_refused_element_of_a_generator_costs_one_element() -> None:
+    element = Dataset.from_generator(lambda: iter([1, "x", 3]), tf.int32, []).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert session.run(element) == 1
+        with pytest.raises(tf.errors.InvalidArgumentError, match="could not be converted to the expected type"):
+            session.run(element)
+        assert session.run(element) == 3
+
+
 def test_what_is_fed_may_change_afterwards() -> None:
     array = np.arange(3)
     given = tf.placeholder(tf.int64, [3])

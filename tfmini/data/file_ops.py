@@ -86,8 +86,8 @@ def _fixed_records(path: bytes, compression: str, header: int, size: int, footer
         raise errors.InvalidArgumentError(
             None,
             None,
-            f"Excess bytes in file {path.decode()}: its body should be a multiple of the record size {size}, but has"
-            f" {length} bytes (header {header}, footer {footer}).",
+            f"Excess bytes of {length % size} in input file {path.decode()}, expected {size}: its body has {length}"
+            f" bytes (header {header}, footer {footer}), which is no multiple of the record size.",
         )
     for start in range(header, header + length, size):
         yield body[start : start + size]

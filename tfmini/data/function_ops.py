@@ -81,7 +81,8 @@ def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources
 def _interleave(
     source: Source, captured: list[Any], cycle: Any, block: Any, *, f: FunctionBody, resources: Any
 ) -> Source:
-    return function_stages.interleave(source, compiled(f, resources, captured), int(cycle), int(block))
+    width = _AUTOTUNED_CALLS if cycle == -1 else int(cycle)
+    return function_stages.interleave(source, compiled(f, resources, captured), width, int(block))
 
 
 @scan_dataset.kernel("CPU")

@@ -20,7 +20,8 @@ def element_reader(generator: Callable[..., Any], structure: Structure) -> Begin
     """A function that starts ``generator`` and gives its elements as components."""
 
     def begin(*args: Any) -> Iterator[tuple[Any, ...]]:
-        return (_components(element, structure) for element in iter(generator(*args)))
+        # Not a generator expression: an element that is refused costs that element only.
+        return map(lambda element: _components(element, structure), iter(generator(*args)))
 
     return begin
 
