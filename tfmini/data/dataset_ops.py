@@ -53,7 +53,9 @@ shuffle_dataset = dataset_op(
     f"reshuffle_each_iteration: bool = true; {TYPES}",
 )
 cache_dataset = dataset_op("CacheDataset", "input_dataset: variant, filename: string")
-prefetch_dataset = dataset_op("PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0")
+prefetch_dataset = dataset_op(
+    "PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0"
+)
 batch_dataset = dataset_op(
     "BatchDatasetV2",
     "input_dataset: variant, batch_size: int64, drop_remainder: bool",

@@ -86,8 +86,8 @@ def _fixed_records(path: bytes, compression: str, header: int, size: int, footer
         raise errors.InvalidArgumentError(
             None,
             None,
-            f"Excess bytes of {length % size} in input file {path.decode()}, expected {size}: its body has {length}"
-            f" bytes (header {header}, footer {footer}), which is no multiple of the record size.",
+            f'Excluding the header ({header} bytes) and footer ({footer} bytes), input file "{path.decode()}" has'
+            f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes).",
         )
     for start in range(header, header + length, size):
         yield body[start : start + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ def element_reader(generator: Callable[..., Any], structure: Structure) -> Begin
 
     def begin(*args: Any) -> Iterator[tuple[Any, ...]]:
         # Not a generator expression: an element that is refused costs that element only.
-        return map(lambda element: _components(element, structure), iter(generator(*args)))
+        return map(partial(_components, structure), iter(generator(*args)))
 
     return begin
 
 
-def _components(element: Any, structure: Structure) -> tuple[Any, ...]:
+def _components(structure: Structure, element: Any) -> tuple[Any, ...]:
     try:
         flat = _flatten_like(structure.skeleton, element)
     except (TypeError, ValueError, KeyError) as error:

@@ -50,7 +50,7 @@ def innermost(graph: Graph) -> Graph:
     """Where ops on tensors of ``graph`` go: the function that this thread traces inside it, or ``graph`` itself."""
     graphs = _stack.graphs
     if graphs and graphs[-1].outer is not None:
-        around = graphs[-1].outer
+        around: Graph | None = graphs[-1].outer
         while around is not None:
             if around is graph:
                 return graphs[-1]
