@@ -40,6 +40,8 @@ class Graph(CollectionStore):
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.seed: int | None = None
+        # For the graph of a function: the graph that it is traced in.
+        self.outer: Graph | None = None
         # Sessions of this graph note here up to which op they have sent it, to warn of later mutations.
         self._sent_version = 0
         self._last_loss_reduction: Any = None
@@ -449,7 +451,10 @@ class Graph(CollectionStore):
 
     @property
     def building_function(self) -> bool:
-        return False
+        """Whether this is the graph of a function that is being traced."""
+        return self.outer is not None
+
+    _building_function = building_function  # by its older name
 
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Marks a tensor as one that must not be fed."""
@@ -500,6 +505,14 @@ class Graph(CollectionStore):
                 f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
             )
         return session.run(element, feed_dict)
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """A tensor of this graph that stands for one of another graph; only functions have such.
+
+        Raises:
+          ValueError: the graphs have nothing to do with each other.
+        """
+        raise ValueError(f"{tensor} must be from the same graph as the other inputs.")
 
     def _check_same(self, tensor: Tensor, what: str) -> None:
         if tensor.op.graph is not self:
