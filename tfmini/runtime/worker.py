@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.devices import parse
+from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
@@ -297,11 +297,6 @@ class Worker:
             run.abort(errors.CancelledError(None, None, f"{self.task} is shutting down."))
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def task_of_device(device: str) -> str:
-    """The task part of a full device name."""
-    return device[: device.index("/device:")]
 
 
 def _received_groups(nodes: Sequence[Node]) -> tuple[dict[int, str], dict[int, str]]:
