@@ -59,11 +59,9 @@ def _matmul(node: Node, shapes: Shapes) -> int | None:
 
 def _convolution(node: Node, shapes: Shapes) -> int | None:
     # The gradients do the same multiplications as the convolution, seen from another side.
-    filters, image = {
-        "Conv2D": (shapes.get(node.inputs[1]), shapes.get((node.name, 0))),
-        "Conv2DBackpropInput": (shapes.get(node.inputs[1]), shapes.get(node.inputs[2])),
-        "Conv2DBackpropFilter": (shapes.get((node.name, 0)), shapes.get(node.inputs[2])),
-    }[node.op]
+    own, last = (node.name, 0), node.inputs[-1]
+    filters = shapes.get(own if node.op == "Conv2DBackpropFilter" else node.inputs[1])
+    image = shapes.get(own if node.op == "Conv2D" else last)
     kernel, positions = size(filters), size(image)
     if kernel is None or positions is None or filters is None or not filters[-1]:
         return None

@@ -122,6 +122,8 @@ def _total(rows: Sequence[Transfer]) -> str:
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
     names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
     table = _table("op", "task", "because")
+    for column in table.columns if not (full or ops) else ():
+        column.no_wrap, column.overflow = True, "ellipsis"
     for name in names if full or ops else names[:_ROWS]:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))

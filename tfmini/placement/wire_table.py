@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini import dtypes
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.placement.layout import Route
 from tfmini.placement.partition import Pair, Partitions
+from tfmini.placement.wire_roles import role_of, updated_shape
 from tfmini.shapes import RawShape
-
-_VARIABLES = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"})
-_READS = frozenset({"Identity", "ReadVariableOp"})
-_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
-            "Accumulator", "SparseAccumulator", "ResourceAccumulator")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,8 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``hyper-parameter``,
-        ``rows of W``, ``control edge``, ``tensor``, or for the client's values ``fed value`` and ``fetched value``.
+        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, or for the
+        client's values ``fed value`` and ``fetched value``.
       group: the message of its link in which it travels.
       route: how it gets there.
       producer: the op that computes it.
@@ -93,6 +90,9 @@ def _transfer(
         endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
     shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
     users = consumers.get(pair.recv, [])
+    role = _client_role(route) or role_of(pair, partitions[pair.src], partitions[pair.dst], consumers)
+    if shape is None or None in shape:
+        shape = updated_shape(partitions[pair.dst], users, role) or shape
     return Transfer(
         tensor=tensor,
         src=pair.src,
@@ -101,7 +101,7 @@ def _transfer(
         shape=shape,
         bytes=_payload(shape, pair.dtype),
         control=pair.is_control,
-        role=_client_role(route) or _role(pair, partitions[pair.src], users),
+        role=role,
         group=partitions.group_of(pair),
         route=route,
         producer=name,
@@ -141,58 +141,6 @@ def _consumers(part: Nodes) -> dict[str, list[Node]]:
         for source, _ in node.inputs:
             found.setdefault(source, []).append(node)
     return found
-
-
-# ---------------------------------------------------------------- roles
-
-
-def _role(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    if pair.is_control:
-        return "control edge"
-    for rule in _RULES:
-        role = rule(pair, source_part, consumers)
-        if role:
-            return role
-    return "tensor"
-
-
-def _global_step(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    return "global step" if "global_step" in pair.source[0].split("/") else ""
-
-
-def _variable_read(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    node = source_part[pair.source[0]]
-    if node.op in _READS and node.inputs and node.inputs[0][0] in source_part:
-        node = source_part[node.inputs[0][0]]
-    return "variable read" if node.op in _VARIABLES else ""
-
-
-def _rows(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    """What was looked up in a variable where it lives, as embeddings are."""
-    node = source_part[pair.source[0]]
-    if not node.op.startswith(("Gather", "ResourceGather")):
-        return ""
-    holder = source_part.get(node.inputs[0][0])
-    while holder is not None and holder.op in _READS and holder.inputs:
-        holder = source_part.get(holder.inputs[0][0])
-    return f"rows of {holder.name}" if holder is not None and holder.op in _VARIABLES else ""
-
-
-def _update(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    """The gradient or another input of an op that updates a variable."""
-    for node in consumers:
-        if node.op.startswith(_UPDATES) and node.inputs:
-            is_gradient = any(part.startswith("gradients") for part in pair.source[0].split("/"))
-            return f"gradient of {_updated(node)}" if is_gradient else "hyper-parameter"
-    return ""
-
-
-def _updated(node: Node) -> str:
-    """The variable that an op updates; of a gradient accumulator the one that it collects for."""
-    return node.inputs[0][0].removesuffix("/grad_accum")
-
-
-_RULES: tuple[Callable[[Pair, Nodes, Sequence[Node]], str], ...] = (_global_step, _variable_read, _rows, _update)
 
 
 # ---------------------------------------------------------------- the table
