@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import tfmini as tf
 from tfmini.inspection.api import inspect
 from tfmini.inspection.difference import difference
+from tfmini.inspection.page_html import page
 from tfmini.inspection.picture import dot
 from tfmini.inspection.text import VIEWS, show
 from tfmini.tools.cli import main
@@ -72,6 +73,12 @@ def test_difference_and_pictures(found) -> None:
     assert str(difference(found, found)) == "no difference"
     assert difference(found, moved).moved == ()
     assert "gradient of W" in dot(found) and dot(found).count("subgraph") == 3
+
+
+def test_the_page_stands_alone(found) -> None:
+    text = page(found)
+    assert text.count("<script") == text.count("</script>") == 3
+    assert "gradient of W" in text and "src=" not in text.partition("<script>")[0]
 
 
 def test_graphs_with_foreign_and_custom_ops_open() -> None:

@@ -178,7 +178,8 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 def _total(rows: Sequence[Transfer]) -> str:
     known = sum(row.bytes or 0 for row in rows)
-    messages = len({(row.src, row.dst, row.group) for row in rows})
+    # What the client feeds and fetches is inside RunGraph and its answer, which are no messages of their own.
+    messages = len({(row.src, row.dst, row.group) for row in rows if row.route not in (Route.FED, Route.FETCHED)})
     unknown = sum(row.bytes is None for row in rows)
     text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"
     return text + (f" and {unknown} of unknown size" if unknown else "")

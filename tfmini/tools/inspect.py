@@ -16,6 +16,7 @@ from tfmini.inspection import picture
 from tfmini.inspection.api import inspect as inspected
 from tfmini.inspection.difference import difference
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.page_html import page
 from tfmini.inspection.text import VIEWS, view
 
 
@@ -34,6 +35,7 @@ from tfmini.inspection.text import VIEWS, view
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--diff", type=click.Path(exists=True), help="Compare with this other graph on the same cluster.")
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
 @click.argument("source", type=click.Path(exists=True), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def inspect(
@@ -43,6 +45,7 @@ def inspect(
     as_json: bool,
     diff: str | None,
     dot: str | None,
+    html: str | None,
     source: str | None,
     **options: Any,
 ) -> None:
@@ -56,6 +59,8 @@ def inspect(
     found = _inspected(source, options)
     if dot:
         Path(dot).write_text(picture.dot(found))
+    if html:
+        Path(html).write_text(page(found))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif diff:
