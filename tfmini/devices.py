@@ -341,3 +341,8 @@ def intersects(a: ParsedDevice, b: ParsedDevice) -> bool:
 def device_name(job: str, task: int, device_type: str = "CPU", device_index: int = 0) -> str:
     """The full name of a real device: `/job:worker/replica:0/task:3/device:CPU:0`."""
     return _format(job, 0, task, device_type, device_index)
+
+
+def task_of_device(device: str) -> str:
+    """The task part of a full device name: `/job:worker/replica:0/task:3`."""
+    return device[: device.index("/device:")]

@@ -33,6 +33,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.importing": "import_graph_def",
         "graph.keys": "GraphKeys",
         "graph.operation": "Operation Tensor",
+        "inspection.api": "inspect",
         "ops.accumulators": "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator",
         "ops.array_blocks": (
             "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth"
@@ -232,6 +233,17 @@ NAMES: dict[str, dict[str, str]] = {
             "real_types"
         ),
     },
+    "contrib.data": {
+        "data.dataset": "Dataset",
+        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.iterator": "Iterator",
+        "data.options": "AUTOTUNE",
+        "data.recipes": (
+            "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element "
+            "ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave "
+            "prefetch_to_device scan shuffle_and_repeat unbatch"
+        ),
+    },
     "contrib.framework": {
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
@@ -370,6 +382,19 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+    },
+    "data": {
+        "data.dataset": "Dataset make_initializable_iterator make_one_shot_iterator",
+        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.iterator": "Iterator get_output_classes get_output_shapes get_output_types",
+        "data.options": "Options",
+    },
+    "data.experimental": {
+        "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
+        "data.recipes": (
+            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
+            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+        ),
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
@@ -867,29 +892,5 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
-    },
-    "data": {
-        "data.dataset": "Dataset make_initializable_iterator make_one_shot_iterator",
-        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
-        "data.iterator": "Iterator get_output_classes get_output_shapes get_output_types",
-        "data.options": "Options",
-    },
-    "data.experimental": {
-        "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
-        "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
-        ),
-    },
-    "contrib.data": {
-        "data.dataset": "Dataset",
-        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
-        "data.iterator": "Iterator",
-        "data.options": "AUTOTUNE",
-        "data.recipes": (
-            "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors "
-            "map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan "
-            "shuffle_and_repeat unbatch"
-        ),
     },
 }

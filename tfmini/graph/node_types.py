@@ -1,4 +1,8 @@
-"""The dtypes at the ends of a `Node`, worked out from its op's declaration and its attrs."""
+"""The dtypes at the ends of a `Node`, worked out from its op's declaration and its attrs.
+
+A node of an op that nothing here declares may carry its types itself, in the attrs `INPUT_TYPES` and
+`OUTPUT_TYPES`: it can be placed and cut, though not run.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,9 @@ _MADE_BY_PASSES: dict[str, tuple[str, ...]] = {
     "_Arg": ("T",),
 }
 
+INPUT_TYPES = "_input_types"
+OUTPUT_TYPES = "_output_types"
+
 
 def output_dtypes(node: Node) -> list[dtypes.DType]:
     """The dtype of each output; references give their ``_ref`` type.
@@ -27,6 +34,8 @@ def output_dtypes(node: Node) -> list[dtypes.DType]:
     type_attrs = _MADE_BY_PASSES.get(node.op)
     if type_attrs is not None:
         return [node.attrs[name] for name in type_attrs]
+    if node.handle is None and OUTPUT_TYPES in node.attrs:
+        return list(node.attrs[OUTPUT_TYPES])
     return [dtype for arg in _op_def(node).outputs for dtype in _arg_dtypes(arg, node)]
 
 
@@ -35,6 +44,8 @@ def input_dtypes(node: Node) -> list[dtypes.DType]:
 
     Raises: as `output_dtypes`.
     """
+    if node.handle is None and INPUT_TYPES in node.attrs:
+        return list(node.attrs[INPUT_TYPES])
     return [dtype for arg in _op_def(node).inputs for dtype in _arg_dtypes(arg, node)]
 
 

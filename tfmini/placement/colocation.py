@@ -16,7 +16,7 @@ from tfmini import dtypes
 from tfmini.devices import ParsedDevice, intersects, parse
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import input_dtypes
+from tfmini.graph.node_types import INPUT_TYPES, input_dtypes
 from tfmini.graph.registry import OPS
 from tfmini.placement import decision
 from tfmini.placement.decision import Reason
@@ -34,11 +34,11 @@ class OpTraits:
     is_generator: bool = False  # no input, one output, not a reference
 
 
-_UNKNOWN_OP = OpTraits()
+_UNKNOWN_OP = OpTraits(type_attrs=(INPUT_TYPES,))
 
 
 def traits_of(op_type: str) -> OpTraits:
-    """The traits of an op type; an unknown one has none."""
+    """The traits of an op type; of an unknown one only the types that its nodes carry count."""
     handle = OPS.get(op_type)
     if handle is None:
         return _UNKNOWN_OP
@@ -53,6 +53,10 @@ def traits_of(op_type: str) -> OpTraits:
         holds_state=sole is not None and (sole.is_ref or sole.dtype is dtypes.resource),
         is_generator=sole is not None and not sole.is_ref,
     )
+
+
+def _is_handle(dtype: dtypes.DType) -> bool:
+    return dtype is dtypes.resource or dtype._is_ref_dtype
 
 
 @dataclass(eq=False)
@@ -155,7 +159,7 @@ class _Builder:
             elif known.type_attrs:
                 for attr in known.type_attrs:
                     value = attrs.get(attr)
-                    if value is dtypes.resource or (type(value) is list and dtypes.resource in value):
+                    if value is dtypes.resource or (type(value) is list and any(map(_is_handle, value))):
                         consumers.append(node)
                         break
         return consumers, grouped

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.graph.frames import MERGE_OPS, NEXT_OPS, STEERING_OPS
 from tfmini.graph.node import Node, Nodes
+from tfmini.graph.node_types import OUTPUT_TYPES
 from tfmini.graph.registry import kernel_for
 from tfmini.placement import decision, refusal
 from tfmini.placement.colocation import Colocation, Group, OpTraits, colocate, requested
@@ -243,7 +244,7 @@ class _Placer:
             self._types[node.op] = types
         if types or node.op in _NO_KERNEL_OPS:
             return types or self.known_types
-        if self._is_elsewhere(node):
+        if OUTPUT_TYPES in node.attrs or self._is_elsewhere(node):  # it is placed to be looked at, or known there
             return self.known_types
         raise refusal.no_kernel(node, sorted(self.known_types))
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini import dtypes
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.placement.layout import Route
 from tfmini.placement.partition import Pair, Partitions
+from tfmini.placement.wire_roles import role_of, updated_shape
 from tfmini.shapes import RawShape
-
-_VARIABLES = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"})
-_READS = frozenset({"Identity", "ReadVariableOp"})
-_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
-            "Accumulator", "SparseAccumulator", "ResourceAccumulator")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,8 +25,14 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``hyper-parameter``,
-        ``control edge`` or ``tensor``.
+        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, or for the
+        client's values ``fed value`` and ``fetched value``.
       group: the message of its link in which it travels.
+      route: how it gets there.
+      producer: the op that computes it.
+      consumers: the ops that it is for, on ``dst``.
+      key: its name in the rendezvous, as TensorFlow writes it.
+      send, recv: the two nodes that the partitioner made.
     """
 
     tensor: str
@@ -41,35 +44,88 @@ class Transfer:
     control: bool
     role: str
     group: int = 0
+    route: Route = Route.SENT
+    producer: str = ""
+    consumers: tuple[str, ...] = ()
+    key: str = ""
+    send: str = ""
+    recv: str = ""
 
 
-def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
+def transfers(
+    partitions: Partitions,
+    shapes: Mapping[Endpoint, RawShape] | None = None,
+    routes: Sequence[tuple[Pair, Route]] | None = None,
+) -> list[Transfer]:
     """The transfers of a step, in the order of the partitioner.
 
     Args:
       shapes: static shape per endpoint of the graph that was cut, as far as known.
+      routes: how the pairs travel (`Layout.routes`); constants that were copied once are then left out.
+        Default: every pair as the partitioner drew it.
     """
     shapes = shapes or {}
     consumers = {device: _consumers(part) for device, part in partitions.parts.items()}
-    return [_transfer(pair, partitions, shapes, consumers[pair.dst]) for pair in partitions.pairs]
+    chosen = routes if routes is not None else [(pair, Route.SENT) for pair in partitions.pairs]
+    return [
+        _transfer(pair, route, partitions, shapes, consumers[pair.dst])
+        for pair, route in chosen
+        if route is not Route.COPIED
+    ]
 
 
 def _transfer(
-    pair: Pair, partitions: Partitions, shapes: Mapping[Endpoint, RawShape], consumers: dict[str, list[Node]]
+    pair: Pair,
+    route: Route,
+    partitions: Partitions,
+    shapes: Mapping[Endpoint, RawShape],
+    consumers: dict[str, list[Node]],
 ) -> Transfer:
     name, index = pair.source
-    shape: RawShape = (0,) if pair.is_control else shapes.get(pair.source)
+    tensor = f"^{name}" if pair.is_control else f"{name}:{index}"
+    source = partitions[pair.src].get(name)
+    endpoint = pair.source
+    if source is not None and source.op == "_Recv" and source.attrs["client_terminated"]:
+        tensor = source.attrs["tensor_name"].decode()  # the client's value, under the name that was fed
+        endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
+    shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
+    users = consumers.get(pair.recv, [])
+    role = _client_role(route) or role_of(pair, partitions[pair.src], partitions[pair.dst], consumers)
+    if shape is None or None in shape:
+        shape = updated_shape(partitions[pair.dst], users, role) or shape
     return Transfer(
-        tensor=f"^{name}" if pair.is_control else f"{name}:{index}",
+        tensor=tensor,
         src=pair.src,
         dst=pair.dst,
         dtype=pair.dtype,
         shape=shape,
         bytes=_payload(shape, pair.dtype),
         control=pair.is_control,
-        role=_role(pair, partitions[pair.src], consumers.get(pair.recv, [])),
+        role=role,
         group=partitions.group_of(pair),
+        route=route,
+        producer=name,
+        consumers=_named(pair, users, consumers, partitions[pair.dst]),
+        key=_key(pair, partitions),
+        send=pair.send,
+        recv=pair.recv,
     )
+
+
+def _client_role(route: Route) -> str:
+    return {Route.FED: "fed value", Route.FETCHED: "fetched value"}.get(route, "")
+
+
+def _named(pair: Pair, users: list[Node], consumers: dict[str, list[Node]], part: Nodes) -> tuple[str, ...]:
+    """The ops that wait for the pair; those of a control edge stand behind its Identity."""
+    if pair.carriers is not None:
+        return tuple(name for name, node in part.items() if pair.carriers[1] in node.controls)
+    return tuple(dict.fromkeys(node.name for node in users))
+
+
+def _key(pair: Pair, partitions: Partitions) -> str:
+    attrs = partitions[pair.src][pair.send].attrs
+    return f"{pair.src};{attrs['send_device_incarnation']:016x};{pair.dst};{attrs['tensor_name'].decode()};0:0"
 
 
 def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
@@ -85,42 +141,6 @@ def _consumers(part: Nodes) -> dict[str, list[Node]]:
         for source, _ in node.inputs:
             found.setdefault(source, []).append(node)
     return found
-
-
-# ---------------------------------------------------------------- roles
-
-
-def _role(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    if pair.is_control:
-        return "control edge"
-    for rule in _RULES:
-        role = rule(pair, source_part, consumers)
-        if role:
-            return role
-    return "tensor"
-
-
-def _global_step(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    return "global step" if "global_step" in pair.source[0].split("/") else ""
-
-
-def _variable_read(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    node = source_part[pair.source[0]]
-    if node.op in _READS and node.inputs and node.inputs[0][0] in source_part:
-        node = source_part[node.inputs[0][0]]
-    return "variable read" if node.op in _VARIABLES else ""
-
-
-def _update(pair: Pair, source_part: Nodes, consumers: Sequence[Node]) -> str:
-    """The gradient or another input of an op that updates a variable."""
-    for node in consumers:
-        if node.op.startswith(_UPDATES) and node.inputs:
-            is_gradient = any(part.startswith("gradients") for part in pair.source[0].split("/"))
-            return f"gradient of {node.inputs[0][0]}" if is_gradient else "hyper-parameter"
-    return ""
-
-
-_RULES: tuple[Callable[[Pair, Nodes, Sequence[Node]], str], ...] = (_global_step, _variable_read, _update)
 
 
 # ---------------------------------------------------------------- the table
@@ -158,7 +178,8 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 def _total(rows: Sequence[Transfer]) -> str:
     known = sum(row.bytes or 0 for row in rows)
-    messages = len({(row.src, row.dst, row.group) for row in rows})
+    # What the client feeds and fetches is inside RunGraph and its answer, which are no messages of their own.
+    messages = len({(row.src, row.dst, row.group) for row in rows if row.route not in (Route.FED, Route.FETCHED)})
     unknown = sum(row.bytes is None for row in rows)
     text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"
     return text + (f" and {unknown} of unknown size" if unknown else "")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.devices import intersects, parse
+from tfmini.devices import intersects, parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.worker import Worker, task_of_device
+from tfmini.runtime.worker import Worker
 
 _DELETE_TIMEOUT_S = 10.0
 

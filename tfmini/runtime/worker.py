@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.devices import parse
+from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
@@ -302,11 +302,6 @@ class Worker:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
         self.resources.release()
-
-
-def task_of_device(device: str) -> str:
-    """The task part of a full device name."""
-    return device[: device.index("/device:")]
 
 
 def _received_groups(nodes: Sequence[Node]) -> tuple[dict[int, str], dict[int, str]]:

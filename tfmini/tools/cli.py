@@ -12,6 +12,7 @@ import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
+    "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does in a step, and what crosses the wire."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of what it stands on."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.errors import FailedPreconditionError, UnimplementedError
+from tfmini.placement.layout import lay_out
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers
 from tfmini.runtime.session import BaseSession
 
@@ -31,7 +32,7 @@ def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) ->
             " ask in the process whose tf.train.Server is the session's target."
         )  # fmt: skip
     shapes = {(op.name, i): out._shape for op in session.graph.get_operations() for i, out in enumerate(op.outputs)}
-    return transfers(partitions, shapes)
+    return transfers(partitions, shapes, lay_out(partitions).routes)
 
 
 def step_table(session: BaseSession, fetches: Any, feed_dict: Any = None) -> str:

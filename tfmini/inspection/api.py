@@ -1,0 +1,74 @@
+"""``tfmini.inspect``: what each task does in one step, and what exactly crosses the wire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfmini.inspection.clusters import client_device, devices_of, read_cluster, requested_jobs, tf_config_cluster
+from tfmini.inspection.findings import Inspection
+from tfmini.inspection.script import of_script
+from tfmini.inspection.sources import assume_batch, read_source
+from tfmini.inspection.study import study
+
+
+def inspect(
+    source: Any = None,
+    *,
+    cluster: Any = None,
+    ps: int | None = None,
+    workers: int | None = None,
+    master: str | None = None,
+    fetches: Any = (),
+    feeds: Any = None,
+    batch: int | None = None,
+    entry: str | None = None,
+    arguments: Sequence[str] = (),
+) -> Inspection:
+    """Places and cuts one step of a graph exactly as servers would, without any server.
+
+    Args:
+      source: a `tf.Graph` (default: the default graph), a `tf.Session`, a GraphDef, MetaGraphDef or SavedModel
+        message or the path of a file of one (binary or text), or of a Python script, which then runs until its
+        first session would run.
+      cluster: a ClusterSpec, a dict, or the path of a JSON or YAML file; or
+      ps, workers: how many tasks of each job. Default: TF_CONFIG, else the tasks that the graph asks for.
+      master: the client's task, ``/job:worker/task:1``. Default: the first chief or worker.
+      fetches: tensors and ops, or their names, one or several. Default: the training op.
+      feeds: tensors, or their names. Default: the placeholders that the step needs.
+      batch: the size to assume for unknown first dimensions.
+      entry: ``module:function`` that builds the graph, instead of ``source``.
+      arguments: of the script.
+
+    Raises:
+      ValueError, TypeError: for a source or cluster that is none.
+      OpError: what a session would raise for the graph.
+    """
+    jobs = read_cluster(cluster, ps, workers)
+    is_script = isinstance(source, (str, Path)) and str(source).endswith(".py")
+    if entry is not None or is_script:
+        subject, script_jobs = of_script(source if is_script else None, entry, arguments, jobs)
+        jobs = jobs or script_jobs
+    else:
+        subject = read_source(_default_graph() if source is None else source)
+    jobs = jobs or tf_config_cluster(os.environ) or requested_jobs(subject.nodes)
+    if batch is not None:
+        assume_batch(subject, batch)
+    devices = subject.devices or devices_of(jobs)
+    home = subject.master or client_device(jobs, master)
+    return study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+
+
+def _default_graph() -> Any:
+    from tfmini.graph.default_graph import get_default_graph
+
+    return get_default_graph()
+
+
+def _names(given: Any) -> list[str]:
+    """Names of tensors (with a colon) and ops."""
+    if isinstance(given, str) or hasattr(given, "name"):
+        given = [given]
+    return [item if isinstance(item, str) else str(item.name) for item in given]

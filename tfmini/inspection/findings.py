@@ -1,0 +1,192 @@
+"""What an inspection answers, as plain typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfmini.devices import task_of_device
+from tfmini.graph.node import Endpoint, Nodes
+from tfmini.placement.decision import Placement
+from tfmini.placement.layout import Layout, Route
+from tfmini.placement.partition import Partitions, to_networkx
+from tfmini.placement.wire_table import Transfer
+from tfmini.shapes import RawShape
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """What one device does.
+
+    Attributes:
+      device: full name.
+      ops: names of the graph's own ops that the step runs there, without sends and receives.
+      variables: names of all variables of the whole graph that live there.
+      state_bytes: bytes of those, None when a shape is unknown.
+      flops: floating-point operations of one step, None when a costly op's shapes are unknown.
+    """
+
+    device: str
+    ops: tuple[str, ...]
+    variables: tuple[str, ...]
+    state_bytes: int | None
+    flops: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that deserves a look: the kind of problem, what is wrong with which op, and what to do."""
+
+    kind: str
+    text: str
+    remedy: str
+    ops: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text} {self.remedy}".rstrip()
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a step. ``transfers`` is empty for requests and answers; ``bytes`` None when unknown."""
+
+    src: str
+    dst: str
+    text: str
+    bytes: int | None = 0
+    transfers: tuple[Transfer, ...] = ()
+
+
+@dataclass
+class Inspection:
+    """One step of a graph on a cluster: placed, cut and laid out as servers would.
+
+    Attributes:
+      nodes: the whole graph.
+      shapes: static shapes per endpoint, as far as known.
+      placement: op -> device and reasons, of the whole graph.
+      master: full name of the device of the client's task.
+      feeds, fetches, targets: the step.
+      partitions, layout: what the partitioner drew, and what tasks register.
+      devices: per device what it does, in the order of names.
+      transfers: what crosses devices in a step.
+      warnings: what `lint` found, and what could not be found out.
+      foreign: ops that tfmini cannot run, with the reason.
+    """
+
+    nodes: Nodes
+    shapes: dict[Endpoint, RawShape]
+    placement: Placement
+    master: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+    partitions: Partitions
+    layout: Layout
+    devices: list[DeviceSummary] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
+    foreign: dict[str, str] = field(default_factory=dict)
+
+    def why(self, op: str) -> list[str]:
+        """The device of an op, and the chain of reasons, nearest first.
+
+        Raises:
+          KeyError: the op is not in the graph.
+        """
+        decision = self.placement[op]
+        return [decision.device, *(reason.text for reason in decision.reasons)]
+
+    def graph(self) -> networkx.MultiDiGraph:
+        """The whole graph; nodes carry ``op`` and ``device``, edges ``output`` and ``input`` (-1: control)."""
+        graph = to_networkx(self.nodes)
+        for name, decision in self.placement.items():
+            graph.nodes[name]["device"] = decision.device
+        return graph
+
+    def task_graph(self, task: str) -> networkx.MultiDiGraph:
+        """What one task registers, sends and receives included. Raises KeyError for a task without a part."""
+        return to_networkx(self.layout.tasks[task])
+
+    def links(self) -> dict[tuple[str, str], list[Transfer]]:
+        """The transfers per (source, destination) device."""
+        found: dict[tuple[str, str], list[Transfer]] = {}
+        for transfer in self.transfers:
+            found.setdefault((transfer.src, transfer.dst), []).append(transfer)
+        return found
+
+    def messages(self) -> list[Message]:
+        """The messages of one step in an order in which they may happen, from the client and back to it."""
+        master = task_of_device(self.master)
+        others = [task for task in self.layout.tasks if task != master]
+        fed = ", ".join(self.feeds) or "no feeds"
+        found = [Message("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
+        for task in others:
+            values = self._of(Route.FED, task, incoming=True)
+            found.append(Message(master, task, _with("RunGraph", values), _size(values), values))
+        found += self._pushed()
+        for task in others:
+            values = self._of(Route.FETCHED, task, incoming=False)
+            found.append(Message(task, master, _with("done", values), _size(values), values))
+        return [*found, Message(master, "client", f"values of {', '.join(self.fetches) or 'nothing'}", None)]
+
+    def _of(self, route: Route, task: str, incoming: bool) -> tuple[Transfer, ...]:
+        return tuple(
+            t for t in self.transfers if t.route is route and task_of_device(t.dst if incoming else t.src) == task
+        )
+
+    def _pushed(self) -> list[Message]:
+        groups: dict[tuple[str, str, int], list[Transfer]] = {}
+        for transfer in self.transfers:
+            if transfer.route is Route.SENT:
+                key = (transfer.src, transfer.dst, transfer.group)
+                # A message leaves when its last tensor is ready, so it moves to the end of the order.
+                groups[key] = [*groups.pop(key, []), transfer]
+        return [
+            Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
+            for (src, dst, _), members in groups.items()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``tfmini inspect --json`` prints."""
+        return {
+            "tasks": [
+                {"device": d.device, "ops": len(d.ops), "variables": len(d.variables),
+                 "state_bytes": d.state_bytes, "flops": d.flops}
+                for d in self.devices
+            ],
+            "transfers": [self._transfer_json(t) for t in self.transfers],
+            "placement": {
+                name: {"device": d.device, "reasons": [r.text for r in d.reasons]}
+                for name, d in self.placement.items()
+            },
+            "warnings": [str(w) for w in self.warnings],
+        }  # fmt: skip
+
+    def _transfer_json(self, t: Transfer) -> dict[str, Any]:
+        opaque = self.foreign.get(t.producer, "").startswith("custom")
+        dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
+        shape = None if t.shape is None else list(t.shape)
+        return {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
+                "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+
+
+def _with(what: str, values: Sequence[Transfer]) -> str:
+    return f"{what} with {', '.join(t.tensor for t in values)}" if values else what
+
+
+def _roles(members: Sequence[Transfer]) -> str:
+    counts: dict[str, int] = {}
+    for transfer in members:
+        counts[transfer.role] = counts.get(transfer.role, 0) + 1
+    shown = [role if n == 1 else f"{n} x {role}" for role, n in counts.items()]
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def _size(members: Sequence[Transfer]) -> int | None:
+    sizes = [t.bytes for t in members]
+    return None if None in sizes else sum(size or 0 for size in sizes)

@@ -1,0 +1,113 @@
+"""Ops that tfmini does not run: enough of their types that a graph with them can be placed and cut.
+
+Their signatures come from a table of TensorFlow 1.15's ops (`op_signatures.txt`: names and signatures only).
+An op that is not in it either is opaque: how many outputs it has and of which types is read off the ops
+that use them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from tfmini import dtypes
+from tfmini.errors import NotFoundError
+from tfmini.graph.frames import STEERING_OPS
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
+from tfmini.graph.registry import kernel_for
+
+_RUNS_WITHOUT_KERNEL = STEERING_OPS | {"_Send", "_Recv", "_Arg", "_Retval"}
+
+
+@cache
+def signatures() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Op type -> the declared types of its inputs and of its outputs (``T``, ``N * T``, ``Ref(float)``)."""
+    table = {}
+    text = resources.files("tfmini.inspection").joinpath("op_signatures.txt").read_text()
+    for line in text.splitlines():
+        name, _, rest = line.partition("(")
+        inputs, _, outputs = rest.partition(" -> ")
+        table[name] = _types(inputs.rstrip()[:-1]), _types(outputs)
+    return table
+
+
+def _types(text: str) -> tuple[str, ...]:
+    return tuple(part.partition(":")[2].strip() for part in text.split(",") if part.strip())
+
+
+def known_types(nodes: Nodes) -> tuple[Nodes, dict[str, str]]:
+    """The graph with types on every node that tfmini cannot run, and those nodes with the reason.
+
+    The reasons are ``known to TensorFlow, not to tfmini`` and ``custom op: opaque``.
+    """
+    foreign = {name: node for name, node in nodes.items() if _is_foreign(node)}
+    if not foreign:
+        return nodes, {}
+    uses = _uses(nodes, foreign)
+    reasons: dict[str, str] = {}
+    typed = dict(nodes)
+    for name, node in foreign.items():
+        types = _declared(node)
+        reasons[name] = "known to TensorFlow, not to tfmini" if types else "custom op: opaque"
+        inputs, outputs = types or _opaque(node, uses)
+        typed[name] = node.replace(attrs={**node.attrs, INPUT_TYPES: inputs, OUTPUT_TYPES: outputs})
+    return typed, reasons
+
+
+def _is_foreign(node: Node) -> bool:
+    return node.handle is None or (kernel_for(node.op, "CPU") is None and node.op not in _RUNS_WITHOUT_KERNEL)
+
+
+def _declared(node: Node) -> tuple[list[dtypes.DType], list[dtypes.DType]] | None:
+    signature = signatures().get(node.op)
+    if signature is None:
+        return None
+    try:
+        inputs, outputs = ([d for text in side for d in _resolved(text, node)] for side in signature)
+    except (KeyError, TypeError):  # attrs that this producer writes otherwise
+        return None
+    return inputs, outputs
+
+
+def _resolved(text: str, node: Node) -> list[dtypes.DType]:
+    if text.startswith("Ref("):
+        return [dtype._as_ref for dtype in _resolved(text[4:-1], node)]
+    number, star, kind = text.rpartition(" * ")
+    value = node.attrs[kind] if kind in node.attrs else dtypes.as_dtype(kind)
+    if isinstance(value, list):
+        return list(value)
+    return [value] * (node.attrs[number] if star else 1)
+
+
+def _uses(nodes: Nodes, foreign: Nodes) -> dict[Endpoint, dtypes.DType | None]:
+    """The outputs of foreign nodes that others use, with the type that one of those declares."""
+    found: dict[Endpoint, dtypes.DType | None] = {}
+    for node in nodes.values():
+        mine = [(slot, source) for slot, source in enumerate(node.inputs) if source[0] in foreign]
+        if not mine:
+            continue
+        declared = _input_types(node)
+        for slot, source in mine:
+            dtype = declared[slot] if slot < len(declared) else None
+            found[source] = found.get(source) or dtype
+    return found
+
+
+def _input_types(node: Node) -> list[dtypes.DType]:
+    if node.handle is None:
+        types = _declared(node)
+        return types[0] if types else []
+    try:
+        return input_dtypes(node)
+    except (KeyError, NotFoundError):  # incomplete attrs: it says nothing about its inputs
+        return []
+
+
+def _opaque(
+    node: Node, uses: dict[Endpoint, dtypes.DType | None]
+) -> tuple[list[dtypes.DType], list[dtypes.DType]]:
+    count = max((index + 1 for name, index in uses if name == node.name), default=1)
+    fallback = next((v for k, v in node.attrs.items() if k in ("T", "dtype") and isinstance(v, dtypes.DType)), None)
+    outputs = [uses.get((node.name, index)) or fallback or dtypes.variant for index in range(count)]
+    return [], [dtype.base_dtype for dtype in outputs]

@@ -1,0 +1,48 @@
+"""An inspection as a Graphviz picture: one cluster per task, its ops by name scope, and what crosses between them."""
+
+from __future__ import annotations
+
+from tfmini.inspection.findings import Inspection
+from tfmini.placement.wire_table import Transfer
+
+
+def dot(found: Inspection) -> str:
+    """DOT text. Sends are labelled edges between the clusters; control edges are dashed."""
+    lines = ["digraph step {", '  rankdir=LR; compound=true; node [shape=box, fontname="sans-serif"];']
+    for number, device in enumerate(found.devices):
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(device.device)};"]
+        lines += [f"    {_quoted(op)} [label={_quoted(_label(found, op))}];" for op in device.ops]
+        lines.append("  }")
+    for device in found.devices:
+        lines += _inner_edges(found, set(device.ops))
+    for transfer in found.transfers:
+        lines += _edges(found, transfer)
+    return "\n".join([*lines, "}", ""])
+
+
+def _label(found: Inspection, op: str) -> str:
+    return f"{op}\\n{found.nodes[op].op}"
+
+
+def _inner_edges(found: Inspection, ops: set[str]) -> list[str]:
+    lines = []
+    for op in sorted(ops):
+        node = found.nodes[op]
+        lines += [f"  {_quoted(s)} -> {_quoted(op)};" for s in dict.fromkeys(s for s, _ in node.inputs) if s in ops]
+        lines += [f"  {_quoted(s)} -> {_quoted(op)} [style=dashed];" for s in node.controls if s in ops]
+    return lines
+
+
+def _edges(found: Inspection, transfer: Transfer) -> list[str]:
+    size = "" if transfer.bytes is None or transfer.control else f"\\n{transfer.bytes:,} B"
+    style = "dashed" if transfer.control else "bold"
+    label = _quoted(f"{transfer.role}{size}")
+    return [
+        f"  {_quoted(transfer.producer)} -> {_quoted(user)} [label={label}, style={style}, color=firebrick];"
+        for user in transfer.consumers
+        if transfer.producer in found.nodes and user in found.nodes
+    ]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,160 @@
+"""Runs a script far enough to have its graph: until its first session would run. No server opens a socket."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tfmini.cluster import ClusterSpec
+from tfmini.compat import alias
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.inspection.clusters import Jobs, read_cluster
+from tfmini.inspection.sources import of_graph
+from tfmini.inspection.study import Subject
+from tfmini.runtime.server import Server
+from tfmini.runtime.session import BaseSession
+
+
+class _Reached(BaseException):
+    """The script's first run; no ``except Exception`` of a script holds it up."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+
+class _NoMaster:
+    """Stands for the master of a session that will not run."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Reached(get_default_graph())
+
+
+def of_script(
+    script: Any, entry: str | None, arguments: Sequence[str], jobs: Jobs | None
+) -> tuple[Subject, Jobs | None]:
+    """The graph that a script (or ``module:function``) builds, and the cluster that it gave its server.
+
+    The script sees the command line ``arguments``, to which the role of worker 0 is added where it defines
+    role flags and ``jobs`` are given, and TF_CONFIG for it.
+
+    Raises:
+      ValueError: the script ended without a graph, or ``entry`` is not of that form.
+      Exception: what the script raises.
+    """
+    seen: list[ClusterSpec] = []
+    with _stopping(seen), _environment(jobs):
+        alias.install()
+        graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
+    if not graph.get_operations():
+        raise ValueError(f"{entry or script} built no graph before its first session or its end.")
+    return of_graph(graph), read_cluster(seen[-1]) if seen else None
+
+
+def _entry(entry: str) -> Graph:
+    module, colon, function = entry.partition(":")
+    if not colon:
+        raise ValueError(f"--entry must be module:function, got {entry!r}.")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except _Reached as reached:
+        return reached.graph
+    finally:
+        sys.path.remove(os.getcwd())
+    return made if isinstance(made, Graph) else get_default_graph()
+
+
+def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
+    old_argv, folder = sys.argv[:], str(script.resolve().parent)
+    sys.argv[:] = [str(script), *arguments, *_role_flags(script, arguments, jobs)]
+    sys.path.insert(0, folder)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except _Reached as reached:
+        return reached.graph
+    except SystemExit:  # a script may end without a session, after building its graph
+        return get_default_graph()
+    finally:
+        sys.argv[:] = old_argv
+        sys.path.remove(folder)
+    return get_default_graph()
+
+
+def _role_flags(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> list[str]:
+    """The usual flags of a worker 0, where the script's text defines them and they are not given."""
+    if jobs is None:
+        return []
+    text = script.read_text()
+    values = {"job_name": "worker", "task_index": "0", "task_id": "0"}
+    values |= {f"{job}_hosts": ",".join(_addresses(job, jobs)) for job in ("ps", "worker")}
+    given = {argument.lstrip("-").partition("=")[0] for argument in arguments}
+    defined = [name for name in values if f'"{name}"' in text or f"'{name}'" in text or f"--{name}" in text]
+    return [f"--{name}={values[name]}" for name in defined if name not in given]
+
+
+def _addresses(job: str, jobs: Jobs) -> list[str]:
+    return [f"localhost:{20000 + 1000 * (job == 'worker') + task}" for task in jobs.get(job, [])]
+
+
+@contextmanager
+def _environment(jobs: Jobs | None) -> Iterator[None]:
+    """TF_CONFIG of the first worker, while the body runs."""
+    old = os.environ.get("TF_CONFIG")
+    if jobs is not None:
+        job = next((name for name in ("chief", "worker") if jobs.get(name)), next(iter(jobs)))
+        cluster = {name: _addresses(name, jobs) for name in jobs}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}})
+    try:
+        yield
+    finally:
+        os.environ.pop("TF_CONFIG", None)
+        if old is not None:
+            os.environ["TF_CONFIG"] = old
+
+
+@contextmanager
+def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
+    """Servers only note their cluster and sessions connect to nothing, while the body runs."""
+
+    def make_server(self: Any, cluster: Any = None, *args: Any, **kwargs: Any) -> None:
+        given: Any = cluster if cluster is not None else kwargs.get("server_or_cluster_def")
+        nested = getattr(given, "cluster", None)  # a ServerDef
+        seen.append(ClusterSpec(given if nested is None or callable(nested) else nested))
+
+    def first_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise _Reached(self._graph)
+
+    def joined(self: Any) -> None:
+        raise _Reached(get_default_graph())
+
+    changes: list[tuple[type, str, Any]] = [
+        (Server, "__init__", make_server),
+        (Server, "target", property(lambda self: "zmq://inspected:1")),
+        (Server, "join", joined),
+        (Server, "stop", lambda self: None),
+        (BaseSession, "_connect", lambda self: _NoMaster()),
+        (BaseSession, "run", first_run),
+        (BaseSession, "close", lambda self: None),
+    ]
+    undo = [_changed(owner, name, value) for owner, name, value in changes]
+    try:
+        yield
+    finally:
+        for back in undo:
+            back()
+
+
+def _changed(owner: type, name: str, value: Any) -> Callable[[], None]:
+    """Sets an attribute of a class; returns what takes it back."""
+    had, old = name in vars(owner), vars(owner).get(name)
+    setattr(owner, name, value)
+    return lambda: setattr(owner, name, old) if had else delattr(owner, name)

@@ -1,0 +1,175 @@
+"""An inspection made: the placer, the partitioner and the layout of servers, on a graph that need not run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.prune import step_graph
+from tfmini.inspection import cost
+from tfmini.inspection.findings import DeviceSummary, Finding, Inspection
+from tfmini.inspection.foreign import known_types
+from tfmini.inspection.lint import lint
+from tfmini.inspection.train_op import find_train_op, sinks
+from tfmini.placement.decision import Decision, Placement
+from tfmini.placement.layout import lay_out
+from tfmini.placement.partition import partition
+from tfmini.placement.placer import DeviceAttributes, place
+from tfmini.placement.wire_table import transfers
+from tfmini.shapes import RawShape
+
+_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+
+
+@dataclass
+class Subject:
+    """A graph to inspect, as a source gave it.
+
+    Attributes:
+      nodes: the whole graph.
+      shapes: static shapes, as far as known.
+      train_ops: names in the collection ``train_op``.
+      notes: what could not be read.
+      decided: where a session has placed ops already, and why.
+      devices, master: of a live session; otherwise a cluster is asked for.
+    """
+
+    nodes: Nodes
+    shapes: dict[Endpoint, RawShape] = field(default_factory=dict)
+    train_ops: list[str] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    decided: Mapping[str, Decision] = field(default_factory=dict)
+    devices: list[DeviceAttributes] = field(default_factory=list)
+    master: str = ""
+    soft_placement: bool = False
+
+
+def study(
+    subject: Subject,
+    devices: Sequence[DeviceAttributes],
+    master: str,
+    *,
+    fetches: Sequence[str] = (),
+    feeds: Sequence[str] | None = None,
+) -> Inspection:
+    """Inspects one step.
+
+    Args:
+      devices: of the whole cluster.
+      master: full name of the device of the client's task.
+      fetches: names of tensors (``loss:0``, fetched) and ops (``train_op``, run). Default: the training op.
+      feeds: names of tensors. Default: the placeholders that the step needs.
+
+    Raises:
+      OpError: what a session would raise for the graph: it cannot be placed, pruned or cut.
+    """
+    nodes, foreign = known_types(subject.nodes)
+    notes = list(subject.notes)
+    placement = _placed(nodes, subject, devices, master, notes)
+    wanted, targets = _step(nodes, fetches, subject.train_ops, notes)
+    roots = [*(_endpoint(f)[0] for f in wanted), *targets]
+    fed = [f if ":" in f else f"{f}:0" for f in feeds] if feeds is not None else _needed_placeholders(nodes, roots)
+    incarnations = {device.name: device.incarnation for device in devices}
+    graph = step_graph(
+        nodes, [_endpoint(f) for f in wanted], targets, [_endpoint(f) for f in fed], master, incarnations[master]
+    )
+    partitions = partition(graph, placement.devices(), incarnations=incarnations, name_counter=itertools.count())
+    layout, shapes = lay_out(partitions), subject.shapes
+    found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions, layout)
+    found.foreign = foreign
+    found.transfers = transfers(partitions, shapes, layout.routes)
+    found.devices = _summaries(found, [device.name for device in devices])
+    found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
+    return found
+
+
+def _endpoint(name: str) -> Endpoint:
+    op, _, index = name.rpartition(":")
+    return (op, int(index)) if op and index.isdigit() else (name, 0)
+
+
+def _placed(
+    nodes: Nodes, subject: Subject, devices: Sequence[DeviceAttributes], master: str, notes: list[Finding]
+) -> Placement:
+    assigned = {name: decision.device for name, decision in subject.decided.items()}
+    try:
+        placement = place(
+            nodes, devices, default_device=master, soft_placement=subject.soft_placement, assigned=assigned
+        )
+    except InvalidArgumentError as error:
+        if subject.soft_placement or subject.decided:
+            raise
+        placement = place(nodes, devices, default_device=master, soft_placement=True)
+        remedy = "Set allow_soft_placement=True in ConfigProto, or ask for devices that the cluster has."
+        first = error.message.splitlines()[0]
+        notes.append(Finding("placement", f"a session would refuse this graph: {first}", remedy))
+    placement.update(subject.decided)
+    return placement
+
+
+def _step(
+    nodes: Nodes, fetches: Sequence[str], train_ops: Sequence[str], notes: list[Finding]
+) -> tuple[list[str], list[str]]:
+    """Tensors to fetch and ops to run."""
+    if fetches:
+        return [f for f in fetches if ":" in f], [f for f in fetches if ":" not in f]
+    found = find_train_op(nodes, train_ops)
+    if found is not None:
+        return [], [found]
+    notes.append(Finding("step", "no training op was found, so all ops that end in nothing are run.",
+                         "Name what to run with --fetch."))  # fmt: skip
+    return [], sinks(nodes)
+
+
+def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:
+    found, stack = set(roots), list(roots)
+    while stack:
+        node = nodes.get(stack.pop())
+        for source in () if node is None else (*(s for s, _ in node.inputs), *node.controls):
+            if source not in found:
+                found.add(source)
+                stack.append(source)
+    return [f"{name}:0" for name, node in nodes.items() if name in found and node.op in _PLACEHOLDERS]
+
+
+def _own(found: Inspection) -> dict[str, list[Node]]:
+    """Per device the graph's own ops among what its task registers."""
+    own: dict[str, list[Node]] = {}
+    for nodes in found.layout.tasks.values():
+        for name, node in nodes.items():
+            if name in found.nodes:
+                own.setdefault(node.device, []).append(node)
+    return own
+
+
+def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
+    variables: dict[str, list[Node]] = {name: [] for name in names}
+    for name, node in found.nodes.items():
+        if node.op in cost.VARIABLES:
+            variables[found.placement[name].device].append(node)
+    summaries, running = [], _own(found)
+    for device in sorted(names):
+        own = running.get(device, [])
+        state = [cost.state_bytes(node) for node in variables[device]]
+        work = [cost.flops(node, found.shapes) for node in own]
+        held = tuple(node.name for node in variables[device])
+        summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
+    return summaries
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(value or 0 for value in values)
+
+
+def _foreign_notes(foreign: Mapping[str, str], nodes: Nodes) -> list[Finding]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, reason in foreign.items():
+        groups.setdefault((nodes[name].op, reason), []).append(name)
+    remedy = "It is placed like an op with a CPU kernel."
+    return [
+        Finding("not executable", f"{len(names)} op(s) of type {op} ({reason}).", remedy, tuple(names))
+        for (op, reason), names in groups.items()
+    ]

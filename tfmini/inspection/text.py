@@ -1,0 +1,204 @@
+"""The views of an inspection as terminal text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfmini.devices import parse
+from tfmini.inspection.findings import Inspection
+from tfmini.inspection.lint import balance
+from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SOFT_PLACEMENT
+from tfmini.placement.layout import Route
+from tfmini.placement.wire_table import Transfer
+from tfmini.shapes import RawShape
+
+_SURPRISE = {SOFT_PLACEMENT: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
+_ROWS = 40
+
+
+def short(device: str) -> str:
+    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``, with the device where it is not the first CPU."""
+    found = parse(device)
+    local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
+    return f"{found.job}/{found.task}{local}" if found.job is not None else device
+
+
+def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = ()) -> RenderableType:
+    """One view: ``summary``, ``tasks``, ``wire``, ``why``, ``step`` or ``lint``.
+
+    Args:
+      full: all rows, instead of the first screen of them.
+      ops: for ``why``: only these.
+    """
+    if name == "why":
+        return _why(found, full, ops)
+    return _VIEWS[name](found, full)
+
+
+def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
+    """`view` as plain text."""
+    console = Console(width=width, no_color=True, highlight=False, legacy_windows=False, force_terminal=False)
+    with console.capture() as capture:
+        console.print(view(found, name, full=full, ops=ops))
+    return capture.get()
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _shape(shape: RawShape) -> str:
+    return "?" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"
+
+
+def _tasks(found: Inspection, full: bool) -> RenderableType:
+    table = _table("task", "ops", "variables", "state B", "FLOPs", "sends B", "receives B",
+                   right=("ops", "variables", "state B", "FLOPs", "sends B", "receives B"))  # fmt: skip
+    for device in found.devices:
+        out = [t.bytes for t in found.transfers if t.src == device.device]
+        into = [t.bytes for t in found.transfers if t.dst == device.device]
+        table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
+                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into))  # fmt: skip
+    ratio = balance(found)
+    text = "" if ratio is None else f"state on the busiest ps / mean over the ps: {ratio:.2f}"
+    return Group(table, Text(text)) if text else table
+
+
+def _bytes(sizes: Sequence[int | None]) -> str:
+    unknown = sum(size is None for size in sizes)
+    return f"{sum(size or 0 for size in sizes):,}" + (f" + {unknown} ?" if unknown else "")
+
+
+def _wire(found: Inspection, full: bool) -> RenderableType:
+    if not found.transfers:
+        return Text("nothing crosses devices")
+    links = found.links()
+    each = 10**9 if full else max(3, _ROWS // len(links) - 3)
+    blocks: list[RenderableType] = []
+    for (src, dst), members in links.items():
+        blocks.append(Text(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
+        blocks.append(_transfers(members, each, full))
+    more = "" if full else "   (--full: keys, producers and consumers too)"
+    return Group(*blocks, Text(f"all links: {_total(found.transfers)}{more}"))
+
+
+def _transfers(members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+    extra = ("producer", "consumers", "rendezvous key") if full else ()
+    table = _table("  tensor", "role", "dtype", "shape", "bytes", *extra, right=("bytes",))
+    controls = [] if full else [t for t in members if t.control]
+    shown = [t for t in members if full or not t.control]
+    ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
+    for t in ranked[:each]:
+        more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
+        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *more)
+    rest = ranked[each:]
+    if rest:
+        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes([t.bytes for t in rest]))
+    if controls:
+        table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
+    return table
+
+
+def _total(rows: Sequence[Transfer]) -> str:
+    sent = [t for t in rows if t.route is Route.SENT]
+    messages = len({(t.src, t.dst, t.group) for t in sent})
+    inside = len(rows) - len(sent)
+    text = f"{len(sent)} in {messages} message(s)" if sent else "no message of its own"
+    return f"{text}{f', {inside} inside RunGraph or its answer' if inside else ''}, {_bytes([t.bytes for t in rows])} B"
+
+
+def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
+    names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
+    table = _table("op", "task", "because")
+    for column in table.columns if not (full or ops) else ():
+        column.no_wrap, column.overflow = True, "ellipsis"
+    for name in names if full or ops else names[:_ROWS]:
+        device, *reasons = found.why(name)
+        table.add_row(name, short(device), "; ".join(reasons))
+    hidden = len(names) - _ROWS
+    return table if full or ops or hidden <= 0 else Group(table, Text(f"… {hidden} more ops (--full)"))
+
+
+def _surprise(found: Inspection, name: str) -> int:
+    """Soft-placed first, then overruled, then what went elsewhere than it was built, then the plain ones."""
+    decision = found.placement[name]
+    return min((_SURPRISE.get(reason.kind, 2) for reason in decision.reasons), default=9)
+
+
+def _step(found: Inspection, full: bool) -> RenderableType:
+    """One line per message, each party a column."""
+    messages = found.messages()
+    parties = list(dict.fromkeys(p for m in messages for p in (m.src, m.dst)))
+    if len(parties) > 8:
+        return _step_list(found, full)
+    width = 11
+    header = "".join((p if p == "client" else short(p)).ljust(width) for p in parties)
+    lines = [Text(header, style="bold")]
+    for number, message in enumerate(messages if full else messages[:_ROWS], 1):
+        a, b = parties.index(message.src), parties.index(message.dst)
+        lines.append(Text(f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message.bytes)}"))
+    return Group(*lines)
+
+
+def _arrow(a: int, b: int, parties: int, width: int) -> str:
+    cells = list(" " * (parties * width))
+    for i in range(parties):
+        cells[i * width + 1] = "|"
+    low, high = sorted((a * width + 1, b * width + 1))
+    for i in range(low + 1, high):
+        cells[i] = "-"
+    cells[high - 1 if b > a else low + 1] = ">" if b > a else "<"
+    return "".join(cells)
+
+
+def _step_list(found: Inspection, full: bool) -> RenderableType:
+    messages = found.messages()
+    table = _table("", "from", "to", "what", "bytes", right=("bytes",))
+    for number, m in enumerate(messages if full else messages[:_ROWS], 1):
+        src, dst = (p if p == "client" else short(p) for p in (m.src, m.dst))
+        table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
+    hidden = len(messages) - _ROWS
+    return table if full or hidden <= 0 else Group(table, Text(f"… {hidden} more messages (--full)"))
+
+
+def _of_size(size: int | None) -> str:
+    return f" ({size:,} B)" if size else ""
+
+
+def _lint(found: Inspection, full: bool) -> RenderableType:
+    if not found.warnings:
+        return Text("no warnings")
+    return Group(*(Text(f"{w.kind}: {w.text}\n    {w.remedy}") for w in found.warnings))
+
+
+def _summary(found: Inspection, full: bool) -> RenderableType:
+    run = ", ".join([*found.fetches, *found.targets][:4])
+    kinds = Counter(w.kind for w in found.warnings)
+    warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
+    head = f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
+    return Group(
+        Text(head), Text(""), _tasks(found, full), Text(""), _wire(found, full), Text(""),
+        Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
+    )  # fmt: skip
+
+
+_VIEWS: dict[str, Callable[[Inspection, bool], RenderableType]] = {
+    "summary": _summary,
+    "tasks": _tasks,
+    "wire": _wire,
+    "step": _step,
+    "lint": _lint,
+}
+VIEWS = (*_VIEWS, "why")

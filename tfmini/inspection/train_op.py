@@ -1,0 +1,56 @@
+"""Finding the step that matters in a graph: its training op, else all that ends in nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.node import Nodes
+from tfmini.graph.prune import in_topological_order
+
+_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
+_CONTRIBUTIONS = frozenset({"AccumulatorApplyGradient", "SparseAccumulatorApplyGradient",
+                            "ResourceAccumulatorApplyGradient"})  # fmt: skip
+
+
+def find_train_op(nodes: Nodes, collected: Sequence[str] = ()) -> str | None:
+    """The training op's name.
+
+    With gradient accumulators (synchronous training) it is what hands the worker's gradients to them; else the
+    latest op of the collection ``train_op``; else, of the ops that nothing uses, the one that needs most updates
+    of variables.
+
+    Args:
+      collected: names in the graph's collection ``train_op``.
+    """
+    contributing = [name for name, node in nodes.items() if node.op in _CONTRIBUTIONS]
+    if contributing:
+        return _best_sink(nodes, contributing)
+    known = [name.removesuffix(":0") for name in collected if name.removesuffix(":0") in nodes]
+    if known:
+        return known[-1]
+    updates = [name for name, node in nodes.items() if node.op.startswith(_UPDATES)]
+    return _best_sink(nodes, updates) if updates else None
+
+
+def sinks(nodes: Nodes) -> list[str]:
+    """The ops whose results nothing uses."""
+    used = {source for node in nodes.values() for source, _ in node.inputs}
+    used |= {source for node in nodes.values() for source in node.controls}
+    return [name for name in nodes if name not in used]
+
+
+def _best_sink(nodes: Nodes, updates: Sequence[str]) -> str | None:
+    needs = {name: 1 << i for i, name in enumerate(updates)}
+    try:
+        ordered = in_topological_order(nodes)
+    except InvalidArgumentError:  # a cycle: the placer will say where
+        return None
+    for name, node in ordered.items():
+        mask = needs.get(name, 0)
+        for source in (*(s for s, _ in node.inputs), *node.controls):
+            mask |= needs.get(source, 0)
+        if mask:
+            needs[name] = mask
+    best = max(sinks(nodes), key=lambda name: needs.get(name, 0).bit_count(), default=None)
+    return best if best is not None and needs.get(best) else None

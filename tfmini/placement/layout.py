@@ -1,0 +1,146 @@
+"""Partitions laid out for running: one graph per task, and how each crossing value travels.
+
+What servers run differs from what the partitioner drew in two respects, which save messages:
+a value that the client feeds goes with RunGraph straight to the task that uses it, and a
+fetched value comes back with the task's answer, instead of passing through the master's device
+as a tensor of its own; and a constant is given to the task that uses it once, when the part is
+registered, instead of in every step. The inspector shows exactly this layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tfmini.devices import task_of_device
+from tfmini.graph.node import Node, Nodes
+from tfmini.graph.prune import in_topological_order
+from tfmini.placement.partition import Pair, Partitions
+
+
+class Route(Enum):
+    """How the value of a `Pair` gets from its source to its destination."""
+
+    SENT = "sent"
+    """Pushed from task to task, in every step."""
+    FED = "fed"
+    """Inside RunGraph, from the master to the task that uses it."""
+    FETCHED = "fetched"
+    """Inside the answer to RunGraph, from the task to the master."""
+    COPIED = "copied"
+    """A constant: it is part of the receiver's graph and does not travel in a step."""
+    INNER = "inner"
+    """Between two devices of one task: never on the wire."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Per task the nodes that it registers, in topological order, and the route of each pair, in their order."""
+
+    tasks: dict[str, Nodes]
+    routes: list[tuple[Pair, Route]]
+
+
+def lay_out(partitions: Partitions) -> Layout:
+    """Rearranges partitions for running; the argument is left as it is."""
+    arranging = _Arranging(partitions)
+    routes = [(pair, arranging.route(pair)) for pair in partitions.pairs]
+    return Layout(arranging.by_task(), routes)
+
+
+class _Arranging:
+    """Partitions rearranged for running: groups numbered plan-wide, client values short-cut."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self.partitions = partitions
+        self.parts: dict[str, Nodes] = {device: dict(nodes) for device, nodes in partitions.parts.items()}
+        self.group_ids: dict[tuple[str, str, int], int] = {}
+
+    def route(self, pair: Pair) -> Route:
+        """Decides how the pair travels and changes the parts accordingly."""
+        if task_of_device(pair.src) == task_of_device(pair.dst):
+            return Route.INNER
+        if self._feeds_directly(pair):
+            return Route.FED
+        if self._fetches_directly(pair):
+            return Route.FETCHED
+        if self._copies_constant(pair):
+            return Route.COPIED
+        self._number(pair)
+        return Route.SENT
+
+    def by_task(self) -> dict[str, Nodes]:
+        """The parts of all devices of a task as one graph."""
+        tasks: dict[str, Nodes] = {}
+        for device, nodes in self.parts.items():
+            tasks.setdefault(task_of_device(device), {}).update(nodes)
+        return {task: self._ordered(task, nodes) for task, nodes in tasks.items() if nodes}
+
+    def _feeds_directly(self, pair: Pair) -> bool:
+        """A fed value that only passes through the client's device: the receiver is fed instead."""
+        source = self.partitions.parts[pair.src].get(pair.source[0])
+        if pair.is_control or source is None or source.op != "_Recv":
+            return False
+        attrs = {"client_terminated": True, "tensor_name": source.attrs["tensor_name"]}
+        self._change(pair.dst, pair.recv, attrs)
+        del self.parts[pair.src][pair.send]
+        self._drop_if_unused(pair.src, source.name)
+        return True
+
+    def _fetches_directly(self, pair: Pair) -> bool:
+        """A remote value that the client's device only hands to the client: the sender answers it."""
+        consumers = self._consumers(pair.dst, pair.recv)
+        if pair.is_control or not consumers:
+            return False
+        if not all(c.op == "_Send" and c.attrs["client_terminated"] for c in consumers):
+            return False
+        attrs = {"client_terminated": True, "tensor_name": consumers[0].attrs["tensor_name"]}
+        self._change(pair.src, pair.send, attrs)
+        for name in [pair.recv, *(c.name for c in consumers)]:
+            del self.parts[pair.dst][name]
+        return True
+
+    def _copies_constant(self, pair: Pair) -> bool:
+        """A constant: the receiver gets it as a node of its own."""
+        source = self.partitions.parts[pair.src].get(pair.source[0])
+        if pair.is_control or source is None or source.op != "Const" or source.controls:
+            return False
+        receiver = self.parts[pair.dst][pair.recv]
+        self.parts[pair.dst][pair.recv] = source.replace(name=pair.recv, device=pair.dst, controls=receiver.controls)
+        del self.parts[pair.src][pair.send]
+        self._drop_if_unused(pair.src, source.name)
+        return True
+
+    def _number(self, pair: Pair) -> None:
+        key = (pair.src, pair.dst, self.partitions.group_of(pair))
+        group = self.group_ids.setdefault(key, len(self.group_ids))
+        self._change(pair.src, pair.send, {"_group": group})
+        self._change(pair.dst, pair.recv, {"_group": group})
+
+    def _change(self, device: str, name: str, attrs: dict[str, Any]) -> None:
+        node = self.parts[device][name]
+        self.parts[device][name] = node.replace(attrs={**node.attrs, **attrs})
+
+    def _consumers(self, device: str, name: str) -> list[Node]:
+        if not hasattr(self, "_uses"):
+            self._uses: dict[tuple[str, str], list[Node]] = {}
+            for where, nodes in self.partitions.parts.items():
+                for node in nodes.values():
+                    for source in {s for s, _ in node.inputs} | set(node.controls):
+                        self._uses.setdefault((where, source), []).append(node)
+        return self._uses.get((device, name), [])
+
+    def _drop_if_unused(self, device: str, name: str) -> None:
+        if not any(c.name in self.parts[device] for c in self._consumers(device, name)):
+            self.parts[device].pop(name, None)
+
+    def _ordered(self, task: str, nodes: Nodes) -> Nodes:
+        """A topological order of all devices of a task; pairs between them count as edges."""
+        inner = [p for p in self.partitions.pairs if task_of_device(p.src) == task == task_of_device(p.dst)]
+        if not inner:
+            return nodes
+        for pair in inner:
+            recv = nodes[pair.recv]
+            nodes[pair.recv] = recv.replace(controls=(*recv.controls, pair.send))
+        return in_topological_order(nodes)

@@ -1,0 +1,94 @@
+"""`tfmini inspect`: what each task does in a step of a graph, and what crosses the wire, without running it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from tfmini import errors
+from tfmini.inspection import picture
+from tfmini.inspection.api import inspect as inspected
+from tfmini.inspection.difference import difference
+from tfmini.inspection.findings import Inspection
+from tfmini.inspection.page_html import page
+from tfmini.inspection.text import VIEWS, view
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
+@click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
+@click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
+@click.option("--master", metavar="TASK", help="The client's task.  [default: the first chief or worker]")
+@click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
+@click.option("--feed", multiple=True, metavar="NAME", help="Tensor that is fed.  [default: the placeholders]")
+@click.option("--batch", type=click.IntRange(1), metavar="B", help="What unknown first dimensions are taken to be.")
+@click.option("--entry", metavar="MODULE:FUNCTION", help="Build the graph with a function.")
+@click.option("--view", "views", multiple=True, type=click.Choice(VIEWS), help="What to show.  [default: summary]")
+@click.option("--why", multiple=True, metavar="OP", help="Why this op is where it is.")
+@click.option("--full", is_flag=True, help="All rows, with producers, consumers and rendezvous keys.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--diff", type=click.Path(exists=True), help="Compare with this other graph on the same cluster.")
+@click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
+@click.argument("source", type=click.Path(exists=True), required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def inspect(
+    views: tuple[str, ...],
+    why: tuple[str, ...],
+    full: bool,
+    as_json: bool,
+    diff: str | None,
+    dot: str | None,
+    html: str | None,
+    source: str | None,
+    **options: Any,
+) -> None:
+    """Inspect SOURCE: a Python script (which runs until its first session would run), or a GraphDef, MetaGraphDef or
+    SavedModel, binary or text. ARGUMENTS (after --) are the script's.
+
+    The cluster comes from --ps and --workers, --cluster, TF_CONFIG, the script's server, or the graph's devices.
+    """
+    if source is None and options["entry"] is None:
+        raise click.UsageError("Give a SOURCE, or --entry MODULE:FUNCTION.")
+    found = _inspected(source, options)
+    if dot:
+        Path(dot).write_text(picture.dot(found))
+    if html:
+        Path(html).write_text(page(found))
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    elif diff:
+        click.echo(str(difference(found, _inspected(diff, options))))
+    else:
+        _print(found, views, why, full)
+
+
+def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
+    try:
+        # What a script prints is not part of the answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            return inspected(
+                source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
+                master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
+                batch=options["batch"], entry=options["entry"], arguments=options["arguments"],
+            )  # fmt: skip
+    except (ValueError, TypeError, OSError, errors.OpError) as error:
+        message = error.message if isinstance(error, errors.OpError) else str(error)
+        raise click.ClickException(message) from None
+
+
+def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full: bool) -> None:
+    unknown = [op for op in why if op not in found.placement]
+    if unknown:
+        raise click.ClickException(f"The graph has no op {', '.join(unknown)}.")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    if why:
+        console.print(view(found, "why", ops=why))
+    for name in views or (() if why else ("summary",)):
+        console.print(view(found, name, full=full))
