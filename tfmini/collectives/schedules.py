@@ -10,7 +10,7 @@ receiver has used it, because what is written has come round the ring through th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -150,35 +150,42 @@ class RingReduce:
 
 
 class Broadcast:
-    """One rank's tensor for all. It goes round the ring in pieces, so that each rank sends it once at most."""
+    """One rank's tensor for all. It goes round the ring in pieces, so that each rank sends it once at most.
 
-    def __init__(self, rank: int, size: int, source: int, value: Array, shape: tuple[int, ...], dtype: Any) -> None:
-        self._rank, self._size, self._source = rank, size, source
+    Args:
+      value: what the source sends; None elsewhere. A tag counts the hops, so nobody needs to know the source.
+    """
+
+    def __init__(self, rank: int, size: int, value: Array, shape: tuple[int, ...], dtype: Any) -> None:
+        self._rank, self._size = rank, size
         self._shape = shape
         count = int(np.prod(shape, dtype=np.int64))
         self._pieces = max(1, -(-count * np.dtype(dtype).itemsize // PIECE_BYTES))
+        self._is_source = value is not None
         self._value = np.empty(count, dtype) if value is None else np.ascontiguousarray(value).reshape(-1)
-        self._left = 0 if rank == source else self._pieces
-        self._next = (rank + 1) % size
+        self._left = 0 if self._is_source else self._pieces
         self.done = self._left == 0
 
     def _span(self, piece: int) -> slice:
         total = self._value.size
         return slice(total * piece // self._pieces, total * (piece + 1) // self._pieces)
 
-    def _forwarded(self, piece: int) -> list[Send]:
-        return [] if self._next == self._source else [Send(self._next, piece, self._value[self._span(piece)])]
+    def _send(self, piece: int, hop: int) -> list[Send]:
+        if hop == self._size - 1:
+            return []
+        return [Send((self._rank + 1) % self._size, hop * self._pieces + piece, self._value[self._span(piece)])]
 
     def begin(self) -> list[Send]:
-        if self._rank != self._source:
+        if not self._is_source:
             return []
-        return [send for piece in range(self._pieces) for send in self._forwarded(piece)]
+        return [send for piece in range(self._pieces) for send in self._send(piece, 0)]
 
     def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
-        self._value[self._span(tag)] = values
+        hop, piece = divmod(tag, self._pieces)
+        self._value[self._span(piece)] = values
         self._left -= 1
         self.done = self._left == 0
-        return self._forwarded(tag)
+        return self._send(piece, hop + 1)
 
     def missing(self) -> list[int]:
         return [] if self.done else [(self._rank - 1) % self._size]
@@ -191,10 +198,11 @@ class Gather:
     """All tensors, one after the other along the first dimension, for all; they may differ in that dimension.
 
     Every rank sends its tensor to every other, which is what a ring would carry as well: (N−1) times its size.
+    ``order`` lists the ranks as their tensors are to be joined, default: as they are.
     """
 
-    def __init__(self, rank: int, size: int, value: Array) -> None:
-        self._rank, self._size = rank, size
+    def __init__(self, rank: int, size: int, value: Array, order: Sequence[int] | None = None) -> None:
+        self._rank, self._size, self._order = rank, size, order or range(size)
         self._row = value.shape[1:]
         self._values: list[Array] = [None] * size
         self._values[rank] = np.ascontiguousarray(value).reshape(-1)
@@ -215,7 +223,7 @@ class Gather:
         return [r for r, value in enumerate(self._values) if value is None]
 
     def result(self) -> Array:
-        joined = np.concatenate(self._values)
+        joined = np.concatenate([self._values[r] for r in self._order])
         row = int(np.prod(self._row, dtype=np.int64))
         return joined.reshape((joined.size // row if row else 0, *self._row))
 
