@@ -232,6 +232,9 @@ NAMES: dict[str, dict[str, str]] = {
             "real_types"
         ),
     },
+    "collective_ops": {
+        "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
+    },
     "contrib.framework": {
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
@@ -794,6 +797,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.test_stubs": "StubOutForTesting mock",
     },
     "train": {
+        "train.all_reduce": "AllReduceOptimizer",
         "cluster": "ClusterSpec",
         "placement.device_setter": "replica_device_setter",
         "protos": (

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.collectives.schedules import Schedule
