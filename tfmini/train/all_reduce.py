@@ -47,7 +47,7 @@ class Ranks:
 
     def _instance(self) -> int:
         counters = _keys.setdefault(get_default_graph(), {})
-        return next(counters.setdefault(self.group_key, itertools.count(1)))
+        return next(counters.setdefault(self.group_key, itertools.count(1)))  # type: ignore[no-any-return]
 
     def _named(self, name: str) -> Any:
         return get_default_graph()._attr_scope({"_collective_name": name.encode()})
