@@ -55,7 +55,7 @@ def test_shape_mismatch_between_devices() -> None:
         for i in range(2):
             with tf.device(f"/cpu:{i}"):
                 outs.append(collective_ops.all_reduce(tf.zeros([3 + i]), 2, 1, 1, "Add", "Id"))
-        wrong = pytest.raises(tf.errors.InvalidArgumentError, match=r"shape mismatch.*\[[34]\].*\[[34]\]")
+        wrong = pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape mismatch.*\[[34]\].*\[[34]\]")
         with tf.Session(config=local_config(2)) as session, wrong:
             session.run(outs)
 

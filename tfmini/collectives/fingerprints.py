@@ -41,13 +41,13 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
     """The error for two ranks that met in one exchange but do not do the same, or None."""
     both = f"{me} has {mine}; {them} has {theirs}."
     if mine.name and theirs.name and mine.name != theirs.name:
-        return _error(f"Collective name mismatch: {both} All ranks must reduce the same tensors in the same order.")
+        return _error(f"Name mismatch in a collective: {both} All ranks must reduce the same tensors in the same order.")
     if mine.op != theirs.op:
-        return _error(f"Collective op mismatch: {both}")
+        return _error(f"Op mismatch in a collective: {both}")
     if mine.dtype != theirs.dtype:
-        return _error(f"Collective dtype mismatch: {both}")
+        return _error(f"Dtype mismatch in a collective: {both}")
     if mine.shape != theirs.shape:
-        return _error(f"Collective shape mismatch: {both}")
+        return _error(f"Shape mismatch in a collective: {both}")
     if mine.step and theirs.step and mine.step != theirs.step:
         behind = them if theirs.step > mine.step else me
         return _error(

@@ -108,8 +108,7 @@ def all_gather(
     """The members' tensors, joined along the first dimension in the order of their devices.
 
     Args:
-      t: a tensor of at least one dimension; unlike in TensorFlow, the first may differ between members if it is
-        not static.
+      t: a tensor of at least one dimension, of the same shape on every member.
       group_size, group_key, instance_key, communication_hint: as in `all_reduce`.
     """
     _check_size(group_size, "all_gather")

@@ -26,7 +26,10 @@ def collective_call(wait: Wait, node: Node, value: Any) -> Call:
     dtype = attrs["T"].as_numpy_dtype
     shape = tuple(attrs["shape"]) if array is None else array.shape
     kind, make = _KINDS[node.op](node, array, shape, dtype)
-    shown = str(list(shape)) if node.op != "CollectiveGather" else f"[?{''.join(f', {n}' for n in shape[1:])}]"
+    sizes = list(map(str, shape))
+    if attrs.get("_collective_any_rows"):
+        sizes[:1] = ["?"]
+    shown = f"[{', '.join(sizes)}]"
     name = attrs.get("_collective_name", b"").decode()
     return Call(
         wait, node.device, attrs["group_key"], attrs["group_size"], attrs["instance_key"], name, shown,

@@ -24,7 +24,7 @@ from tfmini.runtime.collective_groups import GroupLeader, default_leader
 
 _log = logging.getLogger("tfmini")
 _TICK_S = 1.0
-_SKIPPED_S = 4.0  # two ranks that wait for each other so long in different exchanges will never meet
+_SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
 _SLOW_S = 4.5
 _REMEMBERED_EPOCHS = 1000
 _EARLY_LIMIT = 100_000  # messages of groups that this task does not know yet

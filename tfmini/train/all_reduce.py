@@ -67,7 +67,8 @@ class Ranks:
         if self.size == 1:
             return value
         shape = value.shape if value.shape.ndims is None else [None, *value.shape.as_list()[1:]]
-        with device(self.device), self._named(name):
+        any_rows = get_default_graph()._attr_scope({"_collective_any_rows": True})
+        with device(self.device), self._named(name), any_rows:
             return collective_ops.collective_gather(  # type: ignore[no-any-return]
                 value, shape=shape, group_size=self.size, group_key=self.group_key, instance_key=self._instance()
             )
