@@ -41,7 +41,8 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
     """The error for two ranks that met in one exchange but do not do the same, or None."""
     both = f"{me} has {mine}; {them} has {theirs}."
     if mine.name and theirs.name and mine.name != theirs.name:
-        return _error(f"Name mismatch in a collective: {both} All ranks must reduce the same tensors in the same order.")
+        remedy = "All ranks must reduce the same tensors in the same order."
+        return _error(f"Name mismatch in a collective: {both} {remedy}")
     if mine.op != theirs.op:
         return _error(f"Op mismatch in a collective: {both}")
     if mine.dtype != theirs.dtype:
