@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
-    *("values", "protos", "checkpoint", "graph", "ops", "layers", "placement"),
+    *("values", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
     *("rpc", "runtime", "data", "train", "compat", "inspection", "tools", "testing"),
 )
 # The values that turn themselves into messages, by an import inside the method that does it.

@@ -227,6 +227,9 @@ NAMES: dict[str, dict[str, str]] = {
     "bitwise": {
         "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
+    "collective_ops": {
+        "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
+    },
     "compat": {
         "compat.text": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
@@ -830,6 +833,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.adagrad": "AdagradOptimizer",
         "train.adagrad_da": "AdagradDAOptimizer",
         "train.adam": "AdamOptimizer",
+        "train.all_reduce": "AllReduceOptimizer",
         "train.basic_loops": "basic_train_loop",
         "train.batching": (
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "

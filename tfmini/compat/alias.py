@@ -61,6 +61,19 @@ class TensorFlowFinder(MetaPathFinder):
         return ModuleSpec(fullname, _Present(module), is_package=True)
 
 
+class HorovodFinder(MetaPathFinder):
+    """Lets ``horovod.tensorflow`` mean `tfmini.compat.horovod` (``horovod`` is a package around it)."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "horovod":
+            return ModuleSpec(fullname, _Present(ModuleType(fullname)), is_package=True)
+        if fullname == "horovod.tensorflow":
+            return ModuleSpec(fullname, _Present(import_module("tfmini.compat.horovod")))
+        return None
+
+
 def _module(dotted: str) -> ModuleType | None:
     plain = internals.public_path(dotted)
     if not plain:
@@ -101,10 +114,12 @@ def install() -> None:
     if not any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, TensorFlowFinder(ALIAS))
         sys.meta_path.append(TensorFlowFinder(TARGET))
+        sys.meta_path.insert(0, HorovodFinder())
 
 
 def uninstall() -> None:
     """Undoes `install`: ``import tensorflow`` is Python's business again."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, TensorFlowFinder)]
-    for name in [name for name in sys.modules if name.partition(".")[0] == ALIAS]:
+    ours = (TensorFlowFinder, HorovodFinder)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ours)]
+    for name in [name for name in sys.modules if name.partition(".")[0] in (ALIAS, "horovod")]:
         del sys.modules[name]

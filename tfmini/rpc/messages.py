@@ -403,6 +403,64 @@ class AbortStep(Message):
     derived: bool
 
 
+@message(kind=101, direction=PEER, is_reply=True)
+class CollectiveGroup(Message):
+    """All members of a group (full device names, in the order of the ring) in one life of it."""
+
+    epoch: int
+    members: tuple[str, ...]
+
+
+@message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
+class CollectiveJoin(Message):
+    """To the leader: a device waits for its group to be complete."""
+
+    group_key: int
+    group_size: int
+    device: str
+
+
+@message(kind=102, direction=PEER)
+class CollectiveData(Message):
+    """A part of an exchange, from one rank of a group to another; the count-th of that instance."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+    count: int
+    tag: int
+    fingerprint: str
+    values: Tensors
+
+
+@message(kind=104, direction=PEER)
+class CollectiveProbe(Message):
+    """The sender has waited so long for ``rank`` in an exchange; as an answer, -1: it has not been called here."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+    count: int
+    fingerprint: str
+    waited_ms: int
+    is_answer: bool
+
+
+@message(kind=106, direction=PEER)
+class CollectiveFailure(Message):
+    """This life of a group has ended; the rest is the failure, as in `Status`."""
+
+    epoch: int
+    code: int
+    message: str
+    node: str
+    device: str
+    task: str
+    derived: bool
+
+
 def status_of(error: BaseException, task: str) -> Status:
     """The failure as a message; ``task`` is the reporter if the error does not name one."""
     if not isinstance(error, errors.OpError):
@@ -411,7 +469,7 @@ def status_of(error: BaseException, task: str) -> Status:
     return Status(error.error_code, error.message, node, error.device, error.task or task, error.derived)
 
 
-def error_of(status: Status | AbortStep) -> errors.OpError:
+def error_of(status: Status | AbortStep | CollectiveFailure) -> errors.OpError:
     """The exception that a failure message stands for."""
     return errors.from_code(
         status.code,

@@ -92,6 +92,8 @@ class Server:
         ]
         self.worker = Worker(self._task, devices, self._peer)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
+        leader = self._config.experimental.collective_group_leader if self._config is not None else ""
+        self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
         handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
         # Before listening: a task that was waiting for this one sends its requests at once.

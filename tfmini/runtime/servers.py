@@ -13,6 +13,7 @@ from tfmini.runtime.options import SessionOptions
 _SCHEMES = ("zmq://", "grpc://", "tcp://")
 _RESET_TIMEOUT_S = 60.0
 _servers: dict[str, Any] = {}
+_default_target = [""]
 
 
 def address_of_target(target: str) -> str:
@@ -32,6 +33,16 @@ def address_of_target(target: str) -> str:
         f'No session factory registered for the given session options: {{target: "{target}" config: }} Registered'
         " factories are {DIRECT_SESSION, ZMQ_SESSION (zmq://host:port), GRPC_SESSION (the same, spelled grpc://)}.",
     )
+
+
+def default_target() -> str:
+    """The target of sessions that name none: "" (this process), or what `set_default_target` has set."""
+    return _default_target[0]
+
+
+def set_default_target(target: str) -> None:
+    """Lets sessions without a target use that server, as scripts do whose launcher knows the cluster."""
+    _default_target[0] = target
 
 
 def register(address: str, server: Any) -> None:

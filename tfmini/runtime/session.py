@@ -66,7 +66,7 @@ class BaseSession:
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
-        self._target = (target.decode() if isinstance(target, bytes) else target) or ""
+        self._target = (target.decode() if isinstance(target, bytes) else target) or servers.default_target()
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False

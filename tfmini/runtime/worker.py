@@ -25,6 +25,7 @@ from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
+from tfmini.runtime.collective_executor import CollectiveExecutor
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.early_tensors import EarlyTensors
 from tfmini.runtime.program import Program, compile_program
@@ -98,6 +99,7 @@ class Worker:
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
+        self.collectives = CollectiveExecutor(task)
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
@@ -246,6 +248,7 @@ class Worker:
 
         The master sees the tasks that it talks to itself; the link between two workers only they see.
         """
+        self.collectives.peer_lost(task, why)
         with self._lock:
             involved = [
                 run
@@ -299,6 +302,7 @@ class Worker:
             pool, self._pool = self._pool, None
         for run in running:
             run.abort(errors.CancelledError(None, None, f"{self.task} is shutting down."))
+        self.collectives.close()
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
         self.resources.release()

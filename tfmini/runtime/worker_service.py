@@ -25,6 +25,10 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.CleanupAll: service.cleanup_all,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
+        m.CollectiveJoin: service.collective_join,
+        m.CollectiveData: service.collective_data,
+        m.CollectiveProbe: service.collective_probe,
+        m.CollectiveFailure: service.collective_failure,
     }
 
 
@@ -86,3 +90,15 @@ class _WorkerService:
 
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
         self.worker.abort_step(request.step_id, m.error_of(request))
+
+    def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
+        self.worker.collectives.leader.join(request.group_key, request.group_size, request.device, respond)
+
+    def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
+        self.worker.collectives.receive(request)
+
+    def collective_probe(self, peer: Any, request: m.CollectiveProbe, respond: Any) -> None:
+        self.worker.collectives.probed(request)
+
+    def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
+        self.worker.collectives.failed(request.epoch, m.error_of(request))

@@ -1,0 +1,118 @@
+"""Collectives between devices of one process, and between servers."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.ops import collective_ops
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def local_config(devices: int) -> tf.ConfigProto:
+    return tf.ConfigProto(device_count={"CPU": devices})
+
+
+@pytest.mark.parametrize(("merge", "final", "expected"), [("Add", "Id", 6), ("Add", "Div", 2), ("Max", "Id", 3)])
+def test_all_reduce_between_devices_of_one_session(merge: str, final: str, expected: int) -> None:
+    with tf.Graph().as_default():
+        outs = []
+        for i in range(3):
+            with tf.device(f"/cpu:{i}"):
+                for key, count in ((1, 5), (2, 100_000)):
+                    value = tf.fill([count], float(i + 1))
+                    outs.append(collective_ops.all_reduce(value, 3, 7, key, merge, final))
+        with tf.Session(config=local_config(3)) as session:
+            for _ in range(3):
+                for value in session.run(outs):
+                    assert (value == expected).all()
+
+
+def test_gather_and_broadcast_between_devices() -> None:
+    with tf.Graph().as_default():
+        with tf.device("/cpu:0"):
+            rows = tf.constant([[1.0, 2.0]])
+            first = collective_ops.all_gather(rows, 2, 1, 1)
+            sent = collective_ops.broadcast_send(rows, [1, 2], tf.float32, 2, 1, 2)
+        with tf.device("/cpu:1"):
+            second = collective_ops.all_gather(tf.constant([[3.0, 4.0]]), 2, 1, 1)
+            got = collective_ops.broadcast_recv([1, 2], tf.float32, 2, 1, 2)
+        assert first.shape == [2, 2]
+        with tf.Session(config=local_config(2)) as session:
+            for value in session.run([first, second]):
+                assert value.tolist() == [[1, 2], [3, 4]]
+            for value in session.run([sent, got]):
+                assert value.tolist() == [[1, 2]]
+
+
+def test_shape_mismatch_between_devices() -> None:
+    with tf.Graph().as_default():
+        outs = []
+        for i in range(2):
+            with tf.device(f"/cpu:{i}"):
+                outs.append(collective_ops.all_reduce(tf.zeros([3 + i]), 2, 1, 1, "Add", "Id"))
+        wrong = pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape mismatch.*\[[34]\].*\[[34]\]")
+        with tf.Session(config=local_config(2)) as session, wrong:
+            session.run(outs)
+
+
+def test_group_size_below_two_is_refused() -> None:
+    with pytest.raises(ValueError, match="group_size"):
+        collective_ops.all_reduce(tf.zeros([1]), 1, 1, 1, "Add", "Id")
+
+
+def servers(count: int) -> list[tf.train.Server]:
+    from tfmini.tools.ports import reserve_cluster
+    from tfmini.tools.supervision import TaskId
+
+    reserved = reserve_cluster([TaskId("worker", i) for i in range(count)])
+    spec = reserved.spec
+    reserved.close()
+    return [tf.train.Server(spec, job_name="worker", task_index=i) for i in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_between_graph_all_reduce(count: int) -> None:
+    cluster = servers(count)
+    results: list[list[np.ndarray]] = [[] for _ in range(count)]
+
+    def work(rank: int) -> None:
+        with tf.Graph().as_default(), tf.device(f"/job:worker/task:{rank}"):
+            small = collective_ops.all_reduce(tf.fill([3], rank + 1.0), count, 1, 1, "Add", "Id")
+            large = collective_ops.all_reduce(tf.fill([300_001], rank + 1.0), count, 1, 2, "Add", "Div")
+            with tf.Session(cluster[rank].target) as session:
+                for _ in range(3):
+                    results[rank] = session.run([small, large])
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for small, large in results:
+        assert (small == count * (count + 1) / 2).all()
+        assert (large == np.float32((count + 1) / 2)).all()
+        assert large.tobytes() == results[0][1].tobytes()
+    for server in cluster:
+        sent = server.worker.collectives.sent_bytes
+        expected = 3 * (2 * (count - 1) / count * 4 * 300_001 + (count - 1) * 12)
+        assert abs(sent - expected) < 1000
+        server.stop()
+
+
+def test_in_graph_all_reduce() -> None:
+    cluster = servers(2)
+    with tf.Graph().as_default():
+        outs = []
+        for i in range(2):
+            with tf.device(f"/job:worker/task:{i}"):
+                outs.append(collective_ops.all_reduce(tf.fill([50_000], float(i)), 2, 1, 1, "Add", "Id"))
+        with tf.Session(cluster[0].target) as session:
+            for value in session.run(outs):
+                assert (value == 1).all()
+    for server in cluster:
+        server.stop()

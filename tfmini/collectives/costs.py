@@ -1,0 +1,44 @@
+"""What each rank of a collective sends: the cost model that `schedules` keeps, exactly.
+
+With S bytes, N ranks and pieces of at most `schedules.PIECE_BYTES`:
+
+===================  =========================  ==================
+collective           messages per rank          bytes per rank
+===================  =========================  ==================
+all-reduce, ring     2·(N−1)·pieces             2·(N−1)/N·S
+all-reduce, direct   N−1                        (N−1)·S
+broadcast            pieces (the last rank: 0)  S (the last: 0)
+gather               N−1                        (N−1)·S
+===================  =========================  ==================
+
+The direct exchange is for tensors of at most `schedules.DIRECT_LIMIT`/(N−1) bytes, and for two ranks
+it sends no more than the ring. A parameter server instead sends and receives S once per worker: 2·N·S
+pass through it in each step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfmini.collectives.schedules import DIRECT_LIMIT, piece_count
+
+
+class Cost(NamedTuple):
+    """What one rank sends: messages and bytes of tensor data (the ring's: ± one element per message)."""
+
+    messages: int
+    nbytes: float
+
+
+def all_reduce_cost(nbytes: int, size: int) -> Cost:
+    """The cost of one all-reduce, per rank."""
+    if size == 1:
+        return Cost(0, 0.0)
+    if nbytes <= DIRECT_LIMIT // (size - 1):
+        return Cost(size - 1, float(nbytes * (size - 1)))
+    return Cost(2 * (size - 1) * piece_count(nbytes, size), 2 * (size - 1) / size * nbytes)
+
+
+def parameter_server_cost(nbytes: int, workers: int) -> Cost:
+    """What passes through one parameter server per synchronous step: parameters out, gradients in."""
+    return Cost(2 * workers, float(2 * nbytes * workers))

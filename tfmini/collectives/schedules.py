@@ -1,0 +1,251 @@
+"""How N ranks make one result out of their tensors: events in, messages to send out.
+
+Every schedule has the same three methods: `begin` gives the first messages, `receive` takes in
+one and gives those that follow from it, `result` is the value once `done`. A message is known by
+its tag, so messages may come in any order.
+
+Safe without copies: memory that was handed out in a `Send` is written again only after its
+receiver has used it, because what is written has come round the ring through that receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+Array = Any
+Merge = Callable[..., Array]
+
+MERGES: dict[str, Merge] = {"Add": np.add, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}
+
+# Up to so many bytes all ranks send everything to all: two network delays fewer per pair of ranks.
+DIRECT_LIMIT = 64 << 10
+# The most that one message of the ring carries: while one piece is added, the next is on its way.
+PIECE_BYTES = 1 << 20
+
+
+class Send(NamedTuple):
+    """An instruction: send these elements to a rank."""
+
+    rank: int
+    tag: int
+    values: Array
+
+
+class Schedule(Protocol):
+    """See the module.
+
+    Attributes:
+      done: the result is complete and everything has been handed out.
+    """
+
+    done: bool
+
+    def begin(self) -> list[Send]: ...
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]: ...
+    def result(self) -> Array: ...
+    def missing(self) -> list[int]: ...
+
+
+def divide(total: Array, size: int) -> Array:
+    """The final operation ``Div``: integers as in C, rounded towards zero."""
+    if total.dtype.kind in "iu":
+        return (np.sign(total) * (np.abs(total) // size)).astype(total.dtype)
+    return (total / total.dtype.type(size)).astype(total.dtype, copy=False)
+
+
+class DirectReduce:
+    """All-reduce of a small tensor: every rank sends all of it to every other; sums in the order of ranks."""
+
+    def __init__(self, rank: int, size: int, value: Array, merge: str, final: str) -> None:
+        self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
+        self._shape = value.shape
+        self._values: list[Array] = [None] * size
+        self._values[rank] = np.ascontiguousarray(value).reshape(-1)
+        self._left = size - 1
+        self.done = size == 1
+
+    def begin(self) -> list[Send]:
+        return [Send(r, 0, self._values[self._rank]) for r in _others(self._rank, self._size)]
+
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
+        if self._values[sender] is None:
+            self._values[sender] = values
+            self._left -= 1
+            self.done = self._left == 0
+        return []
+
+    def missing(self) -> list[int]:
+        return [r for r, value in enumerate(self._values) if value is None]
+
+    def result(self) -> Array:
+        total = self._values[0].copy()
+        for value in self._values[1:]:
+            self._merge(total, value, out=total)
+        return (divide(total, self._size) if self._final == "Div" else total).reshape(self._shape)
+
+
+class RingReduce:
+    """All-reduce round a ring: a reduce-scatter, then an all-gather, of one N-th of the tensor per message.
+
+    Rank r sends to r + 1. The tensor is cut into N chunks, each into ``pieces`` that travel on their own.
+    In the first phase chunk c starts at rank c and gathers the other ranks' parts until it is complete
+    at rank c - 1; in the second it goes round once more. Each rank thus sends 2·(N−1)/N of the tensor.
+    """
+
+    def __init__(
+        self, rank: int, size: int, value: Array, merge: str, final: str, pieces: int | None = None
+    ) -> None:
+        self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
+        self._shape = value.shape
+        self._mine = np.ascontiguousarray(value).reshape(-1)
+        self._out = np.empty_like(self._mine)
+        self._pieces = pieces or piece_count(self._mine.nbytes, size)
+        self._left = 2 * (size - 1) * self._pieces
+        self._next = (rank + 1) % size
+        self.done = self._left == 0
+        if self.done:
+            self._out[...] = self._mine  # a mean of one is the value
+
+    def _span(self, chunk: int, piece: int) -> slice:
+        total = self._mine.size
+        low, high = total * chunk // self._size, total * (chunk + 1) // self._size
+        width = high - low
+        return slice(low + width * piece // self._pieces, low + width * (piece + 1) // self._pieces)
+
+    def begin(self) -> list[Send]:
+        if self.done:
+            return []
+        return [Send(self._next, p, self._mine[self._span(self._rank, p)]) for p in range(self._pieces)]
+
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
+        step, piece = divmod(tag, self._pieces)
+        self._left -= 1
+        self.done = self._left == 0
+        last = self._size - 1
+        if step < last:
+            return self._reduce(step, piece, values)
+        span = self._span((self._rank - (step - last)) % self._size, piece)
+        self._out[span] = values
+        return [self._forward(step + 1, piece, span)] if step < 2 * last - 1 else []
+
+    def _reduce(self, step: int, piece: int, values: Array) -> list[Send]:
+        span = self._span((self._rank - step - 1) % self._size, piece)
+        out = self._out[span]
+        self._merge(values, self._mine[span], out=out)
+        if step == self._size - 2 and self._final == "Div":
+            out[...] = divide(out, self._size)
+        return [self._forward(step + 1, piece, span)]
+
+    def _forward(self, step: int, piece: int, span: slice) -> Send:
+        return Send(self._next, step * self._pieces + piece, self._out[span])
+
+    def missing(self) -> list[int]:
+        return [] if self.done else [(self._rank - 1) % self._size]
+
+    def result(self) -> Array:
+        return self._out.reshape(self._shape)
+
+
+class Broadcast:
+    """One rank's tensor for all. It goes round the ring in pieces, so that each rank sends it once at most.
+
+    Args:
+      value: what the source sends; None elsewhere. A tag counts the hops, so nobody needs to know the source.
+    """
+
+    def __init__(self, rank: int, size: int, value: Array, shape: tuple[int, ...], dtype: Any) -> None:
+        self._rank, self._size = rank, size
+        self._shape = shape
+        count = int(np.prod(shape, dtype=np.int64))
+        self._pieces = max(1, -(-count * np.dtype(dtype).itemsize // PIECE_BYTES))
+        self._is_source = value is not None
+        self._value = np.empty(count, dtype) if value is None else np.ascontiguousarray(value).reshape(-1)
+        self._left = 0 if self._is_source else self._pieces
+        self.done = self._left == 0
+
+    def _span(self, piece: int) -> slice:
+        total = self._value.size
+        return slice(total * piece // self._pieces, total * (piece + 1) // self._pieces)
+
+    def _send(self, piece: int, hop: int) -> list[Send]:
+        if hop == self._size - 1:
+            return []
+        return [Send((self._rank + 1) % self._size, hop * self._pieces + piece, self._value[self._span(piece)])]
+
+    def begin(self) -> list[Send]:
+        if not self._is_source:
+            return []
+        return [send for piece in range(self._pieces) for send in self._send(piece, 0)]
+
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
+        hop, piece = divmod(tag, self._pieces)
+        self._value[self._span(piece)] = values
+        self._left -= 1
+        self.done = self._left == 0
+        return self._send(piece, hop + 1)
+
+    def missing(self) -> list[int]:
+        return [] if self.done else [(self._rank - 1) % self._size]
+
+    def result(self) -> Array:
+        return self._value.reshape(self._shape)
+
+
+class Gather:
+    """All tensors, one after the other along the first dimension, for all; they may differ in that dimension.
+
+    Every rank sends its tensor to every other, which is what a ring would carry as well: (N−1) times its size.
+    ``order`` lists the ranks as their tensors are to be joined, default: as they are.
+    """
+
+    def __init__(self, rank: int, size: int, value: Array, order: Sequence[int] | None = None) -> None:
+        self._rank, self._size, self._order = rank, size, order or range(size)
+        self._row = value.shape[1:]
+        self._values: list[Array] = [None] * size
+        self._values[rank] = np.ascontiguousarray(value).reshape(-1)
+        self._left = size - 1
+        self.done = size == 1
+
+    def begin(self) -> list[Send]:
+        return [Send(r, 0, self._values[self._rank]) for r in _others(self._rank, self._size)]
+
+    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
+        if self._values[sender] is None:
+            self._values[sender] = values
+            self._left -= 1
+            self.done = self._left == 0
+        return []
+
+    def missing(self) -> list[int]:
+        return [r for r, value in enumerate(self._values) if value is None]
+
+    def result(self) -> Array:
+        joined = np.concatenate([self._values[r] for r in self._order])
+        row = int(np.prod(self._row, dtype=np.int64))
+        return joined.reshape((joined.size // row if row else 0, *self._row))
+
+
+def _others(rank: int, size: int) -> list[int]:
+    # The next one first, so that no two ranks begin with the same receiver.
+    return [(rank + i) % size for i in range(1, size)]
+
+
+def piece_count(nbytes: int, size: int) -> int:
+    """Into how many pieces the ring cuts each of its N chunks."""
+    return max(1, -(-nbytes // (size * PIECE_BYTES)))
+
+
+def all_reduce(rank: int, size: int, value: Array, merge: str, final: str, pieces: int = 1) -> Schedule:
+    """The schedule of an all-reduce: direct for small tensors, else the ring.
+
+    Args:
+      merge: ``Add``, ``Mul``, ``Min`` or ``Max``.
+      final: ``Id``, or ``Div`` to divide by the number of ranks.
+      pieces: cut each chunk into so many at least.
+    """
+    if value.nbytes <= DIRECT_LIMIT // max(1, size - 1) or size == 1:
+        return DirectReduce(rank, size, value, merge, final)
+    return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)))

@@ -1,0 +1,168 @@
+"""Collective ops: ``CollectiveReduce``, ``CollectiveBcastSend``, ``CollectiveBcastRecv``, ``CollectiveGather``.
+
+The members of a group are the devices on which ops with its ``group_key`` run; ``instance_key`` says
+which ops of the members belong together. The task's collective executor does the work (see
+`tfmini.runtime.collective_executor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini.dtypes import as_dtype
+from tfmini.graph.node import Node
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.graph.waiting import Wait
+from tfmini.shapes import RawShape, TensorShape
+
+_KEYS = """T: {float32, float16, float64, int32, int64}
+    group_size: int
+    group_key: int
+    instance_key: int"""
+_SHAPED = f"{_KEYS}\nshape: shape\ncommunication_hint: string = 'auto'"
+
+collective_reduce = op(
+    f"""CollectiveReduce(input: T) -> data: T
+    {_KEYS}
+    merge_op: {{'Min', 'Max', 'Mul', 'Add'}}
+    final_op: {{'Id', 'Div'}}
+    subdiv_offsets: list(int)
+    wait_for: list(int) = []
+    communication_hint: string = 'auto'""",
+    stateful=True,
+)
+collective_bcast_send = op(f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True)
+collective_bcast_recv = op(f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True)
+collective_gather = op(f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True)
+
+for _handle in (collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather):
+    _handle.not_differentiable()
+
+
+@collective_reduce.shape
+def _same_shape(node: Operation) -> list[RawShape]:
+    return [node._inputs[0]._shape]
+
+
+@collective_bcast_send.shape
+@collective_bcast_recv.shape
+@collective_gather.shape
+def _given_shape(node: Operation) -> list[RawShape]:
+    return [node.attrs["shape"]]
+
+
+@collective_reduce.async_kernel("CPU")
+@collective_bcast_send.async_kernel("CPU")
+@collective_gather.async_kernel("CPU")
+def _collective(wait: Wait, value: Any, *, node: Node) -> None:
+    wait.step.owner.collectives.begin(wait, node, value)
+
+
+@collective_bcast_recv.async_kernel("CPU")
+def _receive(wait: Wait, *, node: Node) -> None:
+    wait.step.owner.collectives.begin(wait, node, None)
+
+
+def _check_size(group_size: int, what: str) -> None:
+    if group_size <= 1:
+        raise ValueError(f"Parameter `group_size` to {what} must be at least 2. Received: {group_size}.")
+
+
+def all_reduce(
+    t: Any,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    merge_op: str,
+    final_op: str,
+    subdiv_offsets: Sequence[int] = (0,),
+    communication_hint: str = "auto",
+) -> Tensor:
+    """Reduces a tensor over the members of a group; all get the same bits.
+
+    Args:
+      t: a tensor, of the same shape and dtype on every member.
+      group_size: how many members there are; each is another device.
+      group_key: which group.
+      instance_key: which collective of the group.
+      merge_op: ``"Add"``, ``"Mul"``, ``"Min"`` or ``"Max"``.
+      final_op: ``"Id"``, or ``"Div"`` to divide by ``group_size``.
+      subdiv_offsets: its length is the least number of pieces that each N-th of the tensor travels in.
+      communication_hint: accepted.
+
+    Raises:
+      ValueError: when there are fewer than two members.
+    """
+    _check_size(group_size, "all_reduce")
+    return collective_reduce(  # type: ignore[no-any-return]
+        t, group_size=group_size, group_key=group_key, instance_key=instance_key, merge_op=merge_op,
+        final_op=final_op, subdiv_offsets=list(subdiv_offsets), communication_hint=communication_hint.lower(),
+    )  # fmt: skip
+
+
+def all_gather(
+    t: Tensor, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
+) -> Tensor:
+    """The members' tensors, joined along the first dimension in the order of their devices.
+
+    Args:
+      t: a tensor of at least one dimension, of the same shape on every member.
+      group_size, group_key, instance_key, communication_hint: as in `all_reduce`.
+    """
+    _check_size(group_size, "all_gather")
+    known = t.shape
+    shape: Any = TensorShape(None)
+    if known.ndims is not None:
+        rows = known.as_list()
+        shape = TensorShape([None if rows[0] is None else rows[0] * group_size, *rows[1:]])
+    return collective_gather(  # type: ignore[no-any-return]
+        t, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
+        communication_hint=communication_hint.lower(),
+    )  # fmt: skip
+
+
+def broadcast_send(
+    t: Tensor,
+    shape: Any,
+    dtype: Any,
+    group_size: int,
+    group_key: int,
+    instance_key: int,
+    communication_hint: str = "auto",
+) -> Tensor:
+    """Sends a tensor to all other members of a group; returns it.
+
+    Args:
+      t: the tensor, of exactly that shape and dtype.
+      group_size, group_key, instance_key, communication_hint: as in `all_reduce`.
+
+    Raises:
+      ValueError: for another shape or dtype, or fewer than two members.
+    """
+    _check_size(group_size, "broadcast_send")
+    if t.shape != TensorShape(shape):
+        raise ValueError(f"Shape of broadcast_send tensor `t` is {t.shape} but passed shape is {shape}.")
+    if t.dtype != as_dtype(dtype):
+        raise ValueError(f"Type of broadcast_send tensor `t` is {t.dtype} but passed type is {dtype}.")
+    return collective_bcast_send(  # type: ignore[no-any-return]
+        t, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
+        communication_hint=communication_hint.lower(),
+    )  # fmt: skip
+
+
+def broadcast_recv(
+    shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
+) -> Tensor:
+    """Receives what another member of the group broadcasts.
+
+    Args:
+      shape, dtype: of the tensor.
+      group_size, group_key, instance_key, communication_hint: as in `all_reduce`.
+    """
+    _check_size(group_size, "broadcast_recv")
+    return collective_bcast_recv(  # type: ignore[no-any-return]
+        T=dtype, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
+        communication_hint=communication_hint.lower(),
+    )  # fmt: skip

@@ -1,0 +1,126 @@
+"""One member of a group, and one exchange of it: the state behind `collective_executor`."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfmini.collectives.fingerprints import Fingerprint
+from tfmini.collectives.schedules import Schedule
+from tfmini.graph.waiting import Wait
+from tfmini.rpc.messages import CollectiveData
+
+_REMEMBERED_STEPS = 64
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an op asks for.
+
+    Attributes:
+      device: of the op: who it is in the group.
+      name, shape, dtype, op: for the `Fingerprint`.
+      make: (rank, members in the order of the ring) -> schedule.
+    """
+
+    wait: Wait
+    device: str
+    group_key: int
+    group_size: int
+    instance: int
+    name: str
+    shape: str
+    dtype: str
+    op: str
+    make: Callable[[int, list[str]], Schedule]
+
+    def describe(self) -> str:
+        """For people."""
+        name = f' of "{self.name}"' if self.name else ""
+        return f"collective {self.op}{name} (group {self.group_key}, instance {self.instance})"
+
+
+class Exchange:
+    """The n-th run of one collective by one member. ``lock`` guards the schedule."""
+
+    def __init__(self, call: Call, schedule: Schedule, count: int, fingerprint: Fingerprint) -> None:
+        self.call = call
+        self.schedule = schedule
+        self.count = count
+        self.fingerprint = fingerprint
+        self.packed = fingerprint.pack()
+        self.lock = threading.Lock()
+        self.finished = False
+        self.began_at = time.monotonic()
+        self.present: set[int] = set()  # ranks that are known to take part
+        self.warn_after_s = 0.0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.call.instance, self.count
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self.began_at
+
+    def finish(self) -> bool:
+        """Whether the schedule has just been completed: true once. To be called with the lock held."""
+        if self.finished or not self.schedule.done:
+            return False
+        self.finished = True
+        return True
+
+
+class Member:
+    """One device of this task in one life of a group.
+
+    Attributes:
+      epoch: of this life, 0 until the leader has answered.
+      queued: calls that wait for that answer.
+      early: data for exchanges that have not been called here yet.
+      lost: who was lost while nothing was under way; the next call fails.
+    """
+
+    def __init__(self, group_key: int, group_size: int, device: str) -> None:
+        self.group_key, self.group_size, self.device = group_key, group_size, device
+        self.epoch = 0
+        self.rank = -1
+        self.members: list[str] = []
+        self.tasks: list[str] = []
+        self.queued: list[Call] = []
+        self.exchanges: dict[tuple[int, int], Exchange] = {}
+        self.early: dict[tuple[int, int], list[CollectiveData]] = {}
+        self.counts: dict[int, int] = {}
+        self.lost = ""
+        self.over = False
+        self.joined_at = time.monotonic()
+        self.warn_after_s = 0.0
+        self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
+        self._ordinal = 0
+        self._is_ordered = True
+
+    def enter(self, epoch: int, members: list[str]) -> None:
+        """The leader has answered."""
+        self.epoch, self.members = epoch, members
+        self.tasks = [device[: device.index("/device:")] for device in members]
+        self.rank = members.index(self.device)
+
+    def step_of(self, step_id: int) -> int:
+        """The number of a step among those that use this group, 0 when they overlap: then their order means nothing."""
+        if not self._steps or self._steps[-1] != step_id:
+            self._ordinal += 1
+            if step_id in self._steps or self.exchanges:
+                self._is_ordered = False
+            self._steps.append(step_id)
+        return self._ordinal if self._is_ordered else 0
+
+    def who(self, rank: int) -> str:
+        """A rank for people."""
+        return f"rank {rank} ({self.members[rank]})"
+
+    def oldest(self) -> Exchange | None:
+        """The exchange that has waited longest."""
+        return min(self.exchanges.values(), key=lambda e: e.began_at, default=None)

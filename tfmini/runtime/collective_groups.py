@@ -1,0 +1,96 @@
+"""Who belongs to a group of devices that compute collectives: the leader's table, and the order of the ring."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfmini import errors
+from tfmini.devices import parse
+from tfmini.rpc.messages import CollectiveGroup
+
+Respond = Callable[[Any], Any]
+
+
+class GroupLeader:
+    """The table of one task, the leader: it answers all members at once when a group is complete.
+
+    A group that has answered is forgotten; who joins again (after a failure) begins its next life, with a new
+    number, the *epoch*, so that nothing of the old life can be mistaken for the new one's.
+
+    Args:
+      addresses: task -> ``host:port``, for the order of the ring.
+    """
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        self._addresses = addresses
+        self._joining: dict[int, dict[str, tuple[int, Respond]]] = {}
+        self._lock = threading.Lock()
+
+    def join(self, group_key: int, group_size: int, device: str, respond: Respond) -> None:
+        """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later."""
+        with self._lock:
+            joining = self._joining.setdefault(group_key, {})
+            replaced = joining.get(device)
+            joining[device] = group_size, respond
+            sizes = {name: size for name, (size, _) in joining.items()}
+            complete = len(joining) >= group_size or len(set(sizes.values())) > 1
+            if complete:
+                del self._joining[group_key]
+        if replaced is not None:
+            text = f"{device} has joined collective group {group_key} again."
+            replaced[1](errors.CancelledError(None, None, text, derived=True))
+        if complete:
+            answer = self._answer(group_key, sizes)
+            for _, waiting in joining.values():
+                waiting(answer)
+
+    def _answer(self, group_key: int, sizes: Mapping[str, int]) -> Any:
+        if len(set(sizes.values())) > 1:
+            said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
+            text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
+            return errors.InvalidArgumentError(None, None, text)
+        return CollectiveGroup(secrets.randbits(60) | 1, tuple(ring_order(sizes, self._addresses)))
+
+    def present(self, group_key: int) -> list[str]:
+        """The devices that have joined a group which is not complete yet."""
+        with self._lock:
+            return sorted(self._joining.get(group_key, ()))
+
+    def lost(self, task: str) -> None:
+        """Forgets the devices of a task that has gone."""
+        with self._lock:
+            for joining in self._joining.values():
+                for device in [d for d in joining if d.startswith(f"{task}/")]:
+                    del joining[device]
+
+
+def canonical(device: str) -> tuple[Any, ...]:
+    """Sorts devices by job, task and number."""
+    spec = parse(device)
+    return spec.job, spec.replica, spec.task, spec.device_type, spec.device_index
+
+
+def ring_order(devices: Any, addresses: Mapping[str, str]) -> list[str]:
+    """Devices of one host stand side by side, so that the ring crosses each pair of hosts as rarely as it can."""
+    ordered = sorted(devices, key=canonical)
+    hosts: dict[str, None] = {}
+    host_of = {}
+    for device in ordered:
+        task = device[: device.index("/device:")]
+        host_of[device] = addresses.get(task, "").rpartition(":")[0]
+        hosts.setdefault(host_of[device])
+    position = {host: i for i, host in enumerate(hosts)}
+    return sorted(ordered, key=lambda device: position[host_of[device]])
+
+
+def default_leader(tasks: Mapping[str, str]) -> str:
+    """The task that leads when no ``collective_group_leader`` is given: the chief, else the first worker."""
+    ordered = sorted(tasks, key=lambda task: canonical(f"{task}/device:CPU:0"))
+    for job in ("chief", "master", "worker"):
+        for task in ordered:
+            if parse(task).job == job:
+                return task
+    return ordered[0]

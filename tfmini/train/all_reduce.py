@@ -1,0 +1,239 @@
+"""Data-parallel training without parameter servers: every worker keeps all variables, gradients are all-reduced.
+
+Each worker builds the same graph in a session of its own; the collectives meet by their keys, which are
+counted in the order of construction. Gradients become ready during back-propagation roughly in the
+reverse order of their variables; in that order they are packed into *buckets*, and the all-reduce of a
+bucket starts as soon as its gradients are there, while the others are still being computed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops import array_joining, array_shape, casting, collective_ops, control, math_elementwise
+from tfmini.ops.scoping import device, name_scope
+from tfmini.ops.state_functions import assign
+from tfmini.ops.variables import global_variables
+from tfmini.train.optimizer import GradAndVar, Optimizer
+from tfmini.train.session_run_hook import SessionRunHook
+
+BUCKET_BYTES = 256 << 10
+"""The most that gradients of one dtype are fused into; a larger gradient travels alone."""
+
+_CARRIED = ("float32", "float16", "float64", "int32", "int64")
+_keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
+
+
+class Ranks:
+    """The group of workers of a graph: makes collectives with keys that are counted per graph and group.
+
+    Args:
+      size: number of workers.
+      rank: of this one; 0 is the chief.
+      group_key: which group; another one for another set of workers.
+      device: where the collectives run: a device of this worker; None: where the session is.
+    """
+
+    def __init__(self, size: int, rank: int = 0, group_key: int = 1, device: Any = None) -> None:
+        if not 0 <= rank < size:
+            raise ValueError(f"rank must be in [0, {size}), got {rank}.")
+        self.size, self.rank, self.group_key, self.device = size, rank, group_key, device
+
+    def _instance(self) -> int:
+        counters = _keys.setdefault(get_default_graph(), {})
+        return next(counters.setdefault(self.group_key, itertools.count(1)))  # type: ignore[no-any-return]
+
+    def _named(self, name: str) -> Any:
+        return get_default_graph()._attr_scope({"_collective_name": name.encode()})
+
+    def all_reduce(self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
+        """The sum (``merge``: ``Mul``, ``Min``, ``Max``) of a tensor over all workers, or the mean."""
+        value = convert_to_tensor(tensor)
+        if self.size == 1:
+            return value
+        with device(self.device), self._named(name):
+            final = "Div" if mean else "Id"
+            return collective_ops.all_reduce(value, self.size, self.group_key, self._instance(), merge, final)
+
+    def all_gather(self, tensor: Any, name: str = "") -> Tensor:
+        """The workers' tensors joined along the first dimension, in which they may differ."""
+        value = convert_to_tensor(tensor)
+        if self.size == 1:
+            return value
+        shape = value.shape if value.shape.ndims is None else [None, *value.shape.as_list()[1:]]
+        any_rows = get_default_graph()._attr_scope({"_collective_any_rows": True})
+        with device(self.device), self._named(name), any_rows:
+            return collective_ops.collective_gather(  # type: ignore[no-any-return]
+                value, shape=shape, group_size=self.size, group_key=self.group_key, instance_key=self._instance()
+            )
+
+    def broadcast(self, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
+        """The tensor of one worker, on all. Its static shape must be known.
+
+        Raises:
+          ValueError: when it is not.
+        """
+        value = convert_to_tensor(tensor)
+        if self.size == 1:
+            return value
+        if not value.shape.is_fully_defined():
+            raise ValueError(f"A tensor to broadcast needs a known shape; {value.name} has {value.shape}.")
+        carried = value if value.dtype.name in _CARRIED else casting.cast(value, "int32")
+        keys = (self.size, self.group_key, self._instance())
+        with device(self.device), self._named(name):
+            if self.rank == root_rank:
+                got = collective_ops.broadcast_send(carried, value.shape, carried.dtype, *keys)
+            else:
+                got = collective_ops.broadcast_recv(value.shape, carried.dtype, *keys)
+        return got if carried is value else casting.cast(got, value.dtype)
+
+    def broadcast_variables(self, variables: Iterable[Any], root_rank: int = 0) -> Operation:
+        """An operation that gives variables the values that they have at one worker."""
+        updates = []
+        with name_scope("broadcast_variables"):
+            for variable in variables:
+                value = self.broadcast(variable.value(), root_rank, variable.op.name)
+                updates.append(value.op if self.rank == root_rank else assign(variable, value).op)
+            return control.group(*updates)
+
+
+class AllReduceOptimizer(Optimizer):
+    """Wraps an optimizer so that every worker applies the mean gradient of all workers.
+
+    Dense gradients go round a ring of workers. Sparse ones (`IndexedSlices`) are gathered from all workers,
+    unless their variable is on a parameter server (``/job:ps``): then each worker applies its own share there.
+
+    Args:
+      opt: the optimizer that computes and applies gradients.
+      num_workers: how many workers there are.
+      rank: the number of this worker; 0 is the chief, whose initial variables all begin with.
+      group_key: see `Ranks`.
+      bucket_bytes: the most that small gradients are fused into.
+      mean: the mean of the gradients (default), or their sum.
+      device: where the collectives run.
+      use_locking, name: as for `Optimizer`.
+
+    Raises:
+      ValueError: for a rank that is not below ``num_workers``.
+    """
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        num_workers: int,
+        rank: int = 0,
+        group_key: int = 1,
+        bucket_bytes: int = BUCKET_BYTES,
+        mean: bool = True,
+        device: Any = None,
+        use_locking: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(use_locking, name or f"AllReduce{opt.get_name()}")
+        self._opt = opt
+        self._bucket_bytes = bucket_bytes
+        self._mean = mean
+        self.ranks = Ranks(num_workers, rank, group_key, device)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
+        """`compute_gradients` of the optimizer within, reduced over all workers."""
+        pairs = self._opt.compute_gradients(*args, **kwargs)
+        if self.ranks.size == 1:
+            return pairs
+        with name_scope(f"{self._name}_reduce"):
+            reduced: list[Any] = [g for g, _ in pairs]
+            for bucket in buckets(pairs, self._bucket_bytes):
+                for i, value in zip(bucket, self._reduce([pairs[i] for i in bucket])):
+                    reduced[i] = value
+            for i, (grad, variable) in enumerate(pairs):
+                if isinstance(grad, IndexedSlices):
+                    reduced[i] = self._reduce_sparse(grad, variable)
+        return [(value, variable) for value, (_, variable) in zip(reduced, pairs)]
+
+    def _reduce(self, pairs: Sequence[GradAndVar]) -> list[Tensor]:
+        names = "+".join(variable.op.name for _, variable in pairs)
+        grads = [grad for grad, _ in pairs]
+        if len(grads) == 1:
+            return [self.ranks.all_reduce(grads[0], names, mean=self._mean)]
+        flat = array_joining.concat([array_shape.reshape(grad, [-1]) for grad in grads], 0)
+        total = self.ranks.all_reduce(flat, names, mean=self._mean)
+        parts = array_joining.split(total, [grad.shape.num_elements() for grad in grads], 0)
+        return [array_shape.reshape(part, grad.shape.as_list()) for part, grad in zip(parts, grads)]
+
+    def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> IndexedSlices:
+        values = math_elementwise.divide(grad.values, float(self.ranks.size)) if self._mean else grad.values
+        if "/job:ps" in variable.device:
+            return IndexedSlices(values, grad.indices, grad.dense_shape)
+        name = variable.op.name
+        gathered = self.ranks.all_gather(values, f"{name}/values")
+        return IndexedSlices(gathered, self.ranks.all_gather(grad.indices, f"{name}/indices"), grad.dense_shape)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Operation:
+        """`apply_gradients` of the optimizer within."""
+        return self._opt.apply_gradients(*args, **kwargs)
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """`get_slot` of the optimizer within."""
+        return self._opt.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """`get_slot_names` of the optimizer within."""
+        return self._opt.get_slot_names()
+
+    def variables(self) -> list[Any]:
+        """`variables` of the optimizer within."""
+        return self._opt.variables()
+
+    def make_session_run_hook(self) -> BroadcastVariablesHook:
+        """The hook that gives all workers the chief's initial variables.
+
+        All workers are to run ``MonitoredTrainingSession(is_chief=True)``, for each has variables to initialise;
+        only rank 0 gets a ``checkpoint_dir``.
+        """
+        return BroadcastVariablesHook(self.ranks)
+
+
+class BroadcastVariablesHook(SessionRunHook):
+    """Broadcasts the global variables of one worker when a session has been made."""
+
+    def __init__(self, ranks: Ranks, root_rank: int = 0) -> None:
+        self._ranks, self._root = ranks, root_rank
+        self._op: Operation | None = None
+
+    def begin(self) -> None:
+        """Adds the operation to the graph, after the training ops on every worker."""
+        if self._op is None or self._op.graph is not get_default_graph():
+            variables = [v for v in global_variables() if "/job:ps" not in v.device]
+            self._op = self._ranks.broadcast_variables(variables, self._root)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Runs it."""
+        session.run(self._op)
+
+
+def buckets(pairs: Sequence[GradAndVar], limit: int) -> list[list[int]]:
+    """Which dense gradients travel together, in the order in which back-propagation yields them.
+
+    That is the reverse order of the variables. A bucket holds gradients of one dtype and known shapes that
+    stand side by side there, and at most ``limit`` bytes unless it holds one only.
+    """
+    found: list[list[int]] = []
+    room, kind = 0, None
+    for i in reversed(range(len(pairs))):
+        grad = pairs[i][0]
+        if grad is None or isinstance(grad, IndexedSlices):
+            continue
+        count = grad.shape.num_elements()
+        nbytes = limit + 1 if count is None else count * grad.dtype.size
+        if not found or nbytes > room or grad.dtype != kind:
+            found.append([])
+            room, kind = limit, grad.dtype
+        found[-1].append(i)
+        room -= nbytes
+    return found
