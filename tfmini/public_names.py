@@ -386,6 +386,12 @@ NAMES: dict[str, dict[str, str]] = {
     "distribute": {
         "runtime.server": "Server",
     },
+    "distribute.cluster_resolver": {
+        "train.cluster_resolver": (
+            "ClusterResolver KubernetesClusterResolver SimpleClusterResolver TFConfigClusterResolver "
+            "UnionResolver=UnionClusterResolver"
+        ),
+    },
     "dtypes": {
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
