@@ -385,6 +385,10 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "distribute": {
         "runtime.server": "Server",
+        "train.strategy": (
+            "MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context get_strategy "
+            "has_strategy in_cross_replica_context"
+        ),
     },
     "distribute.cluster_resolver": {
         "train.cluster_resolver": (
@@ -866,6 +870,10 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
         "train.warm_starting": "VocabInfo warm_start",
+    },
+    "train.experimental": {
+        "train.loss_scale": "DynamicLossScale FixedLossScale LossScale",
+        "train.loss_scale_optimizer": "MixedPrecisionLossScaleOptimizer",
     },
     "train.queue_runner": {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
