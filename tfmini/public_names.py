@@ -183,6 +183,7 @@ NAMES: dict[str, dict[str, str]] = {
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
+        "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_scope": (
             "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
             "variable_op_scope variable_scope"
@@ -660,6 +661,12 @@ NAMES: dict[str, dict[str, str]] = {
     "nn.rnn_cell": {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
         "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
+    },
+    "python.client.device_lib": {
+        "compat.internal_names": "list_local_devices",
+    },
+    "python.client.timeline": {
+        "train.timeline": "Timeline",
     },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",

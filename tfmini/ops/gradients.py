@@ -298,6 +298,7 @@ class _Sweep:
         scopes = op.graph.scopes
         outer = scopes.name
         scopes.name = op.graph.unique_name(op._name + "_grad")
+        first_new = len(op.graph._order)
         try:
             found = as_list(function(op, *sums))
             if len(found) != len(op._inputs):
@@ -310,6 +311,8 @@ class _Sweep:
                     found = gate_together(found)
         finally:
             scopes.name = outer
+        for made in op.graph._order[first_new:]:
+            made._original_op = op
         for i, gradient in enumerate(found):
             if type(gradient) is Tensor:
                 _match_shape(op, i, gradient)

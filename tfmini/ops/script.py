@@ -7,6 +7,7 @@ must run there. A graph keeps its functions alive; when it goes, so do they.
 from __future__ import annotations
 
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,7 +104,13 @@ def _call(function: Callable[..., Any], values: list[Any]) -> Any:
         return function(*[_as_argument(v) for v in values])
     except Exception as error:  # the user's function may raise anything: its class decides the status
         kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-        raise kind(None, None, f"{type(error).__name__}: {error}") from error
+        raise kind(None, None, f"{type(error).__name__}: {error}\n{_frames_of(error)}") from error
+
+
+def _frames_of(error: BaseException) -> str:
+    """The traceback of the user's function, as Python prints it: the status may be read in another process."""
+    inner = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is ours
+    return "".join(traceback.format_exception(type(error), error, inner))
 
 
 def _as_argument(value: Any) -> Any:
@@ -128,6 +135,7 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
 
 def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     array = np.asarray(value)
+    _check_representable(array, value)
     is_text = array.dtype.kind in "OSU"
     if is_text and dtype is dtypes.string:
         return _as_bytes(array)
@@ -138,6 +146,16 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
         )
     # The function may keep its array and change it later.
     return array.copy()
+
+
+def _check_representable(array: Any, value: Any) -> None:
+    """Refuses what no tensor can hold: structured arrays, and objects other than text."""
+    if array.dtype.kind == "V" and array.dtype.names is not None:
+        raise errors.InternalError(None, None, f"Unsupported numpy data type: {array.dtype}")
+    if array.dtype.kind == "O":
+        odd = next((item for item in array.ravel() if not isinstance(item, (str, bytes))), None)
+        if odd is not None:
+            raise errors.InternalError(None, None, f"Unsupported object type {type(odd).__name__}")
 
 
 def _cpp_name(name: str) -> str:
