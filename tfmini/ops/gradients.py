@@ -100,7 +100,7 @@ def hessians(
     The rows are unrolled: one backward pass of the gradient per element of x.
 
     Raises:
-      ValueError: when an x has no static shape, or no y depends on it.
+      ValueError: when an x has no static shape, or no y or no gradient depends on it.
     """
     options: dict[str, Any] = {
         "colocate_gradients_with_ops": colocate_gradients_with_ops,
@@ -122,7 +122,9 @@ def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
     flat = handle_of("Reshape")(first, [count])
     rows = []
     for element in handle_of("Unpack")(flat, num=count, axis=0) if count else ():
-        row = gradients(element, x, unconnected_gradients=UnconnectedGradients.ZERO, **options)[0]
+        row = gradients(element, x, **options)[0]
+        if row is None:
+            raise ValueError(f"tf.hessians: the first derivative does not depend on {x}; all second ones are zero.")
         rows.append(handle_of("Reshape")(row, [count]))
     stacked = handle_of("Pack")(rows, axis=0) if rows else handle_of("Reshape")(first, [0])
     return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")  # type: ignore[no-any-return]

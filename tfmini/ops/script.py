@@ -6,6 +6,7 @@ must run there. A graph keeps its functions alive; when it goes, so do they.
 
 from __future__ import annotations
 
+import functools
 import threading
 import traceback
 import weakref
@@ -82,8 +83,17 @@ def _unknown(node: Operation) -> list[RawShape]:
     return [None] * len(node.attrs["Tout"])
 
 
-@py_func_op.kernel_factory("CPU")
 @py_func_stateless_op.kernel_factory("CPU")
+def _stateless_kernel(node: Any) -> Callable[..., Any]:
+    """Without inputs, a function that always returns the same is a constant: it is called once."""
+    call = _kernel(node)
+    if node.attrs["Tin"]:
+        return call
+    constant = functools.cache(lambda: call([]))
+    return lambda values: constant()
+
+
+@py_func_op.kernel_factory("CPU")
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])
@@ -181,8 +191,8 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
       name: of the op.
 
     Returns:
-      A tensor for a single type, a list of tensors for a list of types, the operation for an
-      empty list. Shapes are unknown: use ``set_shape``.
+      A tensor for a single type, a list of tensors for a list of types, for an empty list the
+      operation if stateful, else an empty list. Shapes are unknown: use ``set_shape``.
     """
     graph = get_default_graph()
     token = functions.insert(func, graph)
@@ -192,7 +202,8 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     if not types:
         inputs = [convert_to_tensor(value) for value in inp]
         attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
-        return create_raw(graph, handle.name, inputs, name, attrs)
+        made = create_raw(graph, handle.name, inputs, name, attrs)
+        return made if stateful else []  # as TensorFlow: nothing to run for its effect
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)
     return outputs if is_list else outputs[0]
