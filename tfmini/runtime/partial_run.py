@@ -104,7 +104,7 @@ class PartialRun:
         waiting = {t for op in new for t in op._inputs if t in self._feeds and t not in self._values}
         waiting |= {t for t in wanted.tensors if t in self._feeds and t not in self._values}
         if waiting:
-            fetch = [*wanted.tensors, *wanted.targets][0].name
+            fetch = (wanted.tensors[0] if wanted.tensors else wanted.targets[0]).name
             names = ", ".join(sorted(t.name for t in waiting))
             raise _invalid(
                 f"Fetch {fetch} can't be computed from the feeds that have been fed so far: still to feed: {names}."
