@@ -165,6 +165,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
             "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
+            "batch_scatter_update "
             "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub "
             "scatter_update"
         ),

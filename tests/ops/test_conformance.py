@@ -69,3 +69,13 @@ def test_gradient_of_nextafter_moves_with_its_first_argument() -> None:
     with tf.Session() as session:
         gx, gy = session.run(tf.gradients(tf.math.nextafter(x, y), [x, y]))
     assert gx.tolist() == [1, 1] and gy.tolist() == [0]
+
+
+def test_batch_scatter_update_writes_along_the_last_dimension() -> None:
+    variable = tf.Variable(np.zeros((2, 3, 2), np.float32))
+    update = tf.batch_scatter_update(variable, [[2, 0], [1, 1]], np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+    with tf.Session() as session:
+        session.run(variable.initializer)
+        found = session.run(update)
+    assert found[0].tolist() == [[2, 3], [0, 0], [0, 1]]
+    assert found[1].tolist() == [[0, 0], [6, 7], [0, 0]]

@@ -177,7 +177,7 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _conjugated(x: Tensor) -> Tensor:
     """What a complex gradient is multiplied by; a real ``x`` as it is."""
-    return handle_of("Conj")(x) if x.dtype.is_complex else x  # type: ignore[no-any-return]
+    return handle_of("Conj")(x) if x.dtype.is_complex else x
 
 
 # ---- arg-extremes ---------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class TypeSpec:
         return tuple(part.raw if isinstance(part, TensorShape) else part for part in self._serialize())
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self), self._key()))

@@ -51,7 +51,7 @@ class LossScale(ABC):
         """The loss scale that `get_config` described."""
         return cls(**config)
 
-    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> ResourceVariable:
+    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
         """A variable of this loss scale, once per name and graph.
 
         Raises:
