@@ -71,9 +71,11 @@ def test_gradient_of_nextafter_moves_with_its_first_argument() -> None:
     assert gx.tolist() == [1, 1] and gy.tolist() == [0]
 
 
-def test_batch_scatter_update_writes_along_the_last_dimension() -> None:
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+def test_batch_scatter_update_writes_along_the_last_dimension(index_type: type) -> None:
     variable = tf.Variable(np.zeros((2, 3, 2), np.float32))
-    update = tf.batch_scatter_update(variable, [[2, 0], [1, 1]], np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+    values = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    update = tf.batch_scatter_update(variable, np.array([[2, 0], [1, 1]], index_type), values)
     with tf.Session() as session:
         session.run(variable.initializer)
         found = session.run(update)

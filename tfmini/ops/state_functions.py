@@ -178,7 +178,7 @@ def batch_scatter_update(
 def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
     """Along ``axis`` 0, 1, 2, …; the same along every other axis."""
     scalar = handle_of("Reshape")(handle_of("Slice")(sizes, [axis], [1]), np.zeros(0, np.int32))
-    zero, one = np.zeros((), sizes.dtype.numpy), np.ones((), sizes.dtype.numpy)
+    zero, one = (convert_to_tensor(number, dtype=sizes.dtype) for number in (0, 1))
     column = [-1 if i == axis else 1 for i in range(rank)]
     numbers = handle_of("Reshape")(handle_of("Range")(zero, scalar, one), column)
     return handle_of("BroadcastTo")(numbers, sizes)  # type: ignore[no-any-return]
