@@ -85,7 +85,7 @@ def checked_kind(
     """The three settings with their defaults filled in.
 
     Raises:
-      ValueError: for one that is not of its enum, and for a trainable variable synchronised on read.
+      ValueError: for one that is not of its enum.
     """
     synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
     aggregation = VariableAggregation.NONE if aggregation is None else aggregation
