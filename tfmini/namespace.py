@@ -41,8 +41,6 @@ OUT_OF_SCOPE = {
     "enable_v2_behavior": _GRAPH_WAY,
     "enable_v2_tensorshape": _GRAPH_WAY,
     "enable_tensor_equality": _GRAPH_WAY,
-    "distribute.Strategy": "tf.train.replica_device_setter",
-    "distribute.MirroredStrategy": "tf.device for each tower (examples/digits_in_graph.py)",
     "distribute.experimental": "tf.train.replica_device_setter",
     "contrib.eager": _GRAPH_WAY,
     "contrib.keras": "tf.get_variable, tf.nn and a tf.train optimizer",

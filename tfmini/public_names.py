@@ -165,9 +165,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
         "ops.state_functions": (
-            "assign assign_add assign_sub count_up_to is_variable_initialized scatter_add scatter_div "
-            "scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub "
-            "scatter_update"
+            "assign assign_add assign_sub batch_scatter_update count_up_to is_variable_initialized "
+            "scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub "
+            "scatter_nd_update scatter_sub scatter_update"
         ),
         "ops.string_conversions": "as_string decode_raw reduce_join string_to_number",
         "ops.string_pieces": (
@@ -179,6 +179,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.template": "make_template",
         "ops.tensor_array": "TensorArray",
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
+        "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_base": "Variable",
         "ops.variable_kind": (
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
@@ -413,6 +414,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "distribute": {
         "runtime.server": "Server",
+        "train.strategy": (
+            "MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context "
+            "get_strategy has_strategy in_cross_replica_context"
+        ),
+    },
+    "distribute.cluster_resolver": {
+        "train.cluster_resolver": (
+            "ClusterResolver KubernetesClusterResolver SimpleClusterResolver TFConfigClusterResolver "
+            "UnionResolver=UnionClusterResolver"
+        ),
     },
     "dtypes": {
         "dtypes": (
@@ -679,6 +690,12 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
         "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
+    "python.client.device_lib": {
+        "compat.internal_names": "list_local_devices",
+    },
+    "python.client.timeline": {
+        "train.timeline": "Timeline",
+    },
     "python_io": {
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
     },
@@ -889,6 +906,10 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step global_step"
         ),
         "train.warm_starting": "VocabInfo warm_start",
+    },
+    "train.experimental": {
+        "train.loss_scale": "DynamicLossScale FixedLossScale LossScale",
+        "train.loss_scale_optimizer": "MixedPrecisionLossScaleOptimizer",
     },
     "train.queue_runner": {
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",

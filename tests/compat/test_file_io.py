@@ -101,3 +101,12 @@ def test_whole_files(tmp_path: Path) -> None:
     assert file_io.list_directory(str(tmp_path)) == ["a"]
     assert file_io.filecmp(path, path) and file_io.file_crc32(path) == "0x856a5aa8"
     assert tf.gfile.GFile("file://" + path).read() == "t"
+
+
+def test_reading_and_writing_keep_their_own_places(tmp_path: Path) -> None:
+    with tf.gfile.GFile(str(tmp_path / "both"), "r+") as file:
+        file.write("one\ntwo\n")
+        assert file.tell() == 0
+        assert file.readline() == "one\n"
+        file.write("three\n")
+        assert file.read() == "two\nthree\n"

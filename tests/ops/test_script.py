@@ -62,7 +62,7 @@ def test_the_function_gets_its_own_copies_and_scalars():
 def test_exceptions_become_statuses(error, cls):
     with pytest.raises(cls) as info:
         evaluate(py_func(raising(error), [1.0], dtypes.float32))
-    assert info.value.message == f"{type(error).__name__}: {error}"
+    assert info.value.message.startswith(f"{type(error).__name__}: {error}\nTraceback")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,18 @@ def test_wrong_results(function, tout, message):
     with pytest.raises(errors.InvalidArgumentError) as info:
         evaluate(out)
     assert info.value.message == message.format(out.op.attrs["token"].decode())
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"foo": 1}, "Unsupported object type dict"),
+        (np.zeros(0, [("foo", np.float32)]), "Unsupported numpy data type"),
+    ],
+)
+def test_values_that_no_tensor_holds(value, message):
+    with pytest.raises(errors.InternalError, match=message):
+        evaluate(py_func(lambda: value, [], dtypes.float32))
 
 
 def test_functions_live_as_long_as_their_graph():

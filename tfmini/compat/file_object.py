@@ -49,8 +49,9 @@ def file_error(error: OSError, path: str) -> errors.OpError:
 class GFile:
     """A file for reading or writing (``tf.gfile.GFile``, ``tf.gfile.Open``, ``file_io.FileIO``).
 
-    It is opened when it is first read or written. Text is UTF-8; with ``b`` in the mode, `read` and
-    iteration give bytes. `write` takes both.
+    It is opened when it is first read or written, once for each: as in TensorFlow, what is written does
+    not move the place where reading goes on, and a mode that is not ``a`` starts an empty file with the
+    first `write`. Text is UTF-8; with ``b`` in the mode, `read` and iteration give bytes. `write` takes both.
 
     Args:
       name: a path of this machine.
@@ -69,7 +70,8 @@ class GFile:
             raise errors.InvalidArgumentError(
                 None, None, "mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'"
             )
-        self._file: IO[bytes] | None = None
+        self._input: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
 
     @property
     def name(self) -> Any:
@@ -81,19 +83,27 @@ class GFile:
         """The mode that was given."""
         return self._mode
 
-    def _opened(self) -> IO[bytes]:
-        if self._file is None:
-            path = local_path(self._name)
-            try:
-                self._file = open(path, self._plain + "b")  # noqa: SIM115 - `close` closes it
-            except OSError as error:
-                raise file_error(error, path) from error
-        return self._file
+    def _open(self, mode: str) -> IO[bytes]:
+        path = local_path(self._name)
+        try:
+            return open(path, mode)
+        except OSError as error:
+            raise file_error(error, path) from error
 
     def _reader(self) -> IO[bytes]:
         if self._plain not in _READING:
             raise errors.PermissionDeniedError(None, None, "File isn't open for reading")
-        return self._opened()
+        self.flush()
+        if self._input is None:
+            self._input = self._open("rb")
+        return self._input
+
+    def _writer(self) -> IO[bytes]:
+        if self._plain not in _WRITING:
+            raise errors.PermissionDeniedError(None, None, "File isn't open for writing")
+        if self._output is None:
+            self._output = self._open("ab" if self._plain[0] == "a" else "wb")
+        return self._output
 
     def _result(self, data: bytes) -> Any:
         return data if self._binary else data.decode("utf-8")
@@ -108,9 +118,7 @@ class GFile:
 
     def write(self, file_content: str | bytes) -> None:
         """Writes text (as UTF-8) or bytes."""
-        if self._plain not in _WRITING:
-            raise errors.PermissionDeniedError(None, None, "File isn't open for writing")
-        self._opened().write(as_bytes(file_content))
+        self._writer().write(as_bytes(file_content))
 
     def read(self, n: int = -1) -> Any:
         """The next ``n`` bytes, or all that is left; text unless the mode has a ``b``."""
@@ -147,8 +155,8 @@ class GFile:
         file.seek(start + offset)
 
     def tell(self) -> int:
-        """The current place in bytes."""
-        return self._opened().tell()
+        """The place in bytes where reading goes on; of a file only for writing, where writing does."""
+        return (self._reader() if self._plain in _READING else self._writer()).tell()
 
     def seekable(self) -> bool:
         """True: files of this machine can seek."""
@@ -156,14 +164,15 @@ class GFile:
 
     def flush(self) -> None:
         """Hands what was written to the operating system."""
-        if self._file is not None:
-            self._file.flush()
+        if self._output is not None:
+            self._output.flush()
 
     def close(self) -> None:
         """Closes the file; using it again opens it anew."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        for file in (self._input, self._output):
+            if file is not None:
+                file.close()
+        self._input = self._output = None
 
     def __enter__(self) -> GFile:
         return self

@@ -168,7 +168,7 @@ _TRAINING = {
 _OTHERS = {
     "client.device_lib": ":compat.internal_names",
     "client.session": "tf",
-    "client.timeline": "-",
+    "client.timeline": ":train.timeline",
     "compiler.tensorrt.trt_convert": "-",
     "data.experimental.ops": "-",
     "data.ops.dataset_ops": "tf.data",

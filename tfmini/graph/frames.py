@@ -69,6 +69,9 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
 
     Args:
       nodes: in topological order (back edges do not count).
+
+    Raises:
+      InvalidArgumentError: the inputs of a node come from frames that are not inside one another.
     """
     paths: dict[str, FramePath] = {}
     for name, node in nodes.items():
@@ -78,6 +81,8 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
             if outer is not None:
                 if nodes[source].op in EXIT_OPS:
                     outer = outer[:-1]
+                if outer[: len(path)] != path[: len(outer)]:
+                    raise _different_frames(node, paths, nodes)
                 if len(outer) > len(path):
                     path = outer
         if node.op in ENTER_OPS:
@@ -85,6 +90,18 @@ def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
         if path:
             paths[name] = path
     return paths
+
+
+def _different_frames(node: Node, paths: Mapping[str, FramePath], nodes: Nodes) -> InvalidArgumentError:
+    sources = dict.fromkeys([*(source for source, _ in node.inputs), *node.controls])
+    places = [
+        f"The input {source!r} is in frame {paths[source][-1]!r}."
+        for source in sources
+        if source in paths and nodes[source].op not in EXIT_OPS
+    ]
+    return InvalidArgumentError(
+        None, None, f"{{{{node {node.name}}}}} has inputs from different frames. {' '.join(places)}"
+    )
 
 
 def contract(nodes: Nodes) -> tuple[Nodes, dict[str, Loop]]:

@@ -92,7 +92,8 @@ class Graph(CollectionStore):
         else:
             state.name = self.unique_name(name)
         try:
-            yield state.name + "/" if state.name else ""
+            # "/" is the outermost scope too, but a scope's name ends as it was written.
+            yield state.name + "/" if state.name or name == "/" else ""
         finally:
             state.name = saved
 

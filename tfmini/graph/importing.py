@@ -28,6 +28,8 @@ _MERGES = frozenset({"Merge", "RefMerge"})
 _NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 _LOC = b"loc:@"
 # Producers before this one wrote wrong _output_shapes; TensorFlow ignores theirs in a conflict.
+# Up to here a placeholder of unknown shape was written like one without dimensions.
+_LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS = 21
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
 # Attrs that newer TensorFlow sets for people to read; they change nothing.
 _NOTES = (("VarHandleOp", "debug_name"),)
@@ -289,6 +291,8 @@ class _Importer:
         attrs = dict(node.attrs)
         stored_shapes = attrs.pop("_output_shapes", None)
         check_attrs(node_def, handle.op_def, full_name, attrs)
+        if node.op == "Placeholder" and self.producer <= _LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS and attrs["shape"] == ():
+            attrs["shape"] = None
         typed = node.replace(attrs=attrs)
         inputs, pending = self._inputs(node)
         check_inputs(handle.op_def, full_name, node_types.input_dtypes(typed), inputs)

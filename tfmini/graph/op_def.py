@@ -79,6 +79,16 @@ class OpDef:
     is_stateful: bool = False
     allows_uninitialized_input: bool = False
 
+    @property
+    def input_arg(self) -> tuple[ArgDef, ...]:
+        """The inputs, under their name in the OpDef message."""
+        return self.inputs
+
+    @property
+    def output_arg(self) -> tuple[ArgDef, ...]:
+        """The outputs, under their name in the OpDef message."""
+        return self.outputs
+
     def inferred_attrs(self) -> set[str]:
         """Attrs that follow from the inputs, which a caller therefore does not pass."""
         names = (n for arg in self.inputs for n in (arg.type_attr, arg.number_attr, arg.type_list_attr))

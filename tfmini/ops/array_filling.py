@@ -46,6 +46,9 @@ def _fill_shape(node: Operation) -> list[RawShape]:
     dims = node._inputs[0]._shape
     if dims is not None and len(dims) > 1:
         raise ValueError(f"Shape must be rank 1 but is rank {len(dims)}")
+    value = node._inputs[1]._shape
+    if value:
+        raise ValueError(f"Shape must be rank 0 but is rank {len(value)}")
     known = constant_value(node._inputs[0])
     if known is not None and (known < 0).any():
         raise ValueError(f"Fill dimensions must be >= 0, got {known.tolist()}")

@@ -462,7 +462,16 @@ def _pack_conversion(value: Any, dtype: Any = None, name: str | None = None, as_
     found = _dtype_within(value)
     if found is None:
         return NotImplemented
-    return _packed(value, found if dtype is None else dtypes.as_dtype(dtype), name or "packed")
+    if dtype is None or dtypes.as_dtype(dtype) is found:
+        return _packed(value, found, name or "packed")
+    return _packed(_cast_tensors(value, dtypes.as_dtype(dtype)), dtypes.as_dtype(dtype), name or "packed")
+
+
+def _cast_tensors(value: Any, dtype: dtypes.DType) -> Any:
+    """A nested list with the tensors in it cast."""
+    if isinstance(value, (list, tuple)):
+        return [_cast_tensors(item, dtype) for item in value]
+    return handle_of("Cast")(value, DstT=dtype) if _holds_tensors(value) else value
 
 
 register_tensor_conversion_function((list, tuple), _pack_conversion, 99)

@@ -100,7 +100,7 @@ def hessians(
     The rows are unrolled: one backward pass of the gradient per element of x.
 
     Raises:
-      ValueError: when an x has no static shape, or no y depends on it.
+      ValueError: when an x has no static shape, or no y or no gradient depends on it.
     """
     options: dict[str, Any] = {
         "colocate_gradients_with_ops": colocate_gradients_with_ops,
@@ -122,7 +122,9 @@ def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
     flat = handle_of("Reshape")(first, [count])
     rows = []
     for element in handle_of("Unpack")(flat, num=count, axis=0) if count else ():
-        row = gradients(element, x, unconnected_gradients=UnconnectedGradients.ZERO, **options)[0]
+        row = gradients(element, x, **options)[0]
+        if row is None:
+            raise ValueError(f"tf.hessians: the first derivative does not depend on {x}; all second ones are zero.")
         rows.append(handle_of("Reshape")(row, [count]))
     stacked = handle_of("Pack")(rows, axis=0) if rows else handle_of("Reshape")(first, [0])
     return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")  # type: ignore[no-any-return]
@@ -298,6 +300,7 @@ class _Sweep:
         scopes = op.graph.scopes
         outer = scopes.name
         scopes.name = op.graph.unique_name(op._name + "_grad")
+        first_new = len(op.graph._order)
         try:
             found = as_list(function(op, *sums))
             if len(found) != len(op._inputs):
@@ -310,6 +313,8 @@ class _Sweep:
                     found = gate_together(found)
         finally:
             scopes.name = outer
+        for made in op.graph._order[first_new:]:
+            made._original_op = op
         for i, gradient in enumerate(found):
             if type(gradient) is Tensor:
                 _match_shape(op, i, gradient)

@@ -252,7 +252,8 @@ class Orthogonal(Initializer):
         q = handle_of("Mul")(q, handle_of("Sign")(handle_of("DiagPart")(r)))
         if rows < columns:
             q = handle_of("Transpose")(q, [1, 0])
-        return handle_of("Mul")(self.gain, handle_of("Reshape")(q, shape))  # type: ignore[no-any-return]
+        # The tensor first: its type decides that of the product.
+        return handle_of("Mul")(handle_of("Reshape")(q, shape), self.gain)  # type: ignore[no-any-return]
 
 
 class Identity(Initializer):

@@ -29,7 +29,6 @@ for _handle in (pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op):
     _handle.shape(broadcast_shape)
 atan2_op.kernel("CPU")(np.arctan2)
 next_after_op.kernel("CPU")(np.nextafter)
-next_after_op.not_differentiable()
 
 
 def _integer_power(x: Any, y: Any) -> Any:
@@ -93,6 +92,12 @@ def _atan2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     y, x = node._inputs
     scaled = real_div_op(grad, add_op(square_op(x), square_op(y)))
     return sum_to_operands(node, [mul_op(x, scaled), mul_op(neg_op(y), scaled)])
+
+
+@next_after_op.gradient
+def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    # It moves with x1, and x2 only says in which direction the last bit goes.
+    return sum_to_operands(node, [grad, mul_op(grad, np.zeros((), node.attrs["T"].numpy))])
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import array_shape
@@ -162,7 +163,7 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     grad = kept(node, grad)
     if axes is None:
         # Unknown axes: the quotient, which is undefined at zeros.
-        return [mul_op(real_div_op(kept(node, node._outputs[0]), x), grad), None]
+        return [mul_op(_conjugated(real_div_op(kept(node, node._outputs[0]), x)), grad), None]
     # Product over one axis after the other; each needs the product of the other elements.
     stages = [x]
     for axis in axes[:-1]:
@@ -170,8 +171,13 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     for stage, axis in zip(reversed(stages), reversed(axes)):
         before = cumprod(stage, axis, exclusive=True)
         after = cumprod(stage, axis, exclusive=True, reverse=True)
-        grad = mul_op(grad, mul_op(before, after))
+        grad = mul_op(grad, _conjugated(mul_op(before, after)))
     return [grad, None]
+
+
+def _conjugated(x: Tensor) -> Tensor:
+    """What a complex gradient is multiplied by; a real ``x`` as it is."""
+    return handle_of("Conj")(x) if x.dtype.is_complex else x
 
 
 # ---- arg-extremes ---------------------------------------------------------------------------

@@ -6,7 +6,9 @@ must run there. A graph keeps its functions alive; when it goes, so do they.
 
 from __future__ import annotations
 
+import functools
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -81,8 +83,17 @@ def _unknown(node: Operation) -> list[RawShape]:
     return [None] * len(node.attrs["Tout"])
 
 
-@py_func_op.kernel_factory("CPU")
 @py_func_stateless_op.kernel_factory("CPU")
+def _stateless_kernel(node: Any) -> Callable[..., Any]:
+    """Without inputs, a function that always returns the same is a constant: it is called once."""
+    call = _kernel(node)
+    if node.attrs["Tin"]:
+        return call
+    constant = functools.cache(lambda: call([]))
+    return lambda values: constant()
+
+
+@py_func_op.kernel_factory("CPU")
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])
@@ -110,7 +121,14 @@ def status_of(error: Exception) -> errors.OpError:
     if isinstance(error, errors.OpError):
         return error
     kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-    return kind(None, None, f"{type(error).__name__}: {error}")
+    return kind(None, None, f"{type(error).__name__}: {error}
+{_frames_of(error)}")
+
+
+def _frames_of(error: BaseException) -> str:
+    """The traceback of the user's function, as Python prints it: the status may be read in another process."""
+    inner = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is ours
+    return "".join(traceback.format_exception(type(error), error, inner))
 
 
 def _as_argument(value: Any) -> Any:
@@ -135,6 +153,7 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
 
 def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     array = np.asarray(value)
+    _check_representable(array, value)
     is_text = array.dtype.kind in "OSU"
     if is_text and dtype is dtypes.string:
         return _as_bytes(array)
@@ -145,6 +164,16 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
         )
     # The function may keep its array and change it later.
     return array.copy()
+
+
+def _check_representable(array: Any, value: Any) -> None:
+    """Refuses what no tensor can hold: structured arrays, and objects other than text."""
+    if array.dtype.kind == "V" and array.dtype.names is not None:
+        raise errors.InternalError(None, None, f"Unsupported numpy data type: {array.dtype}")
+    if array.dtype.kind == "O":
+        odd = next((item for item in array.ravel() if not isinstance(item, (str, bytes))), None)
+        if odd is not None:
+            raise errors.InternalError(None, None, f"Unsupported object type {type(odd).__name__}")
 
 
 def _cpp_name(name: str) -> str:
@@ -170,8 +199,8 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
       name: of the op.
 
     Returns:
-      A tensor for a single type, a list of tensors for a list of types, the operation for an
-      empty list. Shapes are unknown: use ``set_shape``.
+      A tensor for a single type, a list of tensors for a list of types, for an empty list the
+      operation if stateful, else an empty list. Shapes are unknown: use ``set_shape``.
     """
     graph = get_default_graph()
     token = functions.insert(func, graph)
@@ -181,7 +210,8 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     if not types:
         inputs = [convert_to_tensor(value) for value in inp]
         attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
-        return create_raw(graph, handle.name, inputs, name, attrs)
+        made = create_raw(graph, handle.name, inputs, name, attrs)
+        return made if stateful else []  # as TensorFlow: nothing to run for its effect
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)
     return outputs if is_list else outputs[0]

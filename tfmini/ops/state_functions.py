@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tfmini.dtypes import DType
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.ops import state_ref
 from tfmini.ops.ref_variable import beside
 from tfmini.ops.resource_variable import BaseResourceVariable
+from tfmini.ops.scoping import name_scope
 from tfmini.ops.state_scatter import scatter_nd_ops, scatter_ops
 from tfmini.ops.variable_base import Variable
 from tfmini.shapes import as_raw
@@ -145,6 +150,38 @@ def scatter_max(ref: Any, indices: Any, updates: Any, use_locking: bool = False,
 def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
     """Assigns the slices at index vectors (``tf.scatter_nd_update``)."""
     return _scatter_nd("update", ref, indices, updates, use_locking, name)
+
+
+def batch_scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Any:
+    """`scatter_update` along the last dimension of ``indices`` (``tf.batch_scatter_update``).
+
+    The dimensions before it are batches that ``ref``, ``indices`` and ``updates`` share:
+    ``ref[b..., indices[b..., j]] = updates[b..., j]``.
+
+    Raises:
+      ValueError: when the rank of ``indices`` is unknown.
+    """
+    with name_scope(name):
+        indices = convert_to_tensor(indices, name="indices")
+        rank = indices.shape.ndims
+        if rank is None:
+            raise ValueError("batch_scatter_update does not allow indices with unknown shape.")
+        own = handle_of("ExpandDims")(indices, -1)
+        sizes = handle_of("Shape")(own, out_type=indices.dtype)
+        batches = [_positions(sizes, axis, rank + 1) for axis in range(rank - 1)]
+        points = handle_of("ConcatV2")([*batches, own], -1) if batches else own
+        return scatter_nd_update(ref, points, updates, use_locking)
+
+
+def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
+    """Along ``axis`` 0, 1, 2, …; the same along every other axis."""
+    scalar = handle_of("Reshape")(handle_of("Slice")(sizes, [axis], [1]), np.zeros(0, np.int32))
+    zero, one = (convert_to_tensor(number, dtype=sizes.dtype) for number in (0, 1))
+    column = [-1 if i == axis else 1 for i in range(rank)]
+    numbers = handle_of("Reshape")(handle_of("Range")(zero, scalar, one), column)
+    return handle_of("BroadcastTo")(numbers, sizes)  # type: ignore[no-any-return]
 
 
 def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:

@@ -85,7 +85,7 @@ def checked_kind(
     """The three settings with their defaults filled in.
 
     Raises:
-      ValueError: for one that is not of its enum, and for a trainable variable synchronised on read.
+      ValueError: for one that is not of its enum.
     """
     synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
     aggregation = VariableAggregation.NONE if aggregation is None else aggregation
@@ -96,9 +96,4 @@ def checked_kind(
         if not isinstance(value, kind):
             raise ValueError(f"Invalid variable {what} mode: {value} for variable: {name}")
     on_read = synchronization is VariableSynchronization.ON_READ
-    if on_read and trainable:
-        raise ValueError(
-            "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables. You"
-            " have specified trainable=True and synchronization=VariableSynchronization.ON_READ."
-        )
     return synchronization, aggregation, not on_read if trainable is None else bool(trainable)

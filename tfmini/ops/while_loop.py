@@ -17,6 +17,7 @@ from tfmini.ops.math_comparison import less, logical_and
 from tfmini.ops.scoping import add_to_collection, control_dependencies, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.type_specs import TypeSpec
 from tfmini.ops.while_context import WhileContext, is_loop_constant
 from tfmini.shapes import RawShape, TensorShape, merge_raw
 
@@ -125,8 +126,10 @@ class _Loop:
         outer = context.outer_context
         context._values = {tensor.name for tensor in self.tensors}
         sources = self.tensors if outer is None else [outer.AddValue(tensor) for tensor in self.tensors]
+        # Where the invariant leaves more open than the source, the shape comes from the invariant alone.
+        fixed = [not self.has_invariants and _is_at_most(raw, s._shape) for s, raw in zip(sources, self.invariants)]
         with control_dependencies(None):
-            enters = [context.enter(source, use_input_shape=not self.has_invariants) for source in sources]
+            enters = [context.enter(source, use_input_shape=f) for source, f in zip(sources, fixed)]
             for tensor in enters:
                 context._graph.prevent_feeding(tensor)
                 if outer is not None:
@@ -251,17 +254,38 @@ def _with_arrays(originals: list[Any], tensors: list[Tensor]) -> list[Any]:
 
 def _invariants_of(value: Any, shape: Any) -> list[RawShape]:
     """The shapes that a loop variable's tensors keep."""
+    if isinstance(shape, TypeSpec):
+        shape = _shape_of_spec(value, shape)
     if isinstance(value, Tensor):
         return [value._shape if shape is None else _checked(shape)]
+    if isinstance(value, SparseTensor):
+        return _sparse_invariants(value, shape)
     if shape is None:
         return [part._shape for part in nest.flatten(value, expand_composites=True)]
     raw = _checked(shape)
-    if isinstance(value, SparseTensor):
-        rank = None if raw is None else raw[0]
-        return [(None, rank), (None,), (rank,)]
     rows = None if raw is None else raw[0]
     parts: list[RawShape] = [raw, (rows,)]
     return parts if value.dense_shape is None else [*parts, (None if raw is None else len(raw),)]
+
+
+def _sparse_invariants(value: SparseTensor, shape: Any) -> list[RawShape]:
+    """The number of values may change; the rank may if an invariant says so."""
+    if shape is None:
+        rank = value.shape.ndims
+    else:
+        raw = _checked(shape)
+        rank = None if raw is None else raw[0]
+    return [(None, rank), (None,), (rank,)]
+
+
+def _shape_of_spec(value: Any, spec: TypeSpec) -> TensorShape:
+    """What the spec of a loop variable says of its shape, in the form of a plain invariant."""
+    position = 1 if isinstance(value, SparseTensor) else 0
+    matches = isinstance(value, spec.value_type)
+    if not matches or spec._component_specs[position].dtype is not value.dtype.base_dtype:
+        raise TypeError(f"TypeSpec {spec!r} is not compatible with {value!r}")
+    shape: TensorShape = spec._shape  # type: ignore[attr-defined]
+    return TensorShape([shape.ndims]) if isinstance(value, SparseTensor) else shape
 
 
 def _checked(shape: Any) -> RawShape:

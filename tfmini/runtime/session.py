@@ -24,6 +24,7 @@ from tfmini.runtime.fetches import Fetches, own_copy, to_client
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.partial_run import PartialRun
 from tfmini.runtime.session_errors import located
 from tfmini.runtime.worker import Worker
 
@@ -74,6 +75,8 @@ class BaseSession:
         self._growths = 0
         self._runs = 0
         self._calls: dict[Any, _Call] = {}
+        self._partial_runs: dict[str, PartialRun] = {}
+        self._partial_count = 0
         self._extend_lock = threading.Lock()
         self._master: MasterClient = self._connect()
         if not self._target:
@@ -255,18 +258,38 @@ class BaseSession:
         return functools.wraps(call_with)(lambda *values: call_with(*values))
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
-        """Not available: feeds and fetches in several goes.
+        """Declares a step whose feeds and fetches come in several goes, and returns its handle.
 
         Raises:
-          UnimplementedError: always.
+          InvalidArgumentError: without fetches.
         """
-        raise errors.UnimplementedError(
-            None, None, "partial_run is not supported by tfmini: use separate runs, with variables between them."
-        )
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        partial = PartialRun(self._graph, fetches, feeds or (), self._partial_step)
+        self._partial_count += 1
+        handle = f"partial_run_{self._partial_count}"
+        self._partial_runs[handle] = partial
+        return handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
-        """Not available, see `partial_run_setup`."""
-        return self.partial_run_setup(fetches, feed_dict)
+        """Goes on with a step that `partial_run_setup` declared: feeds some, fetches some.
+
+        Raises:
+          InvalidArgumentError: for a handle that is unknown or done, for feeds and fetches that were not
+            declared or come twice, and for a fetch that needs what has not been fed yet.
+          UnimplementedError: where an op of this call needs of an earlier one what has no value (see
+            `runtime.partial_run`).
+        """
+        partial = self._partial_runs.get(handle)
+        if partial is None:
+            raise errors.InvalidArgumentError(None, None, "Must run 'setup' before performing partial runs!")
+        found = partial.run(fetches, feed_dict)
+        if partial.done:
+            self._partial_runs.pop(handle, None)
+        return found
+
+    def _partial_step(self, tensors: list[Tensor], targets: list[Operation], feeds: dict[Tensor, Any]) -> list[Any]:
+        return self.run([tensors, targets], feeds)[0]  # type: ignore[no-any-return]
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices that this session can use.

@@ -1,0 +1,372 @@
+"""Where the cluster is described: the ``tf.distribute.cluster_resolver`` classes.
+
+A resolver answers two questions, anew each time: which tasks there are (`ClusterResolver.cluster_spec`)
+and which of them a session should talk to (`ClusterResolver.master`). What the answer comes from is the
+subclass's business: an argument, several other resolvers, ``TF_CONFIG``, or Kubernetes.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import Any
+
+from tfmini.cluster import ClusterSpec
+from tfmini.graph.graph import Graph
+from tfmini.runtime.session import Session
+
+Tasks = list[str] | dict[int, str]
+
+
+def _url(address: str, rpc_layer: str | None) -> str:
+    return f"{rpc_layer}://{address}" if rpc_layer else address
+
+
+class ClusterResolver(ABC):
+    """Base class (``tf.distribute.cluster_resolver.ClusterResolver``).
+
+    A subclass also has the attributes ``task_type``, ``task_id`` and ``rpc_layer``.
+    """
+
+    @abstractmethod
+    def cluster_spec(self) -> ClusterSpec:
+        """The tasks there are now."""
+
+    @abstractmethod
+    def master(
+        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
+    ) -> str:
+        """The target for a session on the given task, "" for a session in this process."""
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+    ) -> dict[str, int]:
+        """How many devices of each type other than CPU there are, of one task if both its names are given.
+
+        Asks a session at `master`, made with ``config_proto``.
+        """
+        with Session(self.master(task_type, task_id), graph=Graph(), config=config_proto) as session:
+            devices = session.list_devices()
+        if task_type is not None and task_id is not None:
+            devices = [d for d in devices if _is_on(d.name, task_type, task_id)]
+        return dict(collections.Counter(d.device_type for d in devices if d.device_type != "CPU"))
+
+    @property
+    def environment(self) -> str:
+        """What the program runs in; "" unless a subclass knows better."""
+        return ""
+
+
+def _is_on(device: str, job: str, task: int) -> bool:
+    parts = device.split("/")
+    return f"job:{job}" in parts and f"task:{task}" in parts
+
+
+class SimpleClusterResolver(ClusterResolver):
+    """Answers with what it was given (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
+
+    Args:
+      cluster_spec: a `ClusterSpec`.
+      master: the answer of `master` where no task is named.
+      task_type, task_id: this process's task.
+      environment: the answer of `environment`.
+      num_accelerators: the answer of `num_accelerators`, a dict from device type to number.
+      rpc_layer: the scheme that `master` puts before an address.
+
+    Raises:
+      TypeError: when ``cluster_spec`` is no `ClusterSpec` or ``master`` no string.
+    """
+
+    def __init__(
+        self,
+        cluster_spec: ClusterSpec,
+        master: str = "",
+        task_type: str | None = None,
+        task_id: int | None = None,
+        environment: str = "",
+        num_accelerators: dict[str, int] | None = None,
+        rpc_layer: str | None = None,
+    ) -> None:
+        if not isinstance(cluster_spec, ClusterSpec):
+            raise TypeError("cluster_spec must be a ClusterSpec.")
+        if not isinstance(master, str):
+            raise TypeError("master must be a string.")
+        self.task_type = task_type
+        self.task_id = task_id
+        self.rpc_layer = rpc_layer
+        self._cluster_spec = cluster_spec
+        self._master = master
+        self._environment = environment
+        self._num_accelerators = num_accelerators
+
+    def cluster_spec(self) -> ClusterSpec:
+        return self._cluster_spec
+
+    def master(
+        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
+    ) -> str:
+        address = self._master
+        if task_type is not None and task_id is not None:
+            address = self._cluster_spec.task_address(task_type, task_id)
+        return _url(address, rpc_layer or self.rpc_layer)
+
+    @property
+    def environment(self) -> str:
+        return self._environment
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+    ) -> dict[str, int]:
+        return {} if self._num_accelerators is None else self._num_accelerators
+
+
+class UnionClusterResolver(ClusterResolver):
+    """Several resolvers as one (``tf.distribute.cluster_resolver.UnionResolver``).
+
+    Jobs of the same name are joined: lists one after the other; where one of them is a dict of task
+    indices, all are, and no index may come twice. Everything else is asked of the first resolver,
+    unless given as ``task_type=``, ``task_id=`` or ``rpc_layer=``.
+
+    Raises:
+      ValueError: without any resolver, or with an unknown keyword.
+      TypeError: for an argument that is no `ClusterResolver`.
+    """
+
+    def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
+        self._rpc_layer: str | None = kwargs.pop("rpc_layer", None)
+        self._task_type: str | None = kwargs.pop("task_type", None)
+        self._task_id: int | None = kwargs.pop("task_id", None)
+        if kwargs:
+            raise ValueError(f"Unexpected kwargs provided {kwargs!r}")
+        if not args:
+            raise ValueError("At least one ClusterResolver is required.")
+        if not all(isinstance(resolver, ClusterResolver) for resolver in args):
+            raise TypeError("All arguments must be a sub-class of `ClusterResolver.`")
+        self._resolvers: tuple[Any, ...] = args
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The union.
+
+        Raises:
+          KeyError: when two resolvers name the same task of a job.
+        """
+        parts: dict[str, list[Tasks]] = {}
+        for resolver in self._resolvers:
+            for job, tasks in resolver.cluster_spec().as_dict().items():
+                parts.setdefault(job, []).append(tasks)
+        return ClusterSpec({job: _joined(tasks) for job, tasks in parts.items()})
+
+    def master(
+        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
+    ) -> str:
+        if task_type is not None and task_id is not None:
+            return _url(self.cluster_spec().task_address(task_type, task_id), rpc_layer or self._rpc_layer)
+        return str(self._resolvers[0].master(rpc_layer=rpc_layer))
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process."""
+        return self._resolvers[0].task_type if self._task_type is None else self._task_type
+
+    @task_type.setter
+    def task_type(self, value: str | None) -> None:
+        self._task_type = value
+
+    @property
+    def task_id(self) -> int | None:
+        """The task index of this process."""
+        return self._resolvers[0].task_id if self._task_id is None else self._task_id
+
+    @task_id.setter
+    def task_id(self, value: int | None) -> None:
+        self._task_id = value
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The scheme before addresses."""
+        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, value: str | None) -> None:
+        self._rpc_layer = value
+
+    @property
+    def environment(self) -> str:
+        return str(self._resolvers[0].environment)
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+    ) -> dict[str, int]:
+        return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)  # type: ignore[no-any-return]
+
+
+def _joined(parts: list[Tasks]) -> Tasks:
+    if all(isinstance(tasks, list) for tasks in parts):
+        return [address for tasks in parts for address in tasks]  # type: ignore[misc]
+    merged: dict[int, str] = {}
+    for tasks in parts:
+        numbered = dict(enumerate(tasks)) if isinstance(tasks, list) else tasks
+        twice = merged.keys() & numbered.keys()
+        if twice:
+            raise KeyError(f"Duplicate keys detected when merging two ClusterSpecs: {twice!r}")
+        merged.update(numbered)
+    return merged
+
+
+class TFConfigClusterResolver(ClusterResolver):
+    """Reads ``TF_CONFIG`` each time (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
+
+    Args:
+      task_type, task_id, rpc_layer: instead of what ``TF_CONFIG`` says.
+      environment: the answer of `environment`.
+    """
+
+    def __init__(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+        environment: str | None = None,
+    ) -> None:
+        self._given: dict[str, Any] = {"type": task_type, "index": task_id, "rpc_layer": rpc_layer}
+        self._environment = environment
+
+    def _task(self, key: str) -> Any:
+        given = self._given[key]
+        return _tf_config().get("task", {}).get(key) if given is None else given
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process."""
+        found = self._task("type")
+        return None if found is None else str(found)
+
+    @task_type.setter
+    def task_type(self, value: str | None) -> None:
+        self._given["type"] = value
+
+    @property
+    def task_id(self) -> int | None:
+        """The task index of this process."""
+        found = self._task("index")
+        return None if found is None else int(found)
+
+    @task_id.setter
+    def task_id(self, value: int | None) -> None:
+        self._given["index"] = value
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The scheme before addresses."""
+        given: str | None = self._given["rpc_layer"]
+        return _tf_config().get("rpc_layer") if given is None else given
+
+    @rpc_layer.setter
+    def rpc_layer(self, value: str | None) -> None:
+        self._given["rpc_layer"] = value
+
+    @property
+    def environment(self) -> str:
+        return self._environment  # type: ignore[return-value]  # TF answers None where nothing was given
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+    ) -> dict[str, int]:
+        job = self.task_type if task_type is None else task_type
+        return super().num_accelerators(job, self.task_id if task_id is None else task_id, config_proto)
+
+    def cluster_spec(self) -> ClusterSpec:
+        return ClusterSpec(_tf_config().get("cluster", {}))
+
+    def master(
+        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
+    ) -> str:
+        """``session_master`` of ``TF_CONFIG`` if given, "" for a cluster of one task, else the task's address."""
+        session_master = _tf_config().get("session_master")
+        if session_master is not None:
+            return str(session_master)
+        spec = self.cluster_spec()
+        if sum(spec.num_tasks(job) for job in spec.jobs) <= 1:
+            return ""
+        job = self.task_type if task_type is None else task_type
+        index = self.task_id if task_id is None else task_id
+        return _url(spec.task_address(job, index), rpc_layer or self.rpc_layer)  # type: ignore[arg-type]
+
+
+def _tf_config() -> dict[str, Any]:
+    return json.loads(os.environ.get("TF_CONFIG") or "{}")  # type: ignore[no-any-return]
+
+
+class KubernetesClusterResolver(ClusterResolver):
+    """Asks Kubernetes for the running pods (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
+
+    Args:
+      job_to_label_mapping: job name -> label selectors of its pods; default: all pods labelled
+        ``job-name=tensorflow`` are workers.
+      tf_server_port: the port of every task.
+      rpc_layer: the scheme before addresses.
+      override_client: a Kubernetes API client that has its credentials; default: the package
+        ``kubernetes`` with the user's own configuration.
+
+    Raises:
+      ImportError: when there is neither a client nor the package ``kubernetes``.
+    """
+
+    def __init__(
+        self,
+        job_to_label_mapping: dict[str, list[str]] | None = None,
+        tf_server_port: int = 8470,
+        rpc_layer: str | None = "grpc",
+        override_client: Any = None,
+    ) -> None:
+        self._selectors = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
+        self._port = tf_server_port
+        self._client = override_client or _kubernetes_client()
+        self.task_type: str | None = None
+        self.task_id: int | None = None
+        self.rpc_layer = rpc_layer
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The pods of each selector by name.
+
+        Raises:
+          RuntimeError: when a pod is not in the phase ``Running``.
+        """
+        return ClusterSpec(
+            {
+                job: [address for selector in selectors for address in self._addresses(selector)]
+                for job, selectors in self._selectors.items()
+            }
+        )
+
+    def _addresses(self, selector: str) -> list[str]:
+        pods = self._client.list_pod_for_all_namespaces(label_selector=selector).items
+        ordered = sorted(pods, key=lambda pod: str(pod.metadata.name))
+        for pod in ordered:
+            if pod.status.phase != "Running":
+                raise RuntimeError(f'Pod "{pod.metadata.name}" is not running; phase: "{pod.status.phase}"')
+        return [f"{pod.status.host_ip}:{self._port}" for pod in ordered]
+
+    def master(
+        self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
+    ) -> str:
+        job = self.task_type if task_type is None else task_type
+        index = self.task_id if task_id is None else task_id
+        if job is None or index is None:
+            return ""
+        return _url(self.cluster_spec().task_address(job, index), rpc_layer or self.rpc_layer)
+
+
+def _kubernetes_client() -> Any:
+    try:
+        client, config = import_module("kubernetes.client"), import_module("kubernetes.config")
+    except ImportError as error:
+        raise ImportError(
+            "KubernetesClusterResolver needs the package kubernetes: `pip install kubernetes`, or pass a client "
+            "as override_client."
+        ) from error
+    config.load_kube_config()
+    return client.CoreV1Api()

@@ -1,0 +1,196 @@
+"""``tf.distribute`` as far as one replica goes: code written for strategies runs as it would without.
+
+A strategy says how a step is copied to several devices. This cluster model copies steps with explicit
+devices instead (`tf.device`, `tf.train.replica_device_setter`, `tf.train.SyncReplicasOptimizer`), so
+there are only strategies of one replica here: the default one, which is always there, and
+`OneDeviceStrategy`. `MirroredStrategy` is the latter for one device and refuses more.
+
+Code is in one of two contexts. In the *replica context* it builds one replica's part; that is where a
+program starts, and where functions given to `Strategy.experimental_run_v2` run. In the *cross-replica
+context*, inside `Strategy.scope` and functions given to `ReplicaContext.merge_call`, it works on all
+replicas at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from tfmini import errors
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation
+from tfmini.ops import control, reduce_functions
+from tfmini.ops.scoping import device as device_scope
+
+
+class ReduceOp:
+    """How the values of the replicas become one (``tf.distribute.ReduceOp``)."""
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+
+class ReplicaContext:
+    """What a replica's function knows (``tf.distribute.ReplicaContext``)."""
+
+    replica_id_in_sync_group = 0
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas take a step together."""
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices of this replica."""
+        return self.strategy.worker_devices
+
+    def merge_call(
+        self, merge_fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Runs ``merge_fn(strategy, *args, **kwargs)`` in the cross-replica context."""
+        with _entered(self.strategy, None):
+            return merge_fn(self.strategy, *args, **(kwargs or {}))
+
+    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+        """The value itself: there is one replica."""
+        return value
+
+
+class Strategy:
+    """A strategy of one replica (``tf.distribute.Strategy``), on ``device`` or wherever the graph says."""
+
+    num_replicas_in_sync = 1
+
+    def __init__(self, device: str = "") -> None:
+        self._device = device
+        self.worker_devices: tuple[str, ...] = (device,) if device else ()
+
+    @property
+    def extended(self) -> Strategy:
+        """The strategy itself: there is no second half here."""
+        return self
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """Makes this the strategy of what is built inside, in the cross-replica context.
+
+        Raises:
+          RuntimeError: inside another strategy's scope.
+        """
+        current = get_strategy()
+        if current not in (_DEFAULT, self):
+            raise RuntimeError(f"Must not nest tf.distribute.Strategy scopes: {self} inside {current}.")
+        if self is _DEFAULT:
+            yield self
+            return
+        with _entered(self, None), device_scope(self._device or None):
+            yield self
+
+    def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:
+        """Builds ``fn``, called with the next element of ``input_iterator`` if there is one."""
+        with self.scope():
+            args = () if input_iterator is None else (input_iterator.get_next(),)
+            return self.experimental_run_v2(fn, args)
+
+    def experimental_run_v2(
+        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Builds ``fn(*args, **kwargs)`` in the replica context."""
+        with self.scope():
+            return self.call_for_each_replica(fn, args, kwargs)
+
+    def call_for_each_replica(
+        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Builds ``fn(*args, **kwargs)`` in the replica context."""
+        with _entered(self, ReplicaContext(self)), device_scope(self._device or None):
+            return fn(*args, **(kwargs or {}))
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
+        """The value, reduced along ``axis`` if given: over one replica there is nothing to add."""
+        if axis is None:
+            return value
+        mean = str(getattr(reduce_op, "value", reduce_op)) == ReduceOp.MEAN
+        reduction = reduce_functions.reduce_mean if mean else reduce_functions.reduce_sum
+        return reduction(convert_to_tensor(value), axis=axis)
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        """The values of the replicas: one."""
+        return (value,)
+
+    unwrap = experimental_local_results
+
+    def group(self, value: Any, name: str | None = None) -> Operation:
+        """The operation that runs ``value`` (a tensor or operation)."""
+        return control.group(value, name=name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._device or 'the current devices'}>"
+
+
+class OneDeviceStrategy(Strategy):
+    """Puts what is built in its scope on one device (``tf.distribute.OneDeviceStrategy``)."""
+
+
+class MirroredStrategy(Strategy):
+    """``tf.distribute.MirroredStrategy`` of one device.
+
+    Args:
+      devices: a list of one device; default: the CPU.
+      cross_device_ops: of no effect: one replica sends nothing.
+
+    Raises:
+      UnimplementedError: for several devices.
+    """
+
+    def __init__(self, devices: Sequence[str] | str | None = None, cross_device_ops: Any = None) -> None:
+        names = [devices] if isinstance(devices, str) else list(devices or ["/device:CPU:0"])
+        if len(names) != 1:
+            raise errors.UnimplementedError(
+                None,
+                None,
+                f"MirroredStrategy runs on one device in tfmini, not on {len(names)} ({', '.join(names)}): build one "
+                "tower per device with tf.device, or one replica per task with tf.train.replica_device_setter.",
+            )
+        super().__init__("/" + names[0].lstrip("/"))
+
+
+_DEFAULT = Strategy()
+_current: ContextVar[tuple[Strategy, ReplicaContext | None]] = ContextVar(
+    "strategy", default=(_DEFAULT, ReplicaContext(_DEFAULT))
+)
+
+
+@contextlib.contextmanager
+def _entered(strategy: Strategy, replica: ReplicaContext | None) -> Iterator[None]:
+    token = _current.set((strategy, replica))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def get_strategy() -> Strategy:
+    """The strategy whose scope this is, or the default one (``tf.distribute.get_strategy``)."""
+    return _current.get()[0]
+
+
+def has_strategy() -> bool:
+    """Whether this is inside a strategy's scope (``tf.distribute.has_strategy``)."""
+    return get_strategy() is not _DEFAULT
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """The replica context, None in the cross-replica context (``tf.distribute.get_replica_context``)."""
+    return _current.get()[1]
+
+
+def in_cross_replica_context() -> bool:
+    """Whether this is the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
+    return get_replica_context() is None
