@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
     *("values", "protos", "checkpoint", "graph", "ops", "layers", "placement"),
-    *("rpc", "runtime", "train", "compat", "tools", "testing"),
+    *("rpc", "runtime", "data", "train", "compat", "tools", "testing"),
 )
 # The values that turn themselves into messages, by an import inside the method that does it.
 EXCEPTIONS = {("tfmini.cluster", "tfmini.protos"), ("tfmini.shapes", "tfmini.protos")}

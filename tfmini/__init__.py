@@ -8,6 +8,7 @@ The public names stand in `tfmini.public_names`; this module re-exports them and
 from __future__ import annotations
 
 import tfmini.compat
+import tfmini.data
 import tfmini.graph.building
 import tfmini.layers
 import tfmini.ops

@@ -868,4 +868,28 @@ NAMES: dict[str, dict[str, str]] = {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
     },
+    "data": {
+        "data.dataset": "Dataset make_initializable_iterator make_one_shot_iterator",
+        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.iterator": "Iterator get_output_classes get_output_shapes get_output_types",
+        "data.options": "Options",
+    },
+    "data.experimental": {
+        "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
+        "data.recipes": (
+            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
+            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+        ),
+    },
+    "contrib.data": {
+        "data.dataset": "Dataset",
+        "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.iterator": "Iterator",
+        "data.options": "AUTOTUNE",
+        "data.recipes": (
+            "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors "
+            "map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan "
+            "shuffle_and_repeat unbatch"
+        ),
+    },
 }

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, protos
+from tfmini.graph.node import FunctionBody
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # A serialized message has at most 2 GiB; nodes and names around the tensor need some of it.
@@ -89,6 +90,8 @@ def _fill_list(target: Any, kind: str, values: Any) -> None:
 
 
 def _func_proto(value: Any) -> Any:
+    if isinstance(value, FunctionBody):
+        return value.to_proto()
     return protos.NameAttrList(name=value) if isinstance(value, str) else value
 
 
@@ -164,9 +167,15 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "type": lambda value: dtypes.as_dtype(int(value)),
     "shape": as_raw,
     "tensor": lambda value: tensor_from_proto(value),
-    "func": lambda value: value if value.attr else value.name,
+    "func": lambda value: _function(value),
     "placeholder": str,
 }
+
+
+def _function(value: Any) -> Any:
+    if "tfmini_body" in value.attr:
+        return FunctionBody.from_proto(value)
+    return value if value.attr else value.name
 
 
 # ---- tensors --------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph import registry
 from tfmini.graph.conversion import internal_convert
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.default_graph import get_default_graph, innermost
 from tfmini.graph.graph import Graph, handle_of
+from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
@@ -102,13 +103,13 @@ def _graph_for(args: tuple[Any, ...]) -> Graph:
     """The graph of the first tensor among the inputs, or the default graph."""
     for value in args:
         if type(value) is Tensor:
-            return value.op.graph
+            return innermost(value.op.graph)
         if type(value) in (list, tuple):
             for item in value:
                 if type(item) is Tensor:
-                    return item.op.graph
+                    return innermost(item.op.graph)
         elif hasattr(value, "_as_graph_element"):
-            return value.graph  # type: ignore[no-any-return]
+            return innermost(value.graph)
     return get_default_graph()
 
 
@@ -122,7 +123,7 @@ def _simple_inputs(
         expected = arg.dtype if attr is None else known.get(attr) or (attrs.get(attr) if attr in given else None)
         if type(value) is Tensor:
             if value.op.graph is not graph:
-                raise ValueError(f"{value} must be from the same graph as {_first_tensor(args)}.")
+                value = _captured(graph, value, args)
             if expected is not None and value._dtype is not expected and value._dtype.base_dtype is not expected:
                 raise _mismatch(plan, arg, value._dtype, expected, attr, inputs)
         else:
@@ -143,11 +144,15 @@ def _general_inputs(
             found = _list_input(plan, graph, full_name, arg, value, attrs, known, inputs)
         else:
             found = [_one_input(plan, graph, full_name, arg, value, attrs, known, inputs)]
-        for tensor in found:
-            if tensor.op.graph is not graph:
-                raise ValueError(f"{tensor} must be from the same graph as {_first_tensor(args)}.")
-        inputs.extend(found)
+        inputs.extend(t if t.op.graph is graph else _captured(graph, t, args) for t in found)
     return inputs
+
+
+def _captured(graph: Graph, tensor: Tensor, args: tuple[Any, ...]) -> Tensor:
+    """What stands for a tensor of another graph, if ``graph`` is that of a function."""
+    if graph.outer is None:
+        raise ValueError(f"{tensor} must be from the same graph as {_first_tensor(args)}.")
+    return graph.capture(tensor)
 
 
 def _one_input(
@@ -415,7 +420,7 @@ _CONVERTERS: dict[str, Callable[[str, Any], Any]] = {
     "string": _to_bytes,
     "shape": lambda name, value: as_raw(value),
     "tensor": _to_tensor_value,
-    "func": lambda name, value: value if isinstance(value, str) else value.name,
+    "func": lambda name, value: value if isinstance(value, (str, FunctionBody)) else value.name,
 }
 
 
@@ -428,7 +433,10 @@ def create_raw(graph: Graph, op_type: str, inputs: list[Any], name: str | None, 
     for tensor in inputs:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"Input #{inputs.index(tensor)} is not a tensor: {tensor}")
-        graph._check_same(tensor, str(tensor))
+        if graph.outer is None:
+            graph._check_same(tensor, str(tensor))
+    if graph.outer is not None:
+        inputs = [tensor if tensor.op.graph is graph else graph.capture(tensor) for tensor in inputs]
     plan = handle.plan = handle.plan or _Plan(handle.op_def)
     values = plan.defaults.copy()
     for attr, value in attrs.items():

@@ -46,9 +46,22 @@ def reset_default_graph() -> None:
     _global_default.clear()
 
 
+def innermost(graph: Graph) -> Graph:
+    """Where ops on tensors of ``graph`` go: the function that this thread traces inside it, or ``graph`` itself."""
+    graphs = _stack.graphs
+    if graphs and graphs[-1].outer is not None:
+        around = graphs[-1].outer
+        while around is not None:
+            if around is graph:
+                return graphs[-1]
+            around = around.outer
+    return graph
+
+
 @contextmanager
 def as_default(graph: Graph) -> Iterator[Graph]:
-    """Makes ``graph`` this thread's default for the block."""
+    """Makes ``graph``, or the function traced inside it, this thread's default for the block."""
+    graph = innermost(graph)
     _stack.graphs.append(graph)
     try:
         yield graph

@@ -40,6 +40,8 @@ class Graph(CollectionStore):
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.seed: int | None = None
+        # For the graph of a function: the graph that it is traced in.
+        self.outer: Graph | None = None
         # Sessions of this graph note here up to which op they have sent it, to warn of later mutations.
         self._sent_version = 0
         self._last_loss_reduction: Any = None
@@ -500,6 +502,14 @@ class Graph(CollectionStore):
                 f"Cannot use the given session to {_NOUNS[kind]} graph is different from the session's graph."
             )
         return session.run(element, feed_dict)
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """A tensor of this graph that stands for one of another graph; only functions have such.
+
+        Raises:
+          ValueError: the graphs have nothing to do with each other.
+        """
+        raise ValueError(f"{tensor} must be from the same graph as the other inputs.")
 
     def _check_same(self, tensor: Tensor, what: str) -> None:
         if tensor.op.graph is not self:

@@ -74,8 +74,83 @@ class Node:
         return cls(name, op, device, [(source, index) for source, index in inputs], controls, plain)
 
 
+class FunctionBody:
+    """A function as an attr: a little graph, what it takes and what it gives.
+
+    Attributes:
+      name: for messages.
+      nodes: in creation order; the parameters are Placeholders among them.
+      parameters: node name per parameter; what the function captured comes last.
+      results: endpoint per result.
+      targets: names of nodes with effects, which run in every call.
+    """
+
+    __slots__ = ("name", "nodes", "parameters", "results", "targets")
+
+    def __init__(
+        self, name: str, nodes: list[Node], parameters: list[str], results: list[Endpoint], targets: list[str]
+    ) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.parameters = parameters
+        self.results = results
+        self.targets = targets
+
+    def __repr__(self) -> str:
+        return f"<function {self.name} of {len(self.nodes)} nodes>"
+
+    def to_wire(self) -> dict[str, Any]:
+        """The body as a plain value for an rpc `Structure` field."""
+        return {
+            "name": self.name,
+            "nodes": [node.to_wire() for node in self.nodes],
+            "parameters": self.parameters,
+            "results": [list(result) for result in self.results],
+            "targets": self.targets,
+        }
+
+    @classmethod
+    def from_wire(cls, fields: dict[str, Any]) -> FunctionBody:
+        nodes = [Node.from_wire(node) for node in fields["nodes"]]
+        results = [(name, index) for name, index in fields["results"]]
+        return cls(fields["name"], nodes, list(fields["parameters"]), results, list(fields["targets"]))
+
+    def to_proto(self) -> Any:
+        """A NameAttrList whose attrs hold the little graph as a serialized GraphDef."""
+        from tfmini import protos  # protobuf is not imported before the first message is
+        from tfmini.graph.graph_def import endpoint_text, nodes_to_graph_def
+
+        made = protos.NameAttrList(name=self.name)
+        made.attr["tfmini_body"].s = nodes_to_graph_def(self.nodes).SerializeToString()
+        lists = {
+            "parameters": self.parameters,
+            "results": [endpoint_text(result) for result in self.results],
+            "targets": self.targets,
+        }
+        for name, texts in lists.items():
+            made.attr[name].list.SetInParent()
+            made.attr[name].list.s.extend(text.encode() for text in texts)
+        return made
+
+    @classmethod
+    def from_proto(cls, proto: Any) -> FunctionBody:
+        """The inverse of `to_proto`."""
+        from tfmini import protos
+        from tfmini.graph.graph_def import graph_def_to_nodes, parse_endpoint
+
+        graph_def = protos.GraphDef.FromString(proto.attr["tfmini_body"].s)
+        nodes = list(graph_def_to_nodes(graph_def).values())
+        lists = {
+            name: [text.decode() for text in proto.attr[name].list.s] for name in ("parameters", "results", "targets")
+        }
+        results = [parse_endpoint(text) for text in lists["results"]]
+        return cls(proto.name, nodes, lists["parameters"], results, lists["targets"])
+
+
 def _attr_to_wire(value: Any) -> Any:
     """Shapes are tuples here, and msgpack has no tuples: they travel as TensorShape."""
+    if type(value) is FunctionBody:
+        return value.to_wire()
     if type(value) is tuple:
         return TensorShape.from_raw(value)
     return [_attr_to_wire(v) for v in value] if type(value) is list else value
@@ -84,6 +159,8 @@ def _attr_to_wire(value: Any) -> Any:
 def _attr_from_wire(value: Any) -> Any:
     if type(value) is TensorShape:
         return value.raw
+    if type(value) is dict:
+        return FunctionBody.from_wire(value)
     return [_attr_from_wire(v) for v in value] if type(value) is list else value
 
 

@@ -102,8 +102,15 @@ def _call(function: Callable[..., Any], values: list[Any]) -> Any:
     try:
         return function(*[_as_argument(v) for v in values])
     except Exception as error:  # the user's function may raise anything: its class decides the status
-        kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-        raise kind(None, None, f"{type(error).__name__}: {error}") from error
+        raise status_of(error) from error
+
+
+def status_of(error: Exception) -> errors.OpError:
+    """What an exception of a user's function means to a step; an `OpError` stands for itself."""
+    if isinstance(error, errors.OpError):
+        return error
+    kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
+    return kind(None, None, f"{type(error).__name__}: {error}")  # type: ignore[no-any-return]
 
 
 def _as_argument(value: Any) -> Any:

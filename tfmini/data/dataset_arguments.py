@@ -1,0 +1,126 @@
+"""What users give to the methods of datasets, as tensors and static facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.data.structure import Leaf, Structure, common_shape
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value
+from tfmini.shapes import RawShape, as_raw
+
+
+def int64(value: Any, name: str) -> Tensor:
+    """A count as an int64 scalar."""
+    if isinstance(value, Tensor):
+        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value  # type: ignore[no-any-return]
+    return convert_to_tensor(value, dtype=dtypes.int64, name=name)
+
+
+def boolean(value: Any, name: str) -> Tensor:
+    """A choice as a bool scalar."""
+    return convert_to_tensor(value, dtype=dtypes.bool, name=name)
+
+
+def static_batch(size: Tensor, drop_remainder: Tensor) -> int | None:
+    """The size of every batch, where it is known and there is no smaller last one."""
+    known, drop = constant_value(size), constant_value(drop_remainder)
+    return int(known) if known is not None and drop is not None and bool(drop) else None
+
+
+def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
+    """A padded shape as an int64 vector (-1: the largest in the batch) and as a static shape.
+
+    Raises:
+      ValueError: when the elements do not fit into it.
+    """
+    if isinstance(given, Tensor):
+        tensor = cast(given, dtypes.int64)
+        known = constant_value(tensor)
+        raw: RawShape = None if known is None else tuple(None if d < 0 else int(d) for d in known)
+    else:
+        items = given.tolist() if isinstance(given, np.ndarray) else given
+        if isinstance(items, (list, tuple)):
+            items = [None if d is not None and not hasattr(d, "value") and d < 0 else d for d in items]
+        raw = as_raw(items)
+        if raw is None:
+            raise ValueError(f"Padded shape {given} must have a known rank.")
+        tensor = constant([-1 if d is None else d for d in raw], dtype=dtypes.int64, name="padded_shape", shape=[len(raw)])
+    if raw is not None and leaf.shape is not None:
+        _check_padding(raw, leaf.shape, given)
+    return tensor, raw
+
+
+def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...], given: Any) -> None:
+    if len(raw) != len(shape):
+        raise ValueError(
+            f"The padded shape {given} is not compatible with the corresponding input component shape {shape}."
+        )
+    for wanted, have in zip(raw, shape):
+        if wanted is not None and have is not None and wanted < have:
+            raise ValueError(
+                f"The padded shape {given} is not compatible with the corresponding input component shape {shape}."
+            )
+
+
+def padding_value(value: Any, leaf: Leaf) -> Tensor:
+    """What a component is filled up with.
+
+    Raises:
+      TypeError: when it has another type.
+      ValueError: when it is no scalar.
+    """
+    if value is None:
+        value = b"" if leaf.dtype is dtypes.string else np.zeros((), leaf.dtype.numpy)
+        return constant(value, dtype=leaf.dtype)
+    tensor = convert_to_tensor(value, name="padding_value")
+    if tensor.shape.ndims not in (None, 0):
+        raise ValueError("Padding value should be a scalar.")
+    if tensor.dtype.base_dtype is not leaf.dtype:
+        raise TypeError(
+            f"Padding value tensor ({tensor}) does not match output type: {leaf.dtype!r}"
+        )
+    return tensor
+
+
+def check_first_dimensions(structure: Structure) -> None:
+    """Refuses scalars and leading dimensions that differ statically.
+
+    Raises:
+      ValueError: as said.
+    """
+    first = None
+    for leaf in structure.leaves:
+        if leaf.shape is None:
+            continue
+        if not leaf.shape:
+            raise ValueError("Unbatching a tensor is only supported for rank >= 1")
+        if first is None:
+            first = leaf.shape[0]
+        elif leaf.shape[0] is not None and first != leaf.shape[0]:
+            raise ValueError(f"Dimensions {first} and {leaf.shape[0]} are not compatible")
+
+
+def same_types(before: Structure, after: Structure, function: str) -> Structure:
+    """The structure of a state that a function changes; shapes that change become unknown.
+
+    Raises:
+      TypeError: when types or structures differ.
+    """
+    nest.assert_same_structure(before.skeleton, after.skeleton)
+    for a, b in zip(before.leaves, after.leaves):
+        if a.dtype is not b.dtype or a.kind is not b.kind:
+            raise TypeError(
+                f"The element types for the new state must match the initial state. Expected {a.dtype!r}; got"
+                f" {b.dtype!r} from `{function}`."
+            )
+    leaves = [replace(a, shape=common_shape(a.shape, b.shape)) for a, b in zip(before.leaves, after.leaves)]
+    return Structure(before.pack(leaves))

@@ -1,0 +1,215 @@
+"""Dataset ops that need no function: each makes a `Source` behind a variant tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.data import stages
+from tfmini.data.function_stages import ignore_errors, unbatch
+from tfmini.data.padding import padded_combiner
+from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
+from tfmini.data.prefetching import PrefetchSource
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.script import functions, status_of
+from tfmini.shapes import RawShape
+
+TYPES = "output_types: list(type) >= 1; output_shapes: list(shape) >= 1"
+
+
+def dataset_op(name: str, inputs: str, attrs: str = TYPES) -> OpHandle:
+    """Declares an op that makes a dataset; stateful, so that nobody folds or merges datasets."""
+    handle = op(f"{name}({inputs}) -> handle: variant; {attrs}", stateful=True)
+    handle.shape(_scalar)
+    handle.not_differentiable()
+    return handle
+
+
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+_COMPONENTS = "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1"
+tensor_dataset = dataset_op("TensorDataset", "components: Toutput_types", _COMPONENTS)
+tensor_slice_dataset = dataset_op("TensorSliceDataset", "components: Toutput_types", _COMPONENTS)
+range_dataset = dataset_op("RangeDataset", "start: int64, stop: int64, step: int64")
+# Not TensorFlow's: its GeneratorDataset calls three functions around PyFunc ops.
+generator_dataset = dataset_op(
+    "_PyGeneratorDataset", "args: Targs", f"token: string; Targs: list(type) >= 0; {TYPES}"
+)
+zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES}; N: int >= 1")
+concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
+repeat_dataset = dataset_op("RepeatDataset", "input_dataset: variant, count: int64")
+take_dataset = dataset_op("TakeDataset", "input_dataset: variant, count: int64")
+skip_dataset = dataset_op("SkipDataset", "input_dataset: variant, count: int64")
+shard_dataset = dataset_op("ShardDataset", "input_dataset: variant, num_shards: int64, index: int64")
+shuffle_dataset = dataset_op(
+    "ShuffleDataset",
+    "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64",
+    f"reshuffle_each_iteration: bool = true; {TYPES}",
+)
+cache_dataset = dataset_op("CacheDataset", "input_dataset: variant, filename: string")
+prefetch_dataset = dataset_op("PrefetchDataset", "input_dataset: variant, buffer_size: int64")
+batch_dataset = dataset_op(
+    "BatchDatasetV2",
+    "input_dataset: variant, batch_size: int64, drop_remainder: bool",
+    f"parallel_copy: bool = false; {TYPES}",
+)
+padded_batch_dataset = dataset_op(
+    "PaddedBatchDatasetV2",
+    "input_dataset: variant, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types,"
+    " drop_remainder: bool",
+    f"parallel_copy: bool = false; {_COMPONENTS}; N: int >= 1",
+)
+window_dataset = dataset_op(
+    "WindowDataset", "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool"
+)
+unbatch_dataset = dataset_op("UnbatchDataset", "input_dataset: variant")
+ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: variant")
+
+
+# ---- sources --------------------------------------------------------------------------------
+
+
+def _kept(component: Any) -> Any:
+    """A component that nobody will change: arrays that clients feed are theirs to change later."""
+    if isinstance(component, np.ndarray) and component.flags.writeable:
+        return component.copy()
+    return component
+
+
+@tensor_dataset.kernel("CPU")
+def _tensors(components: list[Any]) -> Source:
+    element = tuple(_kept(component) for component in components)
+    return FunctionSource(lambda _: iter([element]))
+
+
+@tensor_slice_dataset.kernel("CPU")
+def _slices(components: list[Any]) -> Source:
+    kept = [_kept(component) for component in components]
+    lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            text = f"All components must have the same size in the 0th dimension: {lengths[0]} and {length} (#{i})."
+            raise errors.InvalidArgumentError(None, None, text)
+    return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]))
+
+
+@range_dataset.kernel("CPU")
+def _range(start: Any, stop: Any, step: Any) -> Source:
+    if step == 0:
+        raise errors.InvalidArgumentError(None, None, "step must be a non-zero integer.")
+    bounds = range(int(start), int(stop), int(step))
+    return FunctionSource(lambda _: ((np.int64(i),) for i in bounds))
+
+
+@generator_dataset.kernel("CPU")
+def _generator(args: list[Any], *, token: bytes) -> Source:
+    begin = functions.find(token.decode())
+    if begin is None:
+        text = f"generator {token.decode()} is not found: it runs only in the process that built its graph."
+        raise errors.InvalidArgumentError(None, None, text)
+    return FunctionSource(lambda _: _Translated(begin(*args)))
+
+
+class _Translated:
+    """A user's generator whose exceptions are those of a step."""
+
+    def __init__(self, elements: Iterator[Element]) -> None:
+        self._elements = elements
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        try:
+            return next(self._elements)
+        except StopIteration:
+            raise
+        except Exception as error:  # the user's generator may raise anything: its class decides the status
+            raise status_of(error) from error
+
+    def close(self) -> None:
+        getattr(self._elements, "close", lambda: None)()
+
+
+# ---- transformations ------------------------------------------------------------------------
+
+
+@zip_dataset.kernel("CPU")
+def _zip(sources: list[Source]) -> Source:
+    return stages.ZipSource(list(sources))
+
+
+@concatenate_dataset.kernel("CPU")
+def _concatenate(first: Source, second: Source) -> Source:
+    return stages.ConcatenateSource([first, second])
+
+
+@repeat_dataset.kernel("CPU")
+def _repeat(source: Source, count: Any) -> Source:
+    return stages.RepeatSource(source, int(count))
+
+
+@take_dataset.kernel("CPU")
+def _take(source: Source, count: Any) -> Source:
+    return stages.take(source, int(count))
+
+
+@skip_dataset.kernel("CPU")
+def _skip(source: Source, count: Any) -> Source:
+    return stages.skip(source, int(count))
+
+
+@shard_dataset.kernel("CPU")
+def _shard(source: Source, num_shards: Any, index: Any) -> Source:
+    return stages.shard(source, int(num_shards), int(index))
+
+
+@shuffle_dataset.kernel("CPU")
+def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool) -> Source:
+    return stages.ShuffleSource(source, int(size), (int(seed), int(seed2)), reshuffle_each_iteration)
+
+
+@cache_dataset.kernel("CPU")
+def _cache(source: Source, filename: bytes) -> Source:
+    if filename:
+        text = "Dataset.cache keeps elements in memory only: call it without a filename."
+        raise errors.UnimplementedError(None, None, text)
+    return stages.CacheSource(source)
+
+
+@prefetch_dataset.kernel("CPU")
+def _prefetch(source: Source, size: Any) -> Source:
+    if size < -1:
+        raise errors.InvalidArgumentError(None, None, "buffer_size must be >= 0 or set buffer_size to be -1.")
+    return PrefetchSource(source, int(size))
+
+
+@batch_dataset.kernel("CPU")
+def _batch(source: Source, size: Any, drop_remainder: Any) -> Source:
+    return stages.batch(source, int(size), bool(drop_remainder))
+
+
+@padded_batch_dataset.kernel("CPU")
+def _padded_batch(source: Source, size: Any, shapes: list[Any], values: list[Any], drop_remainder: Any) -> Source:
+    return stages.batch(source, int(size), bool(drop_remainder), padded_combiner(shapes, values))
+
+
+@window_dataset.kernel("CPU")
+def _window(source: Source, size: Any, shift: Any, stride: Any, drop_remainder: Any) -> Source:
+    return stages.window(source, int(size), int(shift), int(stride), bool(drop_remainder))
+
+
+@unbatch_dataset.kernel("CPU")
+def _unbatch(source: Source) -> Source:
+    return unbatch(source)
+
+
+@ignore_errors_dataset.kernel("CPU")
+def _ignore_errors(source: Source) -> Source:
+    return ignore_errors(source)

@@ -1,0 +1,93 @@
+"""Datasets of the lines or records of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.data.dataset_ops import dataset_op
+from tfmini.data.pipeline import FunctionSource, Source
+from tfmini.ops.record_files import InflatedFile, read_records
+
+_FILES = "filenames: string, compression_type: string, buffer_size: int64"
+text_line_dataset = dataset_op("TextLineDataset", _FILES, "")
+tf_record_dataset = dataset_op("TFRecordDataset", _FILES, "")
+fixed_length_record_dataset = dataset_op(
+    "FixedLengthRecordDatasetV2",
+    "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64,"
+    " compression_type: string",
+    "",
+)
+
+_CHUNK = 1 << 18
+
+
+def _paths(filenames: Any) -> list[bytes]:
+    return np.asarray(filenames, object).ravel().tolist()
+
+
+def _files(filenames: Any, read: Callable[[bytes], Iterator[bytes]]) -> Source:
+    paths = _paths(filenames)
+    return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
+
+
+@text_line_dataset.kernel("CPU")
+def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = _compression(compression_type)
+    return _files(filenames, lambda path: _lines(path, compression))
+
+
+def _compression(compression_type: Any) -> str:
+    text: str = np.asarray(compression_type, object).item().decode()
+    if text not in ("", "ZLIB", "GZIP"):
+        raise errors.InvalidArgumentError(None, None, f"Unsupported compression_type: {text}.")
+    return text
+
+
+def _lines(path: bytes, compression: str) -> Iterator[bytes]:
+    file = InflatedFile(path, compression)
+    try:
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield line.removesuffix(b"\r")
+        if rest:
+            yield rest.removesuffix(b"\r")
+    finally:
+        file.close()
+
+
+@tf_record_dataset.kernel("CPU")
+def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
+    compression = _compression(compression_type)
+    return _files(filenames, lambda path: read_records(path, compression))
+
+
+@fixed_length_record_dataset.kernel("CPU")
+def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
+    compression = _compression(compression_type)
+    if size <= 0:
+        raise errors.InvalidArgumentError(None, None, "`record_bytes` must be > 0")
+    return _files(filenames, lambda path: _fixed_records(path, compression, int(header), int(size), int(footer)))
+
+
+def _fixed_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    file = InflatedFile(path, compression)
+    try:
+        body = file.read(-1) if not compression else b"".join(iter(lambda: file.read(_CHUNK), b""))
+    finally:
+        file.close()
+    length = len(body) - header - footer
+    if length < 0 or length % size:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Excess bytes in file {path.decode()}: its body should be a multiple of the record size {size}, but has"
+            f" {length} bytes (header {header}, footer {footer}).",
+        )
+    for start in range(header, header + length, size):
+        yield body[start : start + size]

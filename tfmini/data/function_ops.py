@@ -1,0 +1,110 @@
+"""Dataset ops with a function, which travels as an attr (`FunctionBody`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import errors
+from tfmini.data import function_stages
+from tfmini.data.dataset_ops import TYPES, dataset_op
+from tfmini.data.pipeline import Element, Source, compiled
+from tfmini.graph.node import FunctionBody
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.shapes import RawShape
+
+_ON = "input_dataset: variant, other_arguments: Targuments"
+_F = f"f: func; Targuments: list(type) >= 0; {TYPES}"
+_KEEPS = "preserve_cardinality: bool = false"
+
+map_dataset = dataset_op("MapDataset", _ON, f"{_F}; use_inter_op_parallelism: bool = true; {_KEEPS}")
+parallel_map_dataset = dataset_op(
+    "ParallelMapDataset",
+    f"{_ON}, num_parallel_calls: int32",
+    f"{_F}; use_inter_op_parallelism: bool = true; sloppy: bool = false; {_KEEPS}",
+)
+filter_dataset = dataset_op("FilterDataset", _ON, f"predicate: func; Targuments: list(type) >= 0; {TYPES}")
+flat_map_dataset = dataset_op("FlatMapDataset", _ON, _F)
+interleave_dataset = dataset_op("InterleaveDataset", f"{_ON}, cycle_length: int64, block_length: int64", _F)
+scan_dataset = dataset_op(
+    "ScanDataset",
+    "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
+    f"f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; {TYPES}; {_KEEPS}",
+)
+reduce_dataset = op(
+    "ReduceDataset(input_dataset: variant, initial_state: Tstate, other_arguments: Targuments)"
+    " -> components: output_types; f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0;"
+    f" {TYPES}; use_inter_op_parallelism: bool = true",
+    stateful=True,
+)
+single_element = op(f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}", stateful=True)
+
+_AUTOTUNED_CALLS = 4
+
+
+@reduce_dataset.shape
+@single_element.shape
+def _given(node: Operation) -> list[RawShape]:
+    return list(node.attrs["output_shapes"])
+
+
+reduce_dataset.not_differentiable()
+single_element.not_differentiable()
+
+
+@map_dataset.kernel("CPU")
+def _map(source: Source, captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
+    return function_stages.map_elements(source, compiled(f, resources, captured))
+
+
+@parallel_map_dataset.kernel("CPU")
+def _parallel_map(
+    source: Source, captured: list[Any], calls: Any, *, f: FunctionBody, resources: Any
+) -> Source:
+    if calls < -1 or calls == 0:
+        raise errors.InvalidArgumentError(None, None, "num_parallel_calls must be greater than zero.")
+    width = _AUTOTUNED_CALLS if calls < 0 else int(calls)
+    return function_stages.map_elements(source, compiled(f, resources, captured), width)
+
+
+@filter_dataset.kernel("CPU")
+def _filter(source: Source, captured: list[Any], *, predicate: FunctionBody, resources: Any) -> Source:
+    return function_stages.filter_elements(source, compiled(predicate, resources, captured))
+
+
+@flat_map_dataset.kernel("CPU")
+def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
+    return function_stages.flat_map(source, compiled(f, resources, captured))
+
+
+@interleave_dataset.kernel("CPU")
+def _interleave(
+    source: Source, captured: list[Any], cycle: Any, block: Any, *, f: FunctionBody, resources: Any
+) -> Source:
+    return function_stages.interleave(source, compiled(f, resources, captured), int(cycle), int(block))
+
+
+@scan_dataset.kernel("CPU")
+def _scan(source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
+    return function_stages.scan(source, compiled(f, resources, captured), state)
+
+
+@reduce_dataset.kernel("CPU")
+def _reduce(
+    step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any
+) -> Element:
+    return function_stages.reduce_elements(source, compiled(f, resources, captured), state, step.owner)
+
+
+@single_element.kernel("CPU")
+def _single(step: Any, source: Source) -> Element:
+    stage = source.open(step.owner)
+    try:
+        element = next(stage, None)
+        if element is None:
+            raise errors.InvalidArgumentError(None, None, "Dataset was empty.")
+        if next(stage, None) is not None:
+            raise errors.InvalidArgumentError(None, None, "Dataset had more than one element.")
+    finally:
+        stage.close()
+    return element

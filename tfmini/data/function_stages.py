@@ -1,0 +1,224 @@
+"""The stages that call a function per element: map, filter, flat_map, interleave, and reductions."""
+
+from __future__ import annotations
+
+import collections
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
+
+
+class _Map(Transformation):
+    def __init__(self, upstream: Stage, owner: Any, function: Function) -> None:
+        super().__init__(upstream)
+        self._owner = owner
+        self._function = function
+
+    def __next__(self) -> Element:
+        return self._function(self._owner, *next(self.upstream))
+
+
+class _ParallelMap(_Map):
+    """Keeps ``width`` calls under way in a pool; the order stays."""
+
+    def __init__(self, upstream: Stage, owner: Any, function: Function, width: int) -> None:
+        super().__init__(upstream, owner, function)
+        self._width = width
+        self._pool: ThreadPoolExecutor | None = None
+        self._under_way: collections.deque[Future[Element]] = collections.deque()
+        self._over = False
+
+    def __next__(self) -> Element:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
+        while not self._over and len(self._under_way) < self._width:
+            try:
+                element = next(self.upstream)
+            except StopIteration:
+                self._over = True
+            except errors.OpError as error:
+                failed: Future[Element] = Future()
+                failed.set_exception(error)
+                self._under_way.append(failed)
+            else:
+                self._under_way.append(self._pool.submit(self._function, self._owner, *element))
+        if not self._under_way:
+            self._stop()
+            raise StopIteration
+        return self._under_way.popleft().result()
+
+    def _stop(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def close(self) -> None:
+        self._over = True
+        self._under_way.clear()
+        self._stop()
+        super().close()
+
+
+def map_elements(source: Source, function: Function, width: int = 1) -> Source:
+    """``function`` of each element, ``width`` calls at a time."""
+    if width <= 1:
+        return TransformedSource(source, lambda upstream, owner: _Map(upstream, owner, function))
+    return TransformedSource(source, lambda upstream, owner: _ParallelMap(upstream, owner, function, width))
+
+
+class _Filter(_Map):
+    def __next__(self) -> Element:
+        for element in self.upstream:
+            (keep,) = self._function(self._owner, *element)
+            if np.ndim(keep):
+                text = "Filter predicate must return a scalar bool."
+                raise errors.InvalidArgumentError(None, None, text)
+            if keep:
+                return element
+        raise StopIteration
+
+
+def filter_elements(source: Source, predicate: Function) -> Source:
+    """The elements for which ``predicate`` holds."""
+    return TransformedSource(source, lambda upstream, owner: _Filter(upstream, owner, predicate))
+
+
+class _Interleave(_Map):
+    """Reads ``cycle`` datasets in turn, ``block`` elements of each at a time."""
+
+    def __init__(self, upstream: Stage, owner: Any, function: Function, cycle: int, block: int) -> None:
+        super().__init__(upstream, owner, function)
+        self._block = block
+        self._stages: list[Stage | None] = [None] * cycle
+        self._at = 0
+        self._taken = 0
+        self._over = False
+
+    def __next__(self) -> Element:
+        while not self._over or any(stage is not None for stage in self._stages):
+            stage = self._stages[self._at] or self._begin()
+            if stage is None:
+                self._turn()
+                continue
+            try:
+                element = next(stage)
+            except StopIteration:
+                stage.close()
+                self._stages[self._at] = None
+                self._turn()
+                continue
+            self._taken += 1
+            if self._taken >= self._block:
+                self._turn()
+            return element
+        raise StopIteration
+
+    def _turn(self) -> None:
+        self._at = (self._at + 1) % len(self._stages)
+        self._taken = 0
+
+    def _begin(self) -> Stage | None:
+        """Opens the dataset of the next element in the free place; None when there is none left."""
+        if self._over:
+            return None
+        try:
+            (source,) = self._function(self._owner, *next(self.upstream))
+        except StopIteration:
+            self._over = True
+            return None
+        stage = self._stages[self._at] = source.open(self._owner)
+        return stage  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        for stage in self._stages:
+            if stage is not None:
+                stage.close()
+        super().close()
+
+
+def interleave(source: Source, function: Function, cycle: int, block: int) -> Source:
+    """The datasets that ``function`` makes of the elements, interleaved; one after the other for a cycle of 1.
+
+    Raises:
+      InvalidArgumentError: for numbers below 1.
+    """
+    for name, value in (("cycle_length", cycle), ("block_length", block)):
+        if value <= 0:
+            raise errors.InvalidArgumentError(None, None, f"{name} must be greater than zero.")
+    return TransformedSource(source, lambda upstream, owner: _Interleave(upstream, owner, function, cycle, block))
+
+
+class _FlatMap(_Interleave):
+    def _turn(self) -> None:
+        pass
+
+
+def flat_map(source: Source, function: Function) -> Source:
+    """The datasets that ``function`` makes of the elements, one after the other."""
+    return TransformedSource(source, lambda upstream, owner: _FlatMap(upstream, owner, function, 1, 1))
+
+
+class _Unbatch(Transformation):
+    def __init__(self, upstream: Stage) -> None:
+        super().__init__(upstream)
+        self._rows: Any = iter(())
+
+    def __next__(self) -> Element:
+        while True:
+            for element in self._rows:
+                return element  # type: ignore[no-any-return]
+            self._rows = zip(*[rows_of(component) for component in next(self.upstream)])
+
+
+def unbatch(source: Source) -> Source:
+    """The rows of the elements."""
+    return TransformedSource(source, lambda upstream, _: _Unbatch(upstream))
+
+
+class _IgnoreErrors(Transformation):
+    def __next__(self) -> Element:
+        while True:
+            try:
+                return next(self.upstream)
+            except errors.OpError:
+                continue
+
+
+def ignore_errors(source: Source) -> Source:
+    """Leaves out the elements whose computation fails."""
+    return TransformedSource(source, lambda upstream, _: _IgnoreErrors(upstream))
+
+
+class _Scan(_Map):
+    """Threads a state of ``len(state)`` components through the calls."""
+
+    def __init__(self, upstream: Stage, owner: Any, function: Function, state: list[Any]) -> None:
+        super().__init__(upstream, owner, function)
+        self._state = state
+
+    def __next__(self) -> Element:
+        results = self._function(self._owner, *self._state, *next(self.upstream))
+        count = len(self._state)
+        self._state = list(results[:count])
+        return results[count:]
+
+
+def scan(source: Source, function: Function, state: list[Any]) -> Source:
+    """``function`` (state, element) -> (state, result) of each element; gives the results."""
+    return TransformedSource(source, lambda upstream, owner: _Scan(upstream, owner, function, list(state)))
+
+
+def reduce_elements(source: Source, function: Function, state: list[Any], owner: Any) -> Element:
+    """The state after ``function`` (state, element) -> state has seen all elements."""
+    stage = source.open(owner)
+    result = tuple(state)
+    try:
+        for element in stage:
+            result = function(owner, *result, *element)
+    finally:
+        stage.close()
+    return result

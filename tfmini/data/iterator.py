@@ -1,0 +1,173 @@
+"""``tf.data.Iterator``: one-shot, initializable, reinitializable and feedable iterators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfmini import dtypes
+from tfmini.data.iterator_ops import (
+    from_string_op,
+    get_next_op,
+    iterator_op,
+    make_iterator_op,
+    one_shot_op,
+    to_string_op,
+)
+from tfmini.data.sparse_values import value_of
+from tfmini.data.structure import Structure, given_structure, shapes_as_user_sees
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.node import FunctionBody
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops.scoping import colocate_with
+
+if TYPE_CHECKING:
+    from tfmini.data.dataset import Dataset
+
+
+class Iterator:
+    """A place in a dataset (``tf.data.Iterator``); datasets and the static methods make them.
+
+    Args:
+      iterator_resource: the handle.
+      initializer: the op that (re)starts it, or None.
+      structure: of the elements.
+    """
+
+    def __init__(self, iterator_resource: Tensor, initializer: Operation | None, structure: Structure) -> None:
+        self._iterator_resource = iterator_resource
+        self._initializer = initializer
+        self._structure = structure
+
+    @staticmethod
+    def from_structure(
+        output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
+    ) -> Iterator:
+        """An iterator without a dataset: `make_initializer` gives it one, and then perhaps another.
+
+        Args:
+          output_types: nested structure of dtypes of the elements.
+          output_shapes: of their shapes; None for unknown ones.
+          shared_name: under which sessions share the iterator.
+          output_classes: nested structure of `Tensor` or `SparseTensor`.
+        """
+        structure = given_structure(output_types, output_shapes, output_classes)
+        return Iterator(_iterator(structure, shared_name), None, structure)
+
+    @staticmethod
+    def from_string_handle(
+        string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
+    ) -> Iterator:
+        """The iterator that a scalar string tensor names: feed it to choose among several in each step.
+
+        Args:
+          string_handle: what running another iterator's `string_handle` gave.
+          output_types, output_shapes, output_classes: as in `from_structure`.
+        """
+        structure = given_structure(output_types, output_shapes, output_classes)
+        handle = convert_to_tensor(string_handle, dtype=dtypes.string)
+        resource = from_string_op(handle, output_types=structure.dtypes, output_shapes=structure.shapes)
+        return Iterator(resource, None, structure)
+
+    @property
+    def initializer(self) -> Operation:
+        """The op that starts the iterator at the beginning of its dataset.
+
+        Raises:
+          ValueError: for an iterator that has none.
+        """
+        if self._initializer is None:
+            raise ValueError("Iterator does not have an initializer.")
+        return self._initializer
+
+    def make_initializer(self, dataset: Dataset, name: str | None = None) -> Operation:
+        """An op that starts the iterator at the beginning of ``dataset``.
+
+        Raises:
+          TypeError: when the dataset's types are not the iterator's.
+          ValueError: when its shapes are not.
+        """
+        mine, theirs = self._structure, dataset._structure
+        if self.output_types != dataset.output_types or self.output_classes != dataset.output_classes:
+            raise TypeError(
+                f"Expected output types {self.output_types!r} but got dataset with output types"
+                f" {dataset.output_types!r}."
+            )
+        for a, b in zip(mine.leaves, theirs.leaves):
+            if a.shape is not None and (
+                b.shape is None
+                or len(a.shape) != len(b.shape)
+                or any(x is not None and x != y for x, y in zip(a.shape, b.shape))
+            ):
+                raise TypeError(
+                    f"Expected output shapes compatible with {self.output_shapes!r} but got dataset with output"
+                    f" shapes {dataset.output_shapes!r}."
+                )
+        with colocate_with(self._iterator_resource):
+            return make_iterator_op(dataset._variant_tensor, self._iterator_resource, name=name)  # type: ignore[no-any-return]
+
+    def get_next(self, name: str | None = None) -> Any:
+        """The next element in every step: tensors in the form of the dataset's elements.
+
+        Running them raises `OutOfRangeError` at the end of the dataset.
+        """
+        structure = self._structure
+        components = get_next_op(
+            self._iterator_resource, output_types=structure.dtypes, output_shapes=structure.shapes, name=name
+        )
+        return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+
+    def string_handle(self, name: str | None = None) -> Tensor:
+        """A scalar string that names the iterator for `from_string_handle`."""
+        return to_string_op(self._iterator_resource, name=name)  # type: ignore[no-any-return]
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.dtype)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The static shapes, in the form of an element."""
+        return shapes_as_user_sees(self._structure)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of the leaves, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.kind)
+
+
+def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
+    return iterator_op(  # type: ignore[no-any-return]
+        shared_name=shared_name or "", container="", output_types=structure.dtypes, output_shapes=structure.shapes
+    )
+
+
+def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
+    """An iterator of a dataset with an initializer of its own."""
+    resource = _iterator(dataset._structure, shared_name)
+    with colocate_with(resource):
+        initializer = make_iterator_op(dataset._variant_tensor, resource)
+    return Iterator(resource, initializer, dataset._structure)
+
+
+def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
+    """An iterator of the dataset that ``factory`` makes when it is first used."""
+    resource = one_shot_op(
+        dataset_factory=factory, output_types=structure.dtypes, output_shapes=structure.shapes
+    )
+    return Iterator(resource, None, structure)
+
+
+def get_output_types(dataset_or_iterator: Any) -> Any:
+    """``tf.data.get_output_types``."""
+    return dataset_or_iterator.output_types
+
+
+def get_output_shapes(dataset_or_iterator: Any) -> Any:
+    """``tf.data.get_output_shapes``."""
+    return dataset_or_iterator.output_shapes
+
+
+def get_output_classes(dataset_or_iterator: Any) -> Any:
+    """``tf.data.get_output_classes``."""
+    return dataset_or_iterator.output_classes

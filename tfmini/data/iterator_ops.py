@@ -1,0 +1,187 @@
+"""Iterator ops: where a task stands in a dataset, found by name like other state."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tfmini import errors
+from tfmini.data.dataset_ops import TYPES
+from tfmini.data.pipeline import Element, Source, Stage, compiled
+from tfmini.dtypes import DType
+from tfmini.graph.node import FunctionBody
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.ops.shared_state import find_or_create
+from tfmini.shapes import RawShape, compatible_raw
+
+iterator_op = op(f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True)
+one_shot_op = op(
+    f"OneShotIterator() -> handle: resource; dataset_factory: func; {TYPES};"
+    " container: string = ''; shared_name: string = ''",
+    stateful=True,
+)
+make_iterator_op = op("MakeIterator(dataset: variant, iterator: resource)", stateful=True)
+get_next_op = op(f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True)
+get_next_sync_op = op(f"IteratorGetNextSync(iterator: resource) -> components: output_types; {TYPES}", stateful=True)
+to_string_op = op("IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True)
+from_string_op = op(
+    "IteratorFromStringHandleV2(string_handle: string) -> resource_handle: resource;"
+    " output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []",
+    stateful=True,
+)
+for _handle in (
+    iterator_op, one_shot_op, make_iterator_op, get_next_op, get_next_sync_op, to_string_op, from_string_op,
+):  # fmt: skip
+    _handle.not_differentiable()
+
+_KIND = "iterator"
+_BY_HANDLE = "iterator by string handle"
+
+
+@iterator_op.shape
+@one_shot_op.shape
+@to_string_op.shape
+@from_string_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@make_iterator_op.shape
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+@get_next_op.shape
+@get_next_sync_op.shape
+def _given(node: Operation) -> list[RawShape]:
+    return list(node.attrs["output_shapes"])
+
+
+class IteratorState:
+    """An iterator of a task.
+
+    Args:
+      name: for messages and string handles.
+      types, shapes: of its components.
+    """
+
+    def __init__(self, name: str, types: list[DType], shapes: list[RawShape]) -> None:
+        self.name = name
+        self.types = types
+        self.shapes = shapes
+        self._lock = threading.Lock()
+        self._stage: Stage | None = None
+
+    def begin(self, source: Source, owner: Any) -> None:
+        """Starts at the beginning of a dataset."""
+        stage = source.open(owner)
+        with self._lock:
+            before, self._stage = self._stage, stage
+        if before is not None:
+            before.close()
+
+    def get_next(self, owner: Any) -> Element:
+        """The next element; several callers take turns.
+
+        Raises:
+          OutOfRangeError: at the end.
+          FailedPreconditionError: before `begin`.
+        """
+        with self._lock:
+            stage = self._stage or self._first(owner)
+            try:
+                return next(stage)
+            except StopIteration:
+                raise errors.OutOfRangeError(None, None, "End of sequence") from None
+
+    def _first(self, owner: Any) -> Stage:
+        raise errors.FailedPreconditionError(
+            None,
+            None,
+            "GetNext() failed because the iterator has not been initialized. Ensure that you have run the"
+            " initializer operation for this iterator before getting the next element.",
+        )
+
+    def clear(self) -> None:
+        """Ends what is being read; called when the container is dropped."""
+        with self._lock:
+            stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.close()
+
+
+class OneShotState(IteratorState):
+    """An iterator that makes its dataset at the first use, and only once."""
+
+    def __init__(
+        self, name: str, types: list[DType], shapes: list[RawShape], body: FunctionBody, resources: Any
+    ) -> None:
+        super().__init__(name, types, shapes)
+        self._body = body
+        self._resources = resources
+
+    def _first(self, owner: Any) -> Stage:
+        (source,) = compiled(self._body, self._resources, ())(owner)
+        stage: Stage = source.open(owner)
+        self._stage = stage
+        return stage
+
+
+@iterator_op.state_kernel("CPU")
+def _iterator(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, output_types: list[DType],
+    output_shapes: list[RawShape],
+) -> IteratorState:  # fmt: skip
+    def create(name: str) -> IteratorState:
+        return IteratorState(name, output_types, output_shapes)
+
+    return find_or_create(resources, container, shared_name, node, _KIND, create)
+
+
+@one_shot_op.state_kernel("CPU")
+def _one_shot(
+    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dataset_factory: FunctionBody,
+    output_types: list[DType], output_shapes: list[RawShape],
+) -> IteratorState:  # fmt: skip
+    def create(name: str) -> IteratorState:
+        return OneShotState(name, output_types, output_shapes, dataset_factory, resources)
+
+    return find_or_create(resources, container, shared_name, node, _KIND, create)
+
+
+@make_iterator_op.kernel("CPU")
+def _make(step: Any, dataset: Source, iterator: IteratorState) -> tuple[()]:
+    iterator.begin(dataset, step.owner)
+    return ()
+
+
+@get_next_op.kernel("CPU")
+@get_next_sync_op.kernel("CPU")
+def _get_next(step: Any, iterator: IteratorState) -> Element:
+    return iterator.get_next(step.owner)
+
+
+@to_string_op.kernel("CPU")
+def _to_string(iterator: IteratorState, *, resources: Any) -> bytes:
+    resources.lookup_or_create("", _BY_HANDLE, iterator.name, lambda: iterator)
+    return iterator.name.encode()
+
+
+@from_string_op.kernel("CPU")
+def _from_string(
+    handle: bytes, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
+) -> IteratorState:
+    iterator: IteratorState = resources.lookup("", _BY_HANDLE, handle.decode())
+    if output_types and output_types != iterator.types:
+        raise errors.InvalidArgumentError(
+            None,
+            None,
+            f"Number of components does not match: expected {[t.name for t in output_types]} but the iterator"
+            f" '{iterator.name}' has {[t.name for t in iterator.types]}.",
+        )
+    for wanted, have in zip(output_shapes, iterator.shapes):
+        if not compatible_raw(wanted, have):
+            text = f"Incompatible shapes of the iterator '{iterator.name}': expected {wanted} but got {have}."
+            raise errors.InvalidArgumentError(None, None, text)
+    return iterator

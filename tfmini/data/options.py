@@ -1,0 +1,45 @@
+"""``tf.data.Options``: hints for TensorFlow's runtime. They are kept and handed on; none changes what a pipeline gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+AUTOTUNE = -1
+"""Stands for a buffer size or a number of calls that the runtime chooses (``tf.data.experimental.AUTOTUNE``)."""
+
+
+class OptionGroup:
+    """A group of hints (``OptimizationOptions``, ``ThreadingOptions``, …); every attribute starts as None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class OptimizationOptions(OptionGroup):
+    """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
+
+
+class ThreadingOptions(OptionGroup):
+    """Hints about threads (``tf.data.experimental.ThreadingOptions``)."""
+
+
+class Options(OptionGroup):
+    """The hints of a dataset (``tf.data.Options``)."""
+
+    def __init__(self) -> None:
+        self.experimental_optimization = OptimizationOptions()
+        self.experimental_threading = ThreadingOptions()
+
+    def merge(self, options: Options) -> Options:
+        """Both sets of hints; those of ``options`` win."""
+        merged = Options()
+        vars(merged).update(vars(self))
+        vars(merged).update(vars(options))
+        return merged

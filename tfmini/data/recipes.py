@@ -1,0 +1,130 @@
+"""``tf.data.experimental`` and ``tf.contrib.data``: functions for `Dataset.apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.data import function_ops
+from tfmini.data.dataset import Dataset
+from tfmini.data.dataset_arguments import same_types
+from tfmini.data.dataset_ops import ignore_errors_dataset
+from tfmini.data.function_graph import trace
+from tfmini.data.sparse_values import component_of, value_of
+from tfmini.data.structure import Structure, normalize, structure_of
+from tfmini.graph import nest
+from tfmini.ops.random_values import random_uniform
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+def batch_and_drop_remainder(batch_size: Any) -> Transformation:
+    """`Dataset.batch` without a smaller last batch."""
+    return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
+
+
+def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> Transformation:
+    """`Dataset.padded_batch` without a smaller last batch."""
+    return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
+
+
+def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
+    """`Dataset.shuffle` and then `Dataset.repeat`."""
+    return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
+    num_parallel_calls: Any = None,
+) -> Transformation:  # fmt: skip
+    """`Dataset.map` and then `Dataset.batch`.
+
+    Raises:
+      ValueError: when both kinds of parallelism are given.
+    """
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise ValueError("The `num_parallel_batches` and `num_parallel_calls` arguments are mutually exclusive.")
+    calls = num_parallel_calls if num_parallel_calls is not None else num_parallel_batches
+    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+
+
+def parallel_interleave(
+    map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: bool = False,
+    buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
+) -> Transformation:  # fmt: skip
+    """`Dataset.interleave`; the order is always the deterministic one, which ``sloppy`` permits, too."""
+    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+
+
+def unbatch() -> Transformation:
+    """`Dataset.unbatch`."""
+    return lambda dataset: dataset.unbatch()
+
+
+def enumerate_dataset(start: Any = 0) -> Transformation:
+    """`Dataset.enumerate`."""
+    return lambda dataset: dataset.enumerate(start)
+
+
+def ignore_errors() -> Transformation:
+    """Leaves out the elements whose computation fails."""
+    return lambda dataset: dataset._then(ignore_errors_dataset)
+
+
+def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
+    """`Dataset.prefetch`; ``device`` must be the one that has the iterator."""
+    return lambda dataset: dataset.prefetch(1 if buffer_size is None else buffer_size)
+
+
+def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
+    """``scan_func(state, element)`` -> (state, result) of each element; the results are the new elements."""
+
+    def transform(dataset: Dataset) -> Dataset:
+        state = normalize(initial_state)
+        begin = structure_of(state)
+        structure, traced = begin, trace(scan_func, [begin, dataset._structure], "scan", unpack=False)
+        for _ in range(2):  # again where a shape turns out to change
+            new_state, result = _pair(traced.structure)
+            structure = same_types(structure, new_state, "scan_func")
+            traced = trace(scan_func, [structure, dataset._structure], "scan", unpack=False)
+        initial = [component_of(leaf) for leaf in nest.flatten(state)]
+        handle = function_ops.scan_dataset
+        return dataset._then(handle, initial, traced.captures, f=traced.body, structure=result)
+
+    return transform
+
+
+def _pair(structure: Structure) -> tuple[Structure, Structure]:
+    if not isinstance(structure.skeleton, tuple) or len(structure.skeleton) != 2:
+        raise TypeError("The scan function must return a pair comprising the new state and the output value.")
+    state, result = structure.skeleton
+    return Structure(state), Structure(result)
+
+
+def get_single_element(dataset: Dataset) -> Any:
+    """The only element of a dataset, as tensors.
+
+    Running them raises `InvalidArgumentError` when there are none or several.
+    """
+    structure = dataset._structure
+    components = function_ops.single_element(
+        dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
+    )
+    return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+
+
+def Counter(start: Any = 0, step: Any = 1) -> Dataset:
+    """int64 numbers from ``start`` on, without end."""
+    return Dataset.range(0, 2**63 - 1).map(lambda i: start + i * step)
+
+
+class RandomDataset(Dataset):
+    """Pseudorandom int64 numbers, without end (``tf.data.experimental.RandomDataset``)."""
+
+    def __init__(self, seed: Any = None) -> None:
+        numbers = Dataset.range(2**63 - 1).map(
+            lambda _: random_uniform([], maxval=2**32, dtype=dtypes.int64, seed=seed)
+        )
+        super().__init__(numbers._variant_tensor, numbers._structure)
+

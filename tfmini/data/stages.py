@@ -1,0 +1,311 @@
+"""The stages that need no function: batch, shuffle, repeat, take, skip, cache, …"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
+
+
+class _Batch(Transformation):
+    def __init__(
+        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element]
+    ) -> None:
+        super().__init__(upstream)
+        self._size = size
+        self._drop = drop_remainder
+        self._combine = combine
+        self._over = False
+
+    def __next__(self) -> Element:
+        rows = [] if self._over else list(itertools.islice(self.upstream, self._size))
+        if len(rows) < self._size:
+            self._over = True
+            if self._drop or not rows:
+                raise StopIteration
+        return self._combine(rows)
+
+
+def batch(
+    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of
+) -> Source:
+    """Elements in groups of ``size``, put together by ``combine``.
+
+    Raises:
+      InvalidArgumentError: for a size below 1.
+    """
+    if size <= 0:
+        raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
+    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine))
+
+
+class _Limit(Transformation):
+    """``count`` elements; all for a negative count."""
+
+    def __init__(self, upstream: Stage, count: int) -> None:
+        super().__init__(upstream)
+        self._left = count
+
+    def __next__(self) -> Element:
+        if self._left == 0:
+            raise StopIteration
+        self._left -= 1
+        return next(self.upstream)
+
+
+def take(source: Source, count: int) -> Source:
+    """The first ``count`` elements; all for -1."""
+    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count))
+
+
+class _Skip(Transformation):
+    def __init__(self, upstream: Stage, count: int) -> None:
+        super().__init__(upstream)
+        self._count = count
+
+    def __next__(self) -> Element:
+        while self._count:
+            if self._count < 0:
+                raise StopIteration
+            self._count -= 1
+            next(self.upstream)
+        return next(self.upstream)
+
+
+def skip(source: Source, count: int) -> Source:
+    """All but the first ``count`` elements; none for -1."""
+    return TransformedSource(source, lambda upstream, _: _Skip(upstream, count))
+
+
+class _Shard(Transformation):
+    def __init__(self, upstream: Stage, shards: int, index: int) -> None:
+        super().__init__(upstream)
+        self._shards = shards
+        self._skip = index
+
+    def __next__(self) -> Element:
+        for _ in range(self._skip):
+            next(self.upstream)
+        self._skip = self._shards - 1
+        return next(self.upstream)
+
+
+def shard(source: Source, shards: int, index: int) -> Source:
+    """Every ``shards``-th element, from ``index`` on.
+
+    Raises:
+      InvalidArgumentError: for an index outside ``[0, shards)``.
+    """
+    if shards <= 0:
+        text = f"Number of shards must be greater than zero (currently num_shards = {shards})."
+        raise errors.InvalidArgumentError(None, None, text)
+    if not 0 <= index < shards:
+        text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
+        raise errors.InvalidArgumentError(None, None, text)
+    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index))
+
+
+class _Repeat(Stage):
+    def __init__(self, source: Source, count: int, owner: Any) -> None:
+        self._source = source
+        self._left = count
+        self._owner = owner
+        self._stage: Stage | None = None
+
+    def __next__(self) -> Element:
+        while self._left != 0:
+            fresh = self._stage is None
+            if self._stage is None:
+                self._stage = self._source.open(self._owner)
+            try:
+                return next(self._stage)
+            except StopIteration:
+                self._stage.close()
+                self._stage = None
+                self._left -= 1
+                if fresh and self._left < 0:
+                    self._left = 0  # for ever nothing
+        raise StopIteration
+
+    def close(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
+
+
+class RepeatSource(Source):
+    """A source several times over; for ever for a negative count."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._source = source
+        self._count = count
+
+    def open(self, owner: Any) -> Stage:
+        return _Repeat(self._source, self._count, owner)
+
+
+class _Shuffle(Transformation):
+    def __init__(self, upstream: Stage, size: int, random: np.random.Generator) -> None:
+        super().__init__(upstream)
+        self._size = size
+        self._random = random
+        self._buffer: list[Element] = []
+        self._over = False
+
+    def __next__(self) -> Element:
+        buffer = self._buffer
+        while not self._over and len(buffer) < self._size:
+            try:
+                buffer.append(next(self.upstream))
+            except StopIteration:
+                self._over = True
+        if not buffer:
+            raise StopIteration
+        chosen = int(self._random.integers(len(buffer)))
+        buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
+        return buffer.pop()
+
+
+class ShuffleSource(Source):
+    """Elements drawn from a buffer.
+
+    Args:
+      size: of the buffer.
+      seeds: two numbers; both 0 for a seed from the operating system.
+      reshuffle: whether each reading has an order of its own.
+
+    Raises:
+      InvalidArgumentError: for a size below 1.
+    """
+
+    def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffle: bool) -> None:
+        if size <= 0:
+            raise errors.InvalidArgumentError(None, None, "buffer_size must be greater than zero.")
+        self._source = source
+        self._size = size
+        self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
+        self._reshuffle = reshuffle
+
+    def open(self, owner: Any) -> Stage:
+        seed = self._seeds.spawn(1)[0] if self._reshuffle else self._seeds
+        return _Shuffle(self._source.open(owner), self._size, np.random.default_rng(seed))
+
+
+class _Zip(Stage):
+    def __init__(self, stages: list[Stage]) -> None:
+        self._stages = stages
+
+    def __next__(self) -> Element:
+        return tuple(component for stage in self._stages for component in next(stage))
+
+    def close(self) -> None:
+        for stage in self._stages:
+            stage.close()
+
+
+class ZipSource(Source):
+    """Elements of several sources side by side, until the shortest ends."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self._sources = sources
+
+    def open(self, owner: Any) -> Stage:
+        return _Zip([source.open(owner) for source in self._sources])
+
+
+class _Concatenate(Stage):
+    def __init__(self, sources: list[Source], owner: Any) -> None:
+        self._waiting = list(sources)
+        self._owner = owner
+        self._stage: Stage | None = None
+
+    def __next__(self) -> Element:
+        while self._stage is not None or self._waiting:
+            if self._stage is None:
+                self._stage = self._waiting.pop(0).open(self._owner)
+            try:
+                return next(self._stage)
+            except StopIteration:
+                self._stage.close()
+                self._stage = None
+        raise StopIteration
+
+    def close(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
+
+
+class ConcatenateSource(Source):
+    """One source after the other."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self._sources = sources
+
+    def open(self, owner: Any) -> Stage:
+        return _Concatenate(self._sources, owner)
+
+
+class _Recorder(Transformation):
+    """Keeps what passes, and hands all of it over when the end is reached."""
+
+    def __init__(self, upstream: Stage, whole: Callable[[list[Element]], None]) -> None:
+        super().__init__(upstream)
+        self._whole = whole
+        self._seen: list[Element] = []
+
+    def __next__(self) -> Element:
+        try:
+            element = next(self.upstream)
+        except StopIteration:
+            self._whole(self._seen)
+            raise
+        self._seen.append(element)
+        return element
+
+
+class CacheSource(Source):
+    """A source whose elements are kept in memory after the first whole reading."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept: list[Element] | None = None
+
+    def open(self, owner: Any) -> Stage:
+        if self._kept is not None:
+            return FunctionSource(lambda _: iter(self._kept or ())).open(owner)
+        return _Recorder(self._source.open(owner), self._keep)
+
+    def _keep(self, elements: list[Element]) -> None:
+        self._kept = elements
+
+
+def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
+    """Windows of elements: per component a source of its values."""
+
+    def windows(owner: Any) -> Any:
+        stage, held, over = source.open(owner), [], False
+        span = (size - 1) * stride + 1
+        while True:
+            while not over and len(held) < max(span, 1):
+                try:
+                    held.append(next(stage))
+                except StopIteration:
+                    over = True
+            chosen = held[:span:stride]
+            if not chosen or drop_remainder and len(chosen) < size:
+                return
+            yield tuple(FunctionSource(lambda _, c=c: iter([(v,) for v in c])) for c in zip(*chosen))
+            missing = shift - len(held)
+            del held[:shift]
+            for _ in range(missing):
+                if next(stage, None) is None:
+                    return
+
+    for name, value in (("size", size), ("shift", shift), ("stride", stride)):
+        if value <= 0:
+            raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
+    return FunctionSource(windows)
