@@ -17,6 +17,7 @@ from tfmini.data.dataset_arguments import (
     same_types,
     static_batch,
 )
+from tfmini.data.file_patterns import matching_files
 from tfmini.data.function_graph import Traced, ancestors_body, trace
 from tfmini.data.generators import element_reader
 from tfmini.data.iterator import Iterator, initializable, one_shot
@@ -36,9 +37,9 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
-from tfmini.ops import array_shape, assertion, file_ops, math_comparison, math_elementwise, strings
+from tfmini.ops import array_shape, math_elementwise
 from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import control_dependencies, get_seed
+from tfmini.ops.scoping import get_seed
 from tfmini.ops.script import functions
 
 _INT64_MAX = 2**63 - 1
@@ -123,7 +124,7 @@ class Dataset:
         structure = given_structure(output_types, output_shapes)
         token = functions.insert(element_reader(generator, structure), get_default_graph())
         inputs = [convert_to_tensor(value) for value in args or ()]
-        return _dataset(ops.generator_dataset, inputs, structure=structure, token=token)
+        return _dataset(ops.generator_dataset, inputs, structure=structure, token=token, name="GeneratorDataset")
 
     @staticmethod
     def range(*args: Any) -> Dataset:
@@ -139,14 +140,11 @@ class Dataset:
     def zip(datasets: Any) -> Dataset:
         """Elements side by side, in the nested structure of ``datasets``, until the shortest ends."""
         flat = nest.flatten(datasets)
-        for dataset in flat:
-            if not isinstance(dataset, Dataset):
-                if isinstance(datasets, list):
-                    raise TypeError(
-                        "The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects. Nested"
-                        " structures do not support Python lists; please use a tuple instead."
-                    )
-                raise TypeError("The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects.")
+        text = "The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects."
+        if isinstance(datasets, list):
+            raise TypeError(f"{text} Nested structures do not support Python lists; please use a tuple instead.")
+        if not all(isinstance(dataset, Dataset) for dataset in flat):
+            raise TypeError(text)
         structure = Structure(nest.map_structure(lambda d: d._structure.skeleton, datasets))
         return _dataset(ops.zip_dataset, [d._variant_tensor for d in flat], structure=structure)
 
@@ -156,13 +154,7 @@ class Dataset:
 
         Running it raises `InvalidArgumentError` when nothing matches.
         """
-        pattern = convert_to_tensor(file_pattern, dtype=dtypes.string, name="file_pattern")
-        files = file_ops.matching_files(pattern)
-        found = math_comparison.greater(array_shape.shape(files)[0], 0, name="match_not_empty")
-        text = "No files matched pattern: "
-        joined = strings.reduce_join(array_shape.reshape(pattern, [-1]), separator=", ")
-        with control_dependencies([assertion.Assert(found, [strings.string_join([text, joined])], summarize=1)]):
-            files = array_shape.reshape(files, [-1])
+        files = matching_files(file_pattern)
         dataset = Dataset.from_tensor_slices(files)
         if shuffle is None or shuffle:
             size = math_elementwise.maximum(array_shape.size(files, out_type=dtypes.int64), 1)

@@ -21,7 +21,7 @@ from tfmini.shapes import RawShape, as_raw
 def int64(value: Any, name: str) -> Tensor:
     """A count as an int64 scalar."""
     if isinstance(value, Tensor):
-        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value  # type: ignore[no-any-return]
+        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
     return convert_to_tensor(value, dtype=dtypes.int64, name=name)
 
 
@@ -53,7 +53,8 @@ def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
         raw = as_raw(items)
         if raw is None:
             raise ValueError(f"Padded shape {given} must have a known rank.")
-        tensor = constant([-1 if d is None else d for d in raw], dtype=dtypes.int64, name="padded_shape", shape=[len(raw)])
+        vector = np.array([-1 if d is None else d for d in raw], np.int64)
+        tensor = constant(vector, name="padded_shape")
     if raw is not None and leaf.shape is not None:
         _check_padding(raw, leaf.shape, given)
     return tensor, raw
@@ -85,9 +86,7 @@ def padding_value(value: Any, leaf: Leaf) -> Tensor:
     if tensor.shape.ndims not in (None, 0):
         raise ValueError("Padding value should be a scalar.")
     if tensor.dtype.base_dtype is not leaf.dtype:
-        raise TypeError(
-            f"Padding value tensor ({tensor}) does not match output type: {leaf.dtype!r}"
-        )
+        raise TypeError(f"Padding value tensor ({tensor}) does not match output type: {leaf.dtype!r}")
     return tensor
 
 

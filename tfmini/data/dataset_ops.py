@@ -92,10 +92,9 @@ def _tensors(components: list[Any]) -> Source:
 def _slices(components: list[Any]) -> Source:
     kept = [_kept(component) for component in components]
     lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
-    for i, length in enumerate(lengths):
-        if length != lengths[0]:
-            text = f"All components must have the same size in the 0th dimension: {lengths[0]} and {length} (#{i})."
-            raise errors.InvalidArgumentError(None, None, text)
+    if len(set(lengths)) > 1:
+        text = f"All components must have the same size in the 0th dimension, not {lengths}."
+        raise errors.InvalidArgumentError(None, None, text)
     return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]))
 
 
@@ -176,8 +175,8 @@ def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each
 
 
 @cache_dataset.kernel("CPU")
-def _cache(source: Source, filename: bytes) -> Source:
-    if filename:
+def _cache(source: Source, filename: Any) -> Source:
+    if np.asarray(filename, object).item():
         text = "Dataset.cache keeps elements in memory only: call it without a filename."
         raise errors.UnimplementedError(None, None, text)
     return stages.CacheSource(source)

@@ -35,8 +35,9 @@ class TextLineDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None, num_parallel_reads: Any = None
-    ) -> None:
+        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
+        num_parallel_reads: Any = None,
+    ) -> None:  # fmt: skip
         kind = _string(compression_type or "", "compression_type")
         size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
 
@@ -50,8 +51,9 @@ class TFRecordDataset(Dataset):
     """The records of TFRecord files (``tf.data.TFRecordDataset``); arguments as of `TextLineDataset`."""
 
     def __init__(
-        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None, num_parallel_reads: Any = None
-    ) -> None:
+        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
+        num_parallel_reads: Any = None,
+    ) -> None:  # fmt: skip
         kind = _string(compression_type or "", "compression_type")
         size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
 

@@ -170,7 +170,7 @@ def _check_copyable(operation: Operation) -> None:
     if operation.type in ("Placeholder", "PlaceholderV2"):
         what = "a placeholder"
     elif operation.op_def.is_stateful and not all(t.dtype.name == "variant" for t in operation.outputs):
-        if operation.type in ("MatchingFiles", "RandomShuffle", "PyFunc"):
+        if operation.type in ("Assert", "MatchingFiles"):
             return
         what = "a stateful node"
     elif operation.type in ("Variable", "VariableV2"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
+
 from tfmini import errors
 from tfmini.data.dataset_ops import TYPES
 from tfmini.data.pipeline import Element, Source, Stage, compiled
@@ -103,12 +105,14 @@ class IteratorState:
             " initializer operation for this iterator before getting the next element.",
         )
 
-    def clear(self) -> None:
-        """Ends what is being read; called when the container is dropped."""
-        with self._lock:
-            stage, self._stage = self._stage, None
+    def release(self) -> None:
+        """Ends what is being read; called when the session or its container goes."""
+        # Not under the lock: a reader may hold it for as long as a generator takes.
+        stage, self._stage = self._stage, None
         if stage is not None:
             stage.close()
+
+    clear = release
 
 
 class OneShotState(IteratorState):
@@ -170,9 +174,9 @@ def _to_string(iterator: IteratorState, *, resources: Any) -> bytes:
 
 @from_string_op.kernel("CPU")
 def _from_string(
-    handle: bytes, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
+    handle: Any, *, resources: Any, output_types: list[DType], output_shapes: list[RawShape]
 ) -> IteratorState:
-    iterator: IteratorState = resources.lookup("", _BY_HANDLE, handle.decode())
+    iterator: IteratorState = resources.lookup("", _BY_HANDLE, np.asarray(handle, object).item().decode())
     if output_types and output_types != iterator.types:
         raise errors.InvalidArgumentError(
             None,

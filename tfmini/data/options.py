@@ -1,4 +1,4 @@
-"""``tf.data.Options``: hints for TensorFlow's runtime. They are kept and handed on; none changes what a pipeline gives."""
+"""``tf.data.Options``: hints, kept and handed on; none changes what a pipeline gives."""
 
 from __future__ import annotations
 

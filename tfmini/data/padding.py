@@ -42,16 +42,17 @@ def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
     for axis, dimension in enumerate(wanted):
         longest = max(size[axis] for size in sizes)
         if dimension >= 0 and longest > dimension:
-            raise errors.InvalidArgumentError(
+            raise errors.DataLossError(
                 None,
                 None,
-                "Attempted to pad to a smaller size than the input element: dimension"
-                f" {axis} has {longest} elements, padded shape {dimension}.",
+                "Attempted to pad to a smaller size than the input element."
+                f" Dimension {axis} has {longest} elements, the padded shape {dimension}.",
             )
         full.append(longest if dimension < 0 else int(dimension))
     first = rows[0]
     dtype = object if isinstance(first, bytes) else first.dtype
     out = np.full((len(rows), *full), value, dtype)
     for i, (row, size) in enumerate(zip(rows, sizes)):
-        out[(i, *(slice(0, n) for n in size))] = row
+        place: Any = (i, *(slice(0, n) for n in size))
+        out[place] = row
     return out

@@ -8,6 +8,7 @@ with the next element when asked again, as TensorFlow's iterators do, so stages 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ class GeneratorStage(Stage):
     def close(self) -> None:
         close = getattr(self._elements, "close", None)
         if close is not None:
-            close()
+            with suppress(ValueError):  # another thread is in the generator: it ends when that thread leaves
+                close()
 
 
 class FunctionSource(Source):
@@ -167,7 +169,7 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape"
                 f" {_text(shape)} and element {i} had shape {_text(other)}.",
             )
-    if isinstance(first, bytes) or getattr(first, "dtype", None) == object:
+    if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
         for i, row in enumerate(rows):
             out[i] = row

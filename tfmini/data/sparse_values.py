@@ -42,13 +42,13 @@ def _pack(indices: Any, values: Any, dense_shape: Any) -> SparseValue:
 
 @unpack_op.kernel("CPU")
 def _unpack(packed: SparseValue) -> tuple[Any, Any, Any]:
-    return tuple(packed)  # type: ignore[return-value]
+    return tuple(packed)
 
 
 def component_of(value: Any) -> Tensor:
     """The single tensor in which a leaf of a normalized element travels."""
     if isinstance(value, SparseTensor):
-        return pack_op(value.indices, value.values, value.dense_shape)  # type: ignore[no-any-return]
+        return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")  # type: ignore[no-any-return]
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
@@ -56,7 +56,7 @@ def value_of(leaf: Leaf, component: Tensor) -> Any:
     """What users see of a component: the inverse of `component_of`."""
     if leaf.kind is SparseTensor:
         rank = -1 if leaf.shape is None else len(leaf.shape)
-        parts = unpack_op(component, T=leaf.dtype, rank=rank)
+        parts = unpack_op(component, T=leaf.dtype, rank=rank, name="UnpackSparse")
         return SparseTensor(parts.indices, parts.values, parts.dense_shape)
     if leaf.inner is not None:
         return leaf.kind._of(component, leaf.inner)  # type: ignore[attr-defined]

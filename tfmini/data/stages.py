@@ -200,7 +200,10 @@ class _Zip(Stage):
         self._stages = stages
 
     def __next__(self) -> Element:
-        return tuple(component for stage in self._stages for component in next(stage))
+        element: Element = ()
+        for stage in self._stages:
+            element += next(stage)
+        return element
 
     def close(self) -> None:
         for stage in self._stages:
@@ -283,11 +286,16 @@ class CacheSource(Source):
         self._kept = elements
 
 
+def _source_of(column: tuple[Any, ...]) -> Source:
+    return FunctionSource(lambda _: iter([(value,) for value in column]))
+
+
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
     """Windows of elements: per component a source of its values."""
 
     def windows(owner: Any) -> Any:
-        stage, held, over = source.open(owner), [], False
+        stage, over = source.open(owner), False
+        held: list[Element] = []
         span = (size - 1) * stride + 1
         while True:
             while not over and len(held) < max(span, 1):
@@ -298,7 +306,7 @@ def window(source: Source, size: int, shift: int, stride: int, drop_remainder: b
             chosen = held[:span:stride]
             if not chosen or drop_remainder and len(chosen) < size:
                 return
-            yield tuple(FunctionSource(lambda _, c=c: iter([(v,) for v in c])) for c in zip(*chosen))
+            yield tuple(_source_of(column) for column in zip(*chosen))
             missing = shift - len(held)
             del held[:shift]
             for _ in range(missing):

@@ -36,7 +36,7 @@ class Leaf:
 
     @property
     def component_dtype(self) -> dtypes.DType:
-        return self.dtype if self.kind is Tensor else dtypes.variant  # type: ignore[no-any-return]
+        return self.dtype if self.kind is Tensor else dtypes.variant
 
     @property
     def component_shape(self) -> RawShape:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import TracebackType
 from typing import Any
 
-from tfmini.graph.default_graph import get_default_graph, reset_default_graph
+from tfmini.graph.default_graph import get_default_graph, innermost, reset_default_graph
 from tfmini.graph.graph import Graph
 
 __all__ = [
@@ -90,6 +90,7 @@ def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> 
         found = getattr(value, "graph", None)
         if not isinstance(found, Graph):
             continue
+        found = innermost(found)
         if graph is None:
             graph, first = found, value
         elif found is not graph:

@@ -110,7 +110,7 @@ def status_of(error: Exception) -> errors.OpError:
     if isinstance(error, errors.OpError):
         return error
     kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-    return kind(None, None, f"{type(error).__name__}: {error}")  # type: ignore[no-any-return]
+    return kind(None, None, f"{type(error).__name__}: {error}")
 
 
 def _as_argument(value: Any) -> Any:

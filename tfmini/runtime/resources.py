@@ -90,6 +90,15 @@ class ResourceManager:
                 self.generation += 1
         _forget(dropped)
 
+    def release(self) -> None:
+        """Ends what runs on behalf of resources (threads that read ahead, open files): nobody will come back."""
+        with self._lock:
+            found = [resource for named in self._containers.values() for resource in named.values()]
+        for resource in found:
+            release = getattr(resource, "release", None)
+            if release is not None:
+                release()
+
     def statistics(self) -> dict[str, dict[str, int]]:
         """How many resources of each kind each container holds."""
         with self._lock:

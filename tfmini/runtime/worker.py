@@ -115,6 +115,9 @@ class Worker:
             for graph in graphs:
                 self.graphs.pop(graph, None)
             running = [run for run in self.steps.values() if run.graph.session_handle == handle]
+        # A worker without a network serves one session.
+        if session is not None and (session.resources is not self.resources or self._peer_for is None):
+            session.resources.release()
         for run in running:
             run.abort(errors.CancelledError(None, None, f"The session of step {run.step_id} was closed.", derived=True))
         self.resources.end_session(handle)
@@ -298,6 +301,7 @@ class Worker:
             run.abort(errors.CancelledError(None, None, f"{self.task} is shutting down."))
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+        self.resources.release()
 
 
 def task_of_device(device: str) -> str:

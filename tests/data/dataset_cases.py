@@ -1,0 +1,166 @@
+"""Pipelines whose elements TensorFlow and tfmini must agree on; run by both sides with ``tf``, ``np`` and ``tmp``."""
+
+CASES = {
+    "tensors": "D.from_tensors((tf.constant([1, 2]), {'a': 3.5, 'b': 'x'}))",
+    "slices": (
+        "D.from_tensor_slices(({'a': np.arange(6).reshape(3, 2), 'b': ['x', 'y', 'z']}, np.array([.5, 1., 2.])))"
+    ),
+    "range": "D.range(10, 2, -3)",
+    "zip": "D.zip((D.range(5), {'k': D.range(10, 13)}))",
+    "concatenate": "D.from_tensor_slices([[1, 2]]).concatenate(D.from_tensor_slices([[3, 4], [5, 6]]))",
+    "repeat": "D.range(3).repeat(2)",
+    "take_skip": "D.range(10).skip(2).take(3)",
+    "take_all": "D.range(3).take(-1)",
+    "skip_all": "D.range(3).skip(-1)",
+    "shard": "D.range(10).shard(3, 1)",
+    "enumerate": "D.from_tensor_slices(['a', 'b']).enumerate(5)",
+    "batch": "D.range(7).batch(3)",
+    "batch_drop": "D.range(7).batch(3, drop_remainder=True)",
+    "batch_strings": "D.from_tensor_slices(['a', 'bc', 'd']).batch(2)",
+    "map": "D.range(5).map(lambda x: (x * x, tf.cast(x, tf.float32) / 2.))",
+    "map_pair": (
+        "D.from_tensor_slices((np.arange(4), np.arange(4.))).map(lambda a, b: {'s': tf.cast(a, tf.float64) + b})"
+    ),
+    "map_parallel": "D.range(20).map(lambda x: x + 1, num_parallel_calls=4)",
+    "map_dict": "D.from_tensor_slices({'a': [1, 2]}).map(lambda d: d['a'] + 1)",
+    "map_capture": "D.range(3).map(lambda x: x + OUTER)",
+    "map_list": "D.range(3).map(lambda x: [x, x + 1])",
+    "map_nested": "D.range(3).map(lambda x: (x, (x, {'z': tf.stack([x, x])})))",
+    "map_cond": "D.range(5).map(lambda x: tf.cond(x > 2, lambda: x * 10, lambda: -x))",
+    "map_while": "D.range(5).map(lambda x: tf.while_loop(lambda i: i < 20, lambda i: i * 2 + 1, [x]))",
+    "map_strings": "D.from_tensor_slices(['a b', 'c']).map(lambda s: tf.string_join([s, '!']))",
+    "filter": "D.range(10).filter(lambda x: tf.equal(x % 3, 1))",
+    "flat_map": "D.range(4).flat_map(lambda x: D.from_tensors(x).repeat(x))",
+    "flat_map_capture": "D.range(3).flat_map(lambda x: D.range(x + OUTER).map(lambda y: x * 10 + y + OUTER))",
+    "interleave": "D.range(1, 6).interleave(lambda x: D.from_tensors(x).repeat(6), cycle_length=2, block_length=4)",
+    "interleave_uneven": "D.range(6).interleave(lambda x: D.range(x), cycle_length=3)",
+    "padded": "D.range(1, 5).map(lambda x: tf.fill([x], x)).padded_batch(2, [None])",
+    "padded_values": (
+        "D.range(1, 4).map(lambda x: (tf.fill([x], x), tf.fill([2], 'v')))"
+        ".padded_batch(3, ([5], [3]), (np.int64(-1), 'p'))"
+    ),
+    "window": "D.range(7).window(3, shift=2).flat_map(lambda w: w.batch(3))",
+    "window_drop": "D.range(7).window(3, 1, 2, True).flat_map(lambda w: w.batch(3))",
+    "window_gap": "D.range(9).window(2, 4).flat_map(lambda w: w.batch(2))",
+    "unbatch": "D.from_tensor_slices(([[1, 2], [3, 4]], [['a', 'b'], ['c', 'd']])).unbatch()",
+    "cache": "D.range(3).cache().repeat(2)",
+    "prefetch": "D.range(50).prefetch(3).map(lambda x: x * 2).prefetch(1)",
+    "text": "tf.data.TextLineDataset([tmp + '/a.txt', tmp + '/b.txt'])",
+    "text_interleaved": "tf.data.TextLineDataset([tmp + '/a.txt', tmp + '/b.txt'], num_parallel_reads=2)",
+    "text_of_names": "D.from_tensor_slices([tmp + '/a.txt', tmp + '/b.txt']).flat_map(tf.data.TextLineDataset)",
+    "records": "tf.data.TFRecordDataset(tmp + '/r.tfrecord')",
+    "fixed": "tf.data.FixedLengthRecordDataset(tmp + '/b.bin', 3, header_bytes=1, footer_bytes=2)",
+    "files": "D.list_files(tmp + '/?.txt', shuffle=False).map(lambda f: tf.strings.substr(f, -5, 5))",
+    "generator": "D.from_generator(lambda: ((i, [i] * 2) for i in range(3)), (tf.int32, tf.float32), ([], [2]))",
+    "generator_args": "D.from_generator(lambda n: iter(range(n)), tf.int64, [], args=(3,))",
+    "from_generator_dict": (
+        "D.from_generator(lambda: ({'a': i, 'b': 'x'} for i in range(2)), {'a': tf.int64, 'b': tf.string})"
+    ),
+    "drop_remainder": "D.range(5).apply(tf.data.experimental.map_and_batch(lambda x: x + 1, 2, drop_remainder=True))",
+    "scan": "D.range(5).apply(tf.data.experimental.scan(np.int64(0), lambda s, x: (s + x, s * 10)))",
+    "ignore_errors": (
+        "D.from_tensor_slices([1., 0., 4.]).map(lambda x: tf.check_numerics(1. / x, 'bad'))"
+        ".apply(tf.data.experimental.ignore_errors())"
+    ),
+    "sparse": (
+        "D.from_tensor_slices(['1 2 3', '4', '']).map(lambda s: tf.string_split([s]))"
+        ".map(lambda t: (t.values, t.dense_shape))"
+    ),
+    "sparse_out": "D.from_tensor_slices(['1 2 3', '4']).map(lambda s: tf.string_split([s]))",
+    "sparse_batch": "D.from_tensor_slices(['1 2 3', '4']).map(lambda s: tf.string_split([s])).batch(2)",
+    "counter": "tf.data.experimental.Counter(5, 2).take(3)",
+    "seeded_shuffle_is_a_permutation": "D.range(5).shuffle(1, seed=3)",
+    "interleave_parallel": (
+        "D.range(1, 4).apply(tf.data.experimental.parallel_interleave(lambda x: D.from_tensors(x).repeat(2), 2))"
+    ),
+    "map_py_func": "D.range(3).map(lambda x: tf.py_func(lambda v: v * np.int64(3), [x], tf.int64))",
+    "map_decode": "D.from_tensor_slices(['1,2', '3,4']).map(lambda l: tuple(tf.decode_csv(l, [[0], [0.]])))",
+    "dtype_bool": "D.from_tensor_slices([True, False]).batch(2)",
+    "nothing": "D.range(0).batch(2)",
+    "repeat_nothing": "D.range(0).repeat()",
+}
+
+REDUCTIONS = {
+    "sum": "D.range(5).reduce(np.int64(0), lambda s, x: s + x)",
+    "pair": "D.range(5).reduce((np.int64(0), 1.), lambda s, x: (s[0] + x, s[1] * 2.))",
+    "growing": "D.range(3).reduce(tf.zeros([0], tf.int64), lambda s, x: tf.concat([s, [x]], 0))",
+    "single": "tf.data.experimental.get_single_element(D.range(7).skip(6))",
+}
+
+ERRORS = {
+    "stack": "D.range(1, 3).map(lambda x: tf.fill([x], x)).batch(2)",
+    "map_fails": "D.from_tensor_slices([0, 1]).map(lambda x: tf.Assert(x > 0, [x]) and x)",
+    "no_files": "D.list_files('/nowhere/*.txt')",
+    "missing": "tf.data.TextLineDataset('/nowhere/a.txt')",
+    "zero_batch": "D.range(3).batch(np.int64(0))",
+    "generator_shape": "D.from_generator(lambda: iter([[1, 2]]), tf.int32, [3])",
+    "generator_type": "D.from_generator(lambda: iter(['a']), tf.int32, [])",
+    "generator_raises": "D.from_generator(lambda: (1 // 0 for _ in range(1)), tf.int32, [])",
+    "unequal": "D.from_tensor_slices((tf.placeholder_with_default([1, 2], [None]), [1, 2, 3]))",
+    "padding": "D.range(3, 5).map(lambda x: tf.fill([x], x)).padded_batch(2, [2])",
+}
+
+
+def plain(value):
+    """A fetched value as JSON."""
+    import numpy as np
+
+    if isinstance(value, dict):
+        return {key: plain(value[key]) for key in sorted(value)}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    array = np.asarray(value)
+    items = [v.decode() if isinstance(v, bytes) else v for v in array.ravel().tolist()]
+    return [str(array.dtype), list(array.shape), items]
+
+
+def run_all(tf, tmp):
+    """The outcome of every case."""
+    import numpy as np
+
+    found = {}
+    for name, text in {**CASES, **ERRORS}.items():
+        found[name] = _elements(tf, np, text, tmp)
+    for name, text in REDUCTIONS.items():
+        with tf.Graph().as_default(), tf.Session() as session:
+            scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp}
+            found[name] = plain(session.run(eval(text, scope)))
+    return found
+
+
+def _elements(tf, np, text, tmp):
+    with tf.Graph().as_default(), tf.Session() as session:
+        outer = tf.placeholder_with_default(np.int64(7), []) + 1
+        scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp, "OUTER": outer}
+        dataset = eval(text, scope)
+        facts = [str(tf.data.get_output_types(dataset)), str(tf.data.get_output_shapes(dataset))]
+        iterator = tf.data.make_initializable_iterator(dataset)
+        element = iterator.get_next()
+        rows = []
+        try:
+            session.run(iterator.initializer)
+            while len(rows) < 100:
+                rows.append(plain(session.run(element)))
+        except tf.errors.OpError as error:
+            return [facts, rows, type(error).__name__, error.message]
+    return [facts, rows, "", ""]
+
+
+def write_files(tmp):
+    """The files that cases read."""
+    with open(tmp + "/a.txt", "wb") as file:
+        file.write(b"one\ntwo\r\n\nlast")
+    with open(tmp + "/b.txt", "wb") as file:
+        file.write(b"x\ny\n")
+    with open(tmp + "/b.bin", "wb") as file:
+        file.write(b"hABCDEFzz")
+
+
+if __name__ == "__main__":
+    import json
+    import sys
+
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_v2_behavior()
+    json.dump(run_all(tf, sys.argv[1]), sys.stdout)

@@ -1,0 +1,57 @@
+"""Elements, types, shapes and errors of pipelines, against TensorFlow's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tests.data import dataset_cases as cases
+
+# TensorFlow 1.15 says it so; the oracle is a later release.
+OWN_WORDS = {"stack", "generator_shape"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The files that the cases read."""
+    path = str(tmp_path_factory.mktemp("data"))
+    cases.write_files(path)
+    with tf.python_io.TFRecordWriter(path + "/r.tfrecord") as writer:
+        for record in (b"abc", b"", b"x" * 100):
+            writer.write(record)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(oracle: str, folder: str) -> dict[str, Any]:
+    """What TensorFlow makes of the cases: one process for all of them."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    script = str(Path(cases.__file__))
+    done = subprocess.run([oracle, script, folder], capture_output=True, env=environment, check=True, timeout=200)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def ours(folder: str) -> dict[str, Any]:
+    return json.loads(json.dumps(cases.run_all(tf, folder)))  # type: ignore[no-any-return]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", [*cases.CASES, *cases.ERRORS])
+def test_pipeline(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
+    facts, elements, kind, message = ours[name]
+    assert [facts, elements, kind] == expected[name][:3]
+    if name not in OWN_WORDS:
+        assert message.split("\n")[0].split(", not")[0].split(" Dimension")[0] in expected[name][3]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", list(cases.REDUCTIONS))
+def test_reduction(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert ours[name] == expected[name]

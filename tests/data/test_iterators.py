@@ -1,0 +1,287 @@
+"""Iterators: starting anew, feeding handles, the end, state in functions, threads that end, clusters, GraphDefs."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.testing.process_cluster import ProcessCluster
+
+Dataset = tf.data.Dataset
+
+
+def drain(session: Any, element: Any) -> list[Any]:
+    """Everything up to the end of the sequence."""
+    found = []
+    with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
+        while True:
+            found.append(session.run(element))
+    return found
+
+
+def test_initializable_iterator_starts_again() -> None:
+    limit = tf.placeholder(tf.int64, [])
+    iterator = Dataset.range(limit).make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="has not been initialized"):
+            session.run(element)
+        for count in (2, 4):
+            session.run(iterator.initializer, {limit: count})
+            assert drain(session, element) == list(range(count))
+            assert drain(session, element) == []
+
+
+def test_reinitializable_iterator_takes_two_datasets() -> None:
+    first, second = Dataset.range(3), Dataset.range(10, 12)
+    iterator = tf.data.Iterator.from_structure(first.output_types, first.output_shapes)
+    element = iterator.get_next()
+    use_first, use_second = iterator.make_initializer(first), iterator.make_initializer(second)
+    with tf.Session() as session:
+        session.run(use_first)
+        assert session.run(element) == 0
+        session.run(use_second)
+        assert drain(session, element) == [10, 11]
+    with pytest.raises(TypeError, match="Expected output types"):
+        iterator.make_initializer(Dataset.from_tensors(1.0))
+    with pytest.raises(ValueError, match="does not have an initializer"):
+        _ = iterator.initializer
+
+
+def test_feedable_handle_chooses_in_every_step() -> None:
+    training = Dataset.range(3).make_one_shot_iterator()
+    validation = Dataset.range(10, 12).make_initializable_iterator()
+    handle = tf.placeholder(tf.string, [])
+    iterator = tf.data.Iterator.from_string_handle(handle, tf.int64, [])
+    element = iterator.get_next()
+    with tf.Session() as session:
+        a, b = session.run([training.string_handle(), validation.string_handle()])
+        session.run(validation.initializer)
+        assert [session.run(element, {handle: h}) for h in (a, b, a, b)] == [0, 10, 1, 11]
+        wrong = tf.data.Iterator.from_string_handle(handle, tf.float32, []).get_next()
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Number of components"):
+            session.run(wrong, {handle: a})
+        with pytest.raises(tf.errors.NotFoundError):
+            session.run(element, {handle: "nobody"})
+
+
+def test_sessions_of_one_graph_have_iterators_of_their_own() -> None:
+    element = Dataset.range(2).make_one_shot_iterator().get_next()
+    for _ in range(2):
+        with tf.Session() as session:
+            assert drain(session, element) == [0, 1]
+
+
+def test_one_shot_iterator_refuses_placeholders_and_variables() -> None:
+    text = "does not support datasets that capture stateful objects"
+    with pytest.raises(ValueError, match=text):
+        Dataset.range(tf.placeholder(tf.int64, [])).make_one_shot_iterator()
+    variable = tf.get_variable("v", [], tf.int64, use_resource=True)
+    with pytest.raises(ValueError, match=text):
+        Dataset.range(3).map(lambda x: x + variable).make_one_shot_iterator()
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_function_captures_variables_and_tables(use_resource: bool) -> None:
+    variable = tf.get_variable("v", [], tf.int64, tf.constant_initializer(5), use_resource=use_resource)
+    table = tf.contrib.lookup.index_table_from_tensor(["a", "b"])
+    words = Dataset.from_tensor_slices(["b", "a"]).map(lambda word: table.lookup(word) + variable)
+    iterator = words.make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        session.run(iterator.initializer)
+        assert drain(session, element) == [6, 5]
+
+
+def test_effects_in_a_function_happen_once_per_element() -> None:
+    counter = tf.get_variable("c", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+
+    def count(x: Any) -> Any:
+        counter.assign_add(x)
+        return x
+
+    iterator = Dataset.range(4).map(count).make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        session.run([counter.initializer, iterator.initializer])
+        drain(session, element)
+        assert session.run(counter) == 6
+
+
+def test_an_error_costs_one_element() -> None:
+    data = Dataset.from_tensor_slices([1.0, 0.0, 4.0]).map(lambda x: tf.check_numerics(1 / x, "bad"))
+    element = data.prefetch(1).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert session.run(element) == 1.0
+        with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
+            session.run(element)
+        assert session.run(element) == 0.25
+
+
+# ---- order ----------------------------------------------------------------------------------
+
+
+def shuffled(count: int = 1, **arguments: Any) -> list[Any]:
+    with tf.Graph().as_default():
+        iterator = Dataset.range(20).shuffle(20, **arguments).repeat(count).make_initializable_iterator()
+        element = iterator.get_next()
+        with tf.Session() as session:
+            session.run(iterator.initializer)
+            return drain(session, element)
+
+
+def test_shuffle_is_a_permutation_that_the_seed_fixes() -> None:
+    first = shuffled(seed=3)
+    assert sorted(first) == list(range(20)) != first
+    assert shuffled(seed=3) == first
+    assert shuffled(seed=4) != first
+    assert shuffled() != shuffled()
+
+
+def test_shuffle_reshuffles_each_repetition_unless_told_otherwise() -> None:
+    both = shuffled(2, seed=3)
+    assert both[:20] != both[20:]
+    assert sorted(both[:20]) == sorted(both[20:])
+    same = shuffled(2, seed=3, reshuffle_each_iteration=False)
+    assert same[:20] == same[20:]
+
+
+def test_shuffle_keeps_to_its_buffer() -> None:
+    element = Dataset.range(50).shuffle(5, seed=1).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        values = drain(session, element)
+    assert all(value <= i + 4 for i, value in enumerate(values))
+
+
+def test_list_files_is_shuffled_by_default(tmp_path: Any) -> None:
+    for i in range(6):
+        (tmp_path / f"{i}.txt").write_text("x")
+    element = Dataset.list_files(str(tmp_path / "*.txt"), seed=2).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        found = drain(session, element)
+    assert sorted(found) == [str(tmp_path / f"{i}.txt").encode() for i in range(6)]
+
+
+# ---- generators and threads -----------------------------------------------------------------
+
+
+def test_from_generator_starts_again_with_the_iterator() -> None:
+    starts = []
+
+    def numbers() -> Iterator[int]:
+        starts.append(1)
+        yield from range(3)
+
+    element = Dataset.from_generator(numbers, tf.int32, []).repeat(2).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert drain(session, element) == [0, 1, 2, 0, 1, 2]
+    assert len(starts) == 2
+    with pytest.raises(TypeError, match="must be callable"):
+        Dataset.from_generator(range(3), tf.int32)
+
+
+def test_what_is_fed_may_change_afterwards() -> None:
+    array = np.arange(3)
+    given = tf.placeholder(tf.int64, [3])
+    iterator = Dataset.from_tensor_slices(given).make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        session.run(iterator.initializer, {given: array})
+        array[:] = 9
+        assert drain(session, element) == [0, 1, 2]
+
+
+def _prefetchers() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith(("tfmini-prefetch", "tfmini-map"))]
+
+
+def test_threads_end_with_the_session() -> None:
+    data = Dataset.range(10**9).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)
+    iterator = data.make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        session.run(iterator.initializer)
+        assert session.run(element) == 1
+        first = _prefetchers()
+        session.run(iterator.initializer)  # the first reading ends
+        assert session.run(element) == 1
+        assert first
+    del session
+    gc.collect()
+    for thread in _prefetchers():
+        thread.join(10)
+    assert not _prefetchers()
+
+
+# ---- elsewhere ------------------------------------------------------------------------------
+
+
+def _pipeline() -> Any:
+    scale = tf.placeholder_with_default(np.int64(3), [])
+    data = Dataset.range(6).map(lambda x: x * scale).filter(lambda x: x > 3)
+    data = data.flat_map(lambda x: Dataset.from_tensors(x).map(lambda y: y + 1)).batch(2)
+    return data.make_initializable_iterator()
+
+
+def test_a_pipeline_runs_on_another_task() -> None:
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0/cpu:0"):
+            iterator = _pipeline()
+            element = iterator.get_next()
+        with tf.Session(cluster.server.target) as session:
+            session.run(iterator.initializer)
+            assert [row.tolist() for row in drain(session, element + 1)] == [[8, 11], [14, 17]]
+
+
+def test_a_pipeline_survives_a_graph_def() -> None:
+    iterator = _pipeline()
+    iterator.get_next(name="element")
+    once = Dataset.range(4).map(lambda x: x * 2).make_one_shot_iterator()
+    once.get_next(name="once")
+    text = tf.get_default_graph().as_graph_def().SerializeToString()
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(tf.GraphDef.FromString(text), name="")
+        with tf.Session() as session:
+            session.run(graph.get_operation_by_name(iterator.initializer.name))
+            assert [row.tolist() for row in drain(session, "element:0")] == [[7, 10], [13, 16]]
+            assert drain(session, "once:0") == [0, 2, 4, 6]
+
+
+def test_what_datasets_refuse() -> None:
+    data = Dataset.range(3)
+    with pytest.raises(ValueError, match="scalar boolean"):
+        data.filter(lambda x: x)
+    with pytest.raises(TypeError, match="must return a `Dataset`"):
+        data.flat_map(lambda x: x)
+    with pytest.raises(TypeError, match="different types"):
+        data.concatenate(Dataset.from_tensors("a"))
+    with pytest.raises(TypeError, match="do not support Python lists"):
+        Dataset.zip([data, data])
+    with pytest.raises(TypeError, match="must return a Dataset"):
+        data.apply(lambda d: 3)
+    with pytest.raises(ValueError, match="Index must be between 0 and 1"):
+        data.shard(2, 2)
+    with pytest.raises(ValueError, match="Dimensions 2 and 3 are not compatible"):
+        Dataset.from_tensor_slices(([1, 2], [1, 2, 3]))
+
+
+def test_a_function_that_waits_for_other_steps_is_refused() -> None:
+    queue = tf.FIFOQueue(3, [tf.int64], [[]])
+    iterator = Dataset.range(3).map(lambda x: x + queue.dequeue()).make_initializable_iterator()
+    with tf.Session() as session, pytest.raises(tf.errors.UnimplementedError, match="wait for other steps"):
+        session.run(iterator.initializer)
+
+
+def test_options_are_handed_on() -> None:
+    options = tf.data.Options()
+    options.experimental_deterministic = False
+    data = Dataset.range(3).with_options(options).map(lambda x: x)
+    assert data.options().experimental_deterministic is False
+    assert data.options().experimental_stats is None
