@@ -13,6 +13,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.rpc.reactor import get_reactor
+from tfmini.testing.process_cluster import _TASK, ProcessCluster
+from tfmini.tools.supervision import TaskId
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -147,5 +149,15 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
             server._terminate(signal.SIGTERM, None)
 
     get_reactor().call_later(0.05, swallow)
-    server.join()
-    assert server._stopped
+    with pytest.raises(SystemExit) as ended:
+        server.join()
+    assert ended.value.code == 0 and server._stopped
+
+
+def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end() -> None:
+    program = _TASK.replace("server.join()", "server.join()\nprint('went on', flush=True)")
+    with ProcessCluster(ps=1, workers=0, program=program) as cluster:
+        cluster.wait_ready("ps", 0)
+        process = cluster.processes[TaskId("ps", 0)]
+        process.terminate()
+        assert process.communicate(timeout=20)[0] == "" and process.returncode == 0

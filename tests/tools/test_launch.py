@@ -414,3 +414,10 @@ def test_chosen_ports(cluster: Cluster) -> None:
         done = cluster.run("", "--port-base", str(port))
     assert done.returncode == 1
     assert f"No ports for the cluster: [Errno 98] cannot reserve 127.0.0.1:{port} for ps/0" in done.stderr
+
+
+def test_options_of_the_launcher_after_the_script_are_noted(cluster: Cluster) -> None:
+    # The script never reads its arguments, so these were meant for the launcher.
+    run = cluster.run("pass", "--ps", "0", args=("--workers", "1", "--steps=3"))
+    assert run.returncode == 0
+    assert "--workers stands after " in run.stderr and "--steps stands" not in run.stderr

@@ -8,56 +8,15 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
+from tests.train.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.tools.supervision import TaskId
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-_PROGRAM = Path(__file__).with_name("training_task.py").read_text()
-_LAST, _EVERY = 300, 20
-
-
-class Run:
-    """One ps and two workers that train until step `_LAST`; the first is the chief."""
-
-    def __init__(self, cluster: ProcessCluster) -> None:
-        self.cluster = cluster
-
-    def until_step(self, worker: int, step: int) -> int:
-        """Reads a worker's output until it is there, and returns where it is."""
-        for line in self._lines(worker):
-            if line.startswith("step") and int(line.split()[1]) >= step:
-                return int(line.split()[1])
-        raise AssertionError(f"worker {worker} ended before step {step}")
-
-    def finish(self, worker: int) -> tuple[list[int], float]:
-        """The steps that a worker still makes, and its last loss."""
-        steps = []
-        for line in self._lines(worker):
-            if line.startswith("step"):
-                steps.append(int(line.split()[1]))
-            elif line.startswith("done"):
-                return steps, float(line.split()[1])
-        raise AssertionError(f"worker {worker} ended without a result, after {steps[-5:]}")
-
-    def restart(self, job: str, task: int) -> None:
-        self.cluster.kill(job, task)
-        self.cluster.start_task(job, task)
-
-    def _lines(self, worker: int):
-        stdout = self.cluster.processes[TaskId("worker", worker)].stdout
-        assert stdout is not None
-        return iter(stdout.readline, "")
-
-
-def cluster(directory: Path, api: str = "monitored") -> ProcessCluster:
-    arguments = (str(directory), api, str(_LAST), str(_EVERY))
-    return ProcessCluster(ps=1, workers=2, program=_PROGRAM, arguments=arguments)
 
 
 @pytest.mark.parametrize("api", ["monitored", "supervisor"])
 def test_a_killed_ps_is_restored_from_the_last_checkpoint(tmp_path: Path, api: str) -> None:
-    with cluster(tmp_path, api) as tasks:
+    with training_cluster(tmp_path, api) as tasks:
         run = Run(tasks)
         before = run.until_step(0, 120)
         run.restart("ps", 0)
@@ -66,24 +25,24 @@ def test_a_killed_ps_is_restored_from_the_last_checkpoint(tmp_path: Path, api: s
         falls = [a - b for a, b in zip([before, *steps], steps) if b < a]
         assert len(falls) <= 1
         if api == "monitored":  # its checkpoints are counted in steps
-            assert all(fall <= 2 * _EVERY for fall in falls)
-        assert steps[-1] >= _LAST - 2 and loss < 1e-3
+            assert all(fall <= 2 * EVERY for fall in falls)
+        assert steps[-1] >= LAST - 2 and loss < 1e-3
         assert run.finish(1)[1] < 1e-3
 
 
 def test_a_killed_chief_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
-    with cluster(tmp_path) as tasks:
+    with training_cluster(tmp_path) as tasks:
         run = Run(tasks)
         run.until_step(0, 120)
         run.restart("worker", 0)
         steps, loss = run.finish(0)
-        assert steps == [] or steps[0] >= 120 - 2 * _EVERY
+        assert steps == [] or steps[0] >= 120 - 2 * EVERY
         assert loss < 1e-3 and run.finish(1)[1] < 1e-3
-    assert int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2]) >= _LAST
+    assert int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2]) >= LAST
 
 
 def test_a_killed_worker_joins_again(tmp_path: Path) -> None:
-    with cluster(tmp_path) as tasks:
+    with training_cluster(tmp_path) as tasks:
         run = Run(tasks)
         run.until_step(1, 60)
         run.restart("worker", 1)

@@ -121,8 +121,7 @@ def status_of(error: Exception) -> errors.OpError:
     if isinstance(error, errors.OpError):
         return error
     kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-    return kind(None, None, f"{type(error).__name__}: {error}
-{_frames_of(error)}")
+    return kind(None, None, f"{type(error).__name__}: {error}\n{_frames_of(error)}")
 
 
 def _frames_of(error: BaseException) -> str:

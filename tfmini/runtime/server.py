@@ -69,6 +69,7 @@ class Server:
         own = check_server_cluster(self._cluster, self._job, self._index)
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
         self._stopped = False
+        self._terminated = False
         self._started = False
         self._ended = Waiter()
         self._lock = threading.Lock()
@@ -163,7 +164,14 @@ class Server:
         _log.info("Started server with target: %s", self.target)
 
     def join(self) -> None:
-        """Blocks until the server has been stopped: by `stop`, or by SIGTERM in the main thread."""
+        """Blocks until the server has been stopped, by `stop`.
+
+        SIGTERM in the main thread stops it too and then ends the process with exit code 0: what a script
+        writes after its ps's `join` is meant for its workers.
+
+        Raises:
+          SystemExit: after SIGTERM.
+        """
         if not self._started:
             self.stop()
             return
@@ -178,9 +186,12 @@ class Server:
             if main:
                 signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
         self.stop()
+        if self._terminated:
+            raise SystemExit(0)
 
     def _terminate(self, signum: int, frame: Any) -> None:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
+        self._terminated = True
         self._ended.set()
         get_reactor().kick()
         raise _Terminated

@@ -87,7 +87,8 @@ def launch(
     try:
         cluster = reserve_cluster(tasks, port_base)
     except (OSError, OverflowError) as error:
-        raise click.ClickException(f"No ports for the cluster: {error}") from None
+        remedy = "; leave out --port-base, or choose another" if port_base else ""
+        raise click.ClickException(f"No ports for the cluster: {error}{remedy}.") from None
     with closing(cluster):
         threads = cpus_per_task or max(1, usable_cpus() // len(tasks))
         prefixes = task_prefixes(tasks, Console(no_color=no_color or None), colour=not no_color)
@@ -98,6 +99,8 @@ def launch(
             sink=Sink(sys.stdout.fileno()),
             say=lambda text: _say(say, text),
         )
+        for option in _misplaced(script, args):
+            _say(say, f"{option} stands after {script}, so it goes to the script; launch's options come before it.")
         _say(say, "starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in cluster.spec.tasks()))
         try:
             finish = run.run()
@@ -144,6 +147,15 @@ def _environment(task: TaskId, cluster: ReservedCluster, threads: int) -> dict[s
         LISTEN_FD_ENV: str(cluster.listeners[task].fileno()),
     }
     return {**defaults, **os.environ, **role}
+
+
+def _misplaced(script: str, args: Sequence[str]) -> list[str]:
+    """The options of `launch` among the script's arguments that the script never mentions."""
+    context = click.get_current_context()
+    ours = {spelling for option in context.command.params for spelling in option.opts if spelling.startswith("--")}
+    given = dict.fromkeys(arg.partition("=")[0] for arg in args)
+    text = _source(script)
+    return [word for word in given if word in ours and word[2:] not in text and word[2:].replace("-", "_") not in text]
 
 
 def _source(script: str) -> str:
