@@ -202,6 +202,11 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "runtime.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
+        "ops.image_patches": "extract_image_patches",
+        "ops.numerics": "add_check_numerics_ops verify_tensor_all_finite",
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d",
+        "ops.array_parallel": "parallel_stack",
     },
     "app": {
         "compat.app": "run",
@@ -382,6 +387,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math_unary": "is_finite is_inf is_nan",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
         "ops.shape_checks": "assert_shapes is_non_decreasing is_strictly_increasing",
+        "ops.numerics": "assert_all_finite=verify_tensor_all_finite",
     },
     "distribute": {
         "runtime.server": "Server",
@@ -454,6 +460,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
+        "ops.image_patches": "extract_image_patches",
     },
     "initializers": {
         "ops.initializers": (
@@ -480,6 +487,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
         "train.input_producers": "match_filenames_once",
+        "ops.sparse_serialization": (
+            "deserialize_many_sparse deserialize_sparse serialize_many_sparse serialize_sparse"
+        ),
     },
     "io.gfile": {
         "compat.file_io": (
@@ -499,6 +509,10 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.pooling": (
             "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
             "max_pooling1d max_pooling2d"
+        ),
+        "layers.volumes": (
+            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d "
+            "conv3d_transpose max_pooling3d"
         ),
     },
     "linalg": {
@@ -603,6 +617,10 @@ NAMES: dict[str, dict[str, str]] = {
             "specificity_at_sensitivity true_negatives true_negatives_at_thresholds true_positives "
             "true_positives_at_thresholds"
         ),
+        "layers.metrics_at_k": (
+            "average_precision_at_k precision_at_k precision_at_top_k recall_at_k recall_at_top_k "
+            "sparse_average_precision_at_k sparse_precision_at_k"
+        ),
     },
     "nest": {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
@@ -633,7 +651,7 @@ NAMES: dict[str, dict[str, str]] = {
             "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
             "max_pool1d max_pool_v2 pool with_space_to_batch"
         ),
-        "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse",
+        "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse",
         "ops.nn_norm": (
             "batch_normalization dropout l2_normalize local_response_normalization "
             "lrn=local_response_normalization moments normalize_moments sufficient_statistics swish "
@@ -646,6 +664,11 @@ NAMES: dict[str, dict[str, str]] = {
             "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
             "conv3d_transpose max_pool3d"
         ),
+        "ops.nn_morphology": "dilation2d erosion2d",
+        "layers.raw_rnn": "raw_rnn",
+        "layers.state_saving_rnn": "static_state_saving_rnn",
+        "ops.nn_global_norm": "batch_norm_with_global_normalization",
+        "ops.nn_max_argmax": "max_pool_with_argmax",
     },
     "nn.rnn_cell": {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
@@ -867,5 +890,11 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+    "signal": {
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+    },
+    "spectral": {
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
     },
 }

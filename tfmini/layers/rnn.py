@@ -26,7 +26,8 @@ from tfmini.shapes import TensorShape
 __all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 
-def _check_cell(cell: Any, name: str = "cell") -> None:
+def check_cell(cell: Any, name: str = "cell") -> None:
+    """A TypeError for what does not work as an `RNNCell`."""
     missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
@@ -77,7 +78,7 @@ def dynamic_rnn(
     Raises:
       ValueError: without an initial state and a dtype, or for inputs of unknown rank.
     """
-    _check_cell(cell)
+    check_cell(cell)
     with variable_scope(scope or "rnn"):
         steps_first = [convert_to_tensor(t) for t in nest.flatten(inputs)]
         if not time_major:
@@ -156,8 +157,8 @@ def bidirectional_dynamic_rnn(
     scope: Any = None,
 ) -> tuple[Any, Any]:
     """Two cells, one from each end (``tf.nn.bidirectional_dynamic_rnn``): pairs of outputs and of last states."""
-    _check_cell(cell_fw, "cell_fw")
-    _check_cell(cell_bw, "cell_bw")
+    check_cell(cell_fw, "cell_fw")
+    check_cell(cell_bw, "cell_bw")
     steps, batch = (0, 1) if time_major else (1, 0)
 
     def turned(value: Any) -> Any:
@@ -194,7 +195,7 @@ def static_rnn(
       TypeError: when ``inputs`` is no list.
       ValueError: when it is empty, or without an initial state and a dtype.
     """
-    _check_cell(cell)
+    check_cell(cell)
     if not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a sequence")
     if not inputs:
