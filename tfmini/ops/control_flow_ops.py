@@ -293,7 +293,7 @@ def as_indexed_slices(value: Any) -> IndexedSlices:
         raise TypeError(f"Not a Tensor or IndexedSlices: {type(value)}")
     # Not a constant: in a branch that is not taken, the indices must be dead as well.
     sizes = shape_internal(value, optimize=False)
-    return IndexedSlices(value, range_(0, sizes[0]), sizes)  # type: ignore[index]
+    return IndexedSlices(value, range_(0, sizes[0]), sizes)
 
 
 def as_indexed_slices_list(values: list[Any]) -> list[IndexedSlices]:

@@ -60,7 +60,7 @@ def map_fn(
         def compute(i: Tensor, arrays: list[TensorArray]) -> tuple[Any, Any]:
             found = fn(rows.read(i))
             nest.assert_same_structure(dtype, found)
-            return i + 1, [array.write(i, value) for array, value in zip(arrays, nest.flatten(found))]  # type: ignore[operator]
+            return i + 1, [array.write(i, value) for array, value in zip(arrays, nest.flatten(found))]
 
         _, arrays = while_loop(
             lambda i, _: i < rows.count, compute, (first, results), parallel_iterations=parallel_iterations or 10,
@@ -92,7 +92,7 @@ def foldl(
         initial = rows.read(0) if initializer is None else initializer
 
         def compute(i: Tensor, a: Any) -> list[Any]:
-            return [i + 1, fn(a, rows.read(i))]  # type: ignore[operator]
+            return [i + 1, fn(a, rows.read(i))]
 
         return while_loop(
             lambda i, a: i < rows.count, compute, [start, initial], parallel_iterations=parallel_iterations,
@@ -198,7 +198,7 @@ class _Rows:
         """Puts the rows into arrays."""
         first = self.tensors[0]
         known = None if first._shape is None else first._shape[0]
-        self.count: Any = shape(first)[0] if known is None else known  # type: ignore[index]
+        self.count: Any = shape(first)[0] if known is None else known
         arrays = [
             TensorArray(t.dtype, size=self.count, element_shape=t.shape[1:] if with_shape else None)
             for t in self.tensors

@@ -30,7 +30,7 @@ def to_dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, a
             f"Tensor conversion requested for IndexedSlices without dense_shape: {value!s}; give it a dense_shape"
         )
     _warn_of_size(value.dense_shape)
-    rows = value.dense_shape[0]  # type: ignore[index]
+    rows = value.dense_shape[0]
     return handle_of("UnsortedSegmentSum")(value.values, value.indices, rows, name=name)  # type: ignore[no-any-return]
 
 

@@ -106,7 +106,7 @@ def _zero_row(op: Operation, values: Tensor) -> Tensor:
     if source._handle_data is not None and source._handle_data[1] is not None:
         row: Any = list(source._handle_data[1][1:])
     else:
-        row = shape_internal(source, optimize=False)[1:]  # type: ignore[index]
+        row = shape_internal(source, optimize=False)[1:]
     return zeros(concat([[1], row], 0), dtype=values.dtype)
 
 

@@ -133,7 +133,7 @@ def sufficient_statistics(
         x = convert_to_tensor(x, name="x")
         sizes = None if x._shape is None else [x._shape[a] for a in axes]
         if sizes is not None and None not in sizes:
-            counts = convert_to_tensor(float(math.prod(sizes)), x.dtype.base_dtype, name="count")  # type: ignore[arg-type]
+            counts = convert_to_tensor(float(math.prod(sizes)), x.dtype.base_dtype, name="count")
         else:
             own = gather(cast(shape_of(x), x.dtype.base_dtype), axes)
             counts = reduce_prod(own, name="count")

@@ -88,7 +88,7 @@ def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single:
         return logical_and(less(i, limit), cond(inner) if single else cond(*inner))
 
     def counted_body(i: Tensor, inner: Any) -> tuple[Any, Any]:
-        return i + 1, body(inner) if single else body(*inner)  # type: ignore[operator]
+        return i + 1, body(inner) if single else body(*inner)
 
     return limit, counted_cond, counted_body, (counter, loop_vars[0] if single else loop_vars)
 

@@ -52,7 +52,7 @@ def op_facts(op_type: str, device_type: str) -> OpFacts | None:
         not (
             op_def.is_stateful or kernel.wants_step or kernel.makes_state or kernel.is_async
             or "resources" in kernel.bound
-            or any(arg.dtype is dtypes.resource for arg in op_def.inputs)  # it may change what the handle names
+            or any(arg.is_ref or arg.dtype is dtypes.resource for arg in op_def.inputs)  # it may change what they name
         ),
     )
 

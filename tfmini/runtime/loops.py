@@ -209,7 +209,8 @@ class _LoopLowering(Lowering):
     def head_and_body(self) -> tuple[list[Unit], list[Unit]]:
         """The units that run in every iteration, and those that run if there is another one."""
         [atom] = self.goes_on
-        head, body = [], []
+        head: list[Unit] = []
+        body: list[Unit] = []
         for unit in self.units:
             (body if atom in unit.guard else head).append(unit)
         return head, body
@@ -268,8 +269,8 @@ class _LoopWriter:
         for endpoint in [*self.carried.values(), *self.leaving]:
             writer.keep(endpoint)
         writer.emit("run = step.run")
-        for name, (enter, _) in inside.merges.items():
-            self._variable((name, 0), writer.value(enter, False))
+        for name, (initial, _) in inside.merges.items():
+            self._variable((name, 0), writer.value(initial, False))
         for node in inside.bare_nexts:
             self._variable((node.name, 0), "DEAD")
         for i in range(len(self.leaving)):

@@ -28,7 +28,7 @@ from tfmini.runtime.kernel_calls import (
     output_count,
     takes_reference,
 )
-from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.resources import Resources
 from tfmini.runtime.units import Condition, Form, Unit
 
 _MAX_FOLDED_BYTES = 10 << 20
@@ -53,7 +53,7 @@ class Compilation:
     """
 
     def __init__(
-        self, task_of: Callable[[str], str], resources: ResourceManager, device_type: str, feeds: list[str],
+        self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
     ) -> None:  # fmt: skip
         self.task_of = task_of
@@ -66,7 +66,7 @@ class Compilation:
         self.references: set[Endpoint] = set()
         self.reads: set[Endpoint] = set()
         self.namespace: dict[str, Any] = {"resources": resources, "DEAD": DEAD}
-        self.states: dict[str, Callable[[ResourceManager], Any]] = {}
+        self.states: dict[str, Callable[[Resources], Any]] = {}
         self.state_names: dict[Endpoint, str] = {}
         self.feed_slots = {name: i for i, name in enumerate(feeds)}
         self.fetch_sources: dict[str, Endpoint] = {}

@@ -53,6 +53,7 @@ class MasterSession:
         self._plans: dict[_Signature, Plan] = {}
         self._building: dict[_Signature, list[OnPlan]] = {}
         self._steps: dict[int, _Run] = {}
+        self._local_steps: dict[int, LocalStep] = {}
         self._registrations: set[Registration] = set()
         self._lock = threading.RLock()
 
@@ -173,7 +174,11 @@ class MasterSession:
         graph.program.bind(graph.resources)
         step_id, worker = self.new_step_id(), self.master.worker
         step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
-        return run_simple(graph.program, values, step, self.master.worker.task)
+        self._local_steps[step_id] = step  # a loop in it must notice when the session is closed
+        try:
+            return run_simple(graph.program, values, step, worker.task)
+        finally:
+            del self._local_steps[step_id]
 
     def run(
         self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False
@@ -186,11 +191,14 @@ class MasterSession:
           timeout_s: seconds until DeadlineExceededError.
           in_process: the values go to a client in this process, which may change them.
         """
-        if self.closed:
+        run = _Run(self, plan, self.new_step_id(), on_done, in_process)
+        with self._lock:  # either `close` sees the step or the step sees that the session is closed
+            if not self.closed:
+                self._steps[run.step_id] = run
+            is_closed = self.closed
+        if is_closed:
             on_done(errors.FailedPreconditionError(None, None, "Session is closed."), [])
             return lambda error: None
-        run = _Run(self, plan, self.new_step_id(), on_done, in_process)
-        self._steps[run.step_id] = run
         run.start(values, timeout_s)
         return run.cancel
 
@@ -223,6 +231,8 @@ class MasterSession:
             self._plans.clear()
         for registration in registrations:
             registration.cancel(errors.CancelledError(None, None, self.closed_because))
+        for step in list(self._local_steps.values()):
+            step.stop(self.closed_because)
         for run in running:
             run.cancel(errors.CancelledError(None, None, self.closed_because))
         self.master.forget(self)
@@ -245,6 +255,8 @@ class _Run:
     def start(self, values: Sequence[Any], timeout_s: float | None) -> None:
         if timeout_s is not None and self.session.master.reactor is not None:
             self._timer = self.session.master.reactor.call_later(timeout_s, self._expire, timeout_s)
+        if self._step.over:  # cancelled before it began
+            return
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
             if part.graph is not None:

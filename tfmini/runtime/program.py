@@ -22,7 +22,7 @@ from tfmini.runtime.layout import lay_out
 from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
 from tfmini.runtime.lowering import Compilation, Lowering
-from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.resources import Resources
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Program(Level):
     fetches: list[int]
     copies: list[bool]
     sends: dict[int, str]
-    states: dict[str, Callable[[ResourceManager], Any]]
+    states: dict[str, Callable[[Resources], Any]]
     namespace: dict[str, Any]
     node_count: int
     waits: dict[int, Node]
@@ -54,7 +54,7 @@ class Program(Level):
     generation: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def bind(self, resources: ResourceManager) -> None:
+    def bind(self, resources: Resources) -> None:
         """Looks up the variables and other resources that the program names, if that is due."""
         if self.generation == resources.generation:
             return
@@ -74,7 +74,7 @@ def compile_program(
     nodes: Sequence[Node],
     *,
     task_of: Callable[[str], str],
-    resources: ResourceManager,
+    resources: Resources,
     device_type: str = "CPU",
     feeds: Sequence[str] = (),
     fetches: Sequence[str] = (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tfmini import errors
 
@@ -20,8 +20,10 @@ class ResourceManager:
     """The resources of one worker (or of one isolated session of it).
 
     ``generation`` grows whenever something is deleted: programs that hold on to resources look
-    them up again when it has changed.
+    them up again when it has changed. ``session`` is part of the names of state that is not shared.
     """
+
+    session = ""
 
     def __init__(self, default_container: str) -> None:
         self.default_container = default_container
@@ -66,13 +68,27 @@ class ResourceManager:
 
     def clear(self, containers: Iterable[str]) -> None:
         """Drops whole containers (`Session.reset`); none given: the default one."""
+        dropped: list[Any] = []
         with self._lock:
             for container in list(containers) or [self.default_container]:
-                for resource in self._containers.pop(self._container(container), {}).values():
-                    forget = getattr(resource, "clear", None)
-                    if forget is not None:
-                        forget()
+                dropped += self._containers.pop(self._container(container), {}).values()
             self.generation += 1
+        _forget(dropped)
+
+    def for_session(self, session: str) -> SessionResources:
+        """These resources as a session sees them: with state of its own beside what is shared."""
+        return SessionResources(self, session)
+
+    def end_session(self, session: str) -> None:
+        """Drops the state that was a session's own."""
+        dropped: list[Any] = []
+        with self._lock:
+            for named in self._containers.values():
+                own = [key for key in named if key[1].startswith(f"{session}/")]
+                dropped += [named.pop(key) for key in own]
+            if dropped:
+                self.generation += 1
+        _forget(dropped)
 
     def statistics(self) -> dict[str, dict[str, int]]:
         """How many resources of each kind each container holds."""
@@ -83,3 +99,27 @@ class ResourceManager:
                 for kind, _ in named:
                     counts[kind] = counts.get(kind, 0) + 1
             return found
+
+
+Resources: TypeAlias = "ResourceManager | SessionResources"
+
+
+class SessionResources:
+    """A `ResourceManager` with the handle of a session; everything else is the manager's."""
+
+    __slots__ = ("_manager", "session")
+
+    def __init__(self, manager: ResourceManager, session: str) -> None:
+        self._manager = manager
+        self.session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+
+def _forget(resources: Iterable[Any]) -> None:
+    """Tells what was dropped to end its waits. No lock is held: that runs what waited."""
+    for resource in resources:
+        forget = getattr(resource, "clear", None)
+        if forget is not None:
+            forget()

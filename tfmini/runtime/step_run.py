@@ -45,10 +45,10 @@ class Activation:
     The attributes ``step_id``, ``state`` and ``owner`` are for kernels.
     """
 
-    __slots__ = ("run", "level", "slots", "path", "pending", "left")
+    __slots__ = ("level", "slots", "path", "pending", "left")
+    run: StepRun
 
-    def __init__(self, run: StepRun, level: Level, path: Path) -> None:
-        self.run = run
+    def __init__(self, level: Level, path: Path) -> None:
         self.level = level
         self.slots = level.template.copy()
         self.path = path
@@ -154,7 +154,7 @@ class StepRun(Activation):
 
     def __init__(self, owner: StepOwner, graph: Any, step_id: int) -> None:
         program: Program = graph.program
-        super().__init__(self, program, ())
+        super().__init__(program, ())
         self.worker = owner
         self.graph = graph
         self.program = program
@@ -170,6 +170,11 @@ class StepRun(Activation):
         self._iterations: dict[tuple[int, Path], Activation] = {}
         self._on_done: Done | None = None
         self._aborted: errors.OpError | None = None
+
+    @property
+    def run(self) -> StepRun:  # type: ignore[override]
+        """Itself: no attribute, which would be a cycle that keeps the step's tensors until a collection."""
+        return self
 
     def start(self, feeds: Sequence[Any], on_done: Done) -> None:
         """Runs what can run; ``on_done(error, fetched values)`` is called once, now or later."""
@@ -378,10 +383,11 @@ class _LoopRun:
 class _Iteration(Activation):
     """One iteration of a loop."""
 
-    __slots__ = ("loop_run",)
+    __slots__ = ("loop_run", "run")
 
     def __init__(self, loop_run: _LoopRun, path: Path) -> None:
-        super().__init__(loop_run.outer.run, loop_run.loop.level, path)
+        super().__init__(loop_run.loop.level, path)
+        self.run = loop_run.outer.run
         self.loop_run = loop_run
 
     def over(self) -> None:
@@ -441,18 +447,28 @@ def private(program: Program, values: Sequence[Any]) -> list[Any]:
 class LocalStep:
     """The step context of kernels in a step that is one function call."""
 
-    __slots__ = ("step_id", "state", "owner", "run")
-    stopped: Any = False  # loops look at it in every iteration
+    __slots__ = ("step_id", "state", "owner", "stopped", "_why")
 
     def __init__(self, step_id: int, owner: Any) -> None:
         self.step_id = step_id
         self.owner = owner
         self.state: dict[str, Any] = {}
-        self.run = self
+        self.stopped = False
+        self._why = ""
+
+    @property
+    def run(self) -> LocalStep:
+        """Itself, as `StepRun.run`."""
+        return self
+
+    def stop(self, why: str) -> None:
+        """Ends the loop that is under way."""
+        self._why = why
+        self.stopped = True
 
     def raise_stopped(self) -> None:
         """As in `StepRun`."""
-        raise errors.CancelledError(None, None, f"Step {self.step_id} has ended.")
+        raise errors.CancelledError(None, None, self._why)
 
 
 class TimedStep(LocalStep):
@@ -462,7 +478,7 @@ class TimedStep(LocalStep):
       timeout_s: seconds from now.
     """
 
-    __slots__ = ("timeout_s", "deadline")
+    __slots__ = ("timeout_s", "deadline", "_stopped")
 
     def __init__(self, step_id: int, owner: Any, timeout_s: float) -> None:
         super().__init__(step_id, owner)
@@ -470,11 +486,17 @@ class TimedStep(LocalStep):
         self.deadline = time.monotonic() + timeout_s
 
     @property
-    def stopped(self) -> bool:  # type: ignore[override]
-        return time.monotonic() > self.deadline
+    def stopped(self) -> bool:
+        return self._stopped or time.monotonic() > self.deadline
+
+    @stopped.setter
+    def stopped(self, value: bool) -> None:
+        self._stopped = value
 
     def raise_stopped(self) -> None:
         """Ends a loop that takes too long."""
+        if self._stopped:
+            super().raise_stopped()
         text = f"Timed out waiting for notification: no result in {self.timeout_s:g} s; a while loop is under way."
         raise errors.DeadlineExceededError(None, None, text)
 

@@ -28,7 +28,7 @@ from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.early_tensors import EarlyTensors
 from tfmini.runtime.program import Program, compile_program
-from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.resources import ResourceManager, Resources
 from tfmini.runtime.step_run import Activation, Done, Path, StepRun
 
 _log = logging.getLogger("tfmini.runtime")
@@ -52,7 +52,7 @@ class RegisteredGraph:
     handle: int
     session_handle: str
     program: Program
-    resources: ResourceManager
+    resources: Resources
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class WorkerSession:
     """A master's session as this worker sees it."""
 
     handle: str
-    resources: ResourceManager
+    resources: Resources
     addresses: Mapping[str, str]
     graphs: set[int] = field(default_factory=set)
 
@@ -103,7 +103,7 @@ class Worker:
 
     def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str]) -> None:
         """Opens a session; ``isolate`` gives it resources of its own."""
-        resources = ResourceManager(self.default_container) if isolate else self.resources
+        resources = ResourceManager(self.default_container) if isolate else self.resources.for_session(handle)
         with self._lock:
             self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses))
 
@@ -117,6 +117,7 @@ class Worker:
             running = [run for run in self.steps.values() if run.graph.session_handle == handle]
         for run in running:
             run.abort(errors.CancelledError(None, None, f"The session of step {run.step_id} was closed.", derived=True))
+        self.resources.end_session(handle)
 
     def register_graph(self, session_handle: str, nodes: Sequence[Node], options: Mapping[str, Any]) -> RegisteredGraph:
         """Compiles a partition.

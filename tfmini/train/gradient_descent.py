@@ -47,9 +47,9 @@ class GradientDescentOptimizer(Optimizer):
     # Subtraction takes repeated rows as they are: no need to add them up first.
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
-        delta = IndexedSlices(grad.values * self._rate(var), grad.indices, grad.dense_shape)  # type: ignore[operator]
+        delta = IndexedSlices(grad.values * self._rate(var), grad.indices, grad.dense_shape)
         return var.scatter_sub(delta, use_locking=self._use_locking)
 
     def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Operation:
-        delta = -grad * self._rate(handle)  # type: ignore[operator]
+        delta = -grad * self._rate(handle)
         return handle_of("ResourceScatterAdd")(handle.handle, indices, delta)  # type: ignore[no-any-return]

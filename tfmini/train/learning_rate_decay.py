@@ -96,7 +96,7 @@ def polynomial_decay(
             steps = elementwise.multiply(steps, elementwise.maximum(started, cast(1.0, rate.dtype)))
         else:
             step = elementwise.minimum(step, steps)
-        left = power_of(1 - elementwise.truediv(step, steps), exponent)  # type: ignore[operator]
+        left = power_of(1 - elementwise.truediv(step, steps), exponent)
         return elementwise.add(elementwise.multiply(elementwise.subtract(rate, end), left), end, name=scope)
 
 

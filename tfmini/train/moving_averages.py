@@ -58,7 +58,7 @@ def _zero_debias(variable: Any, value: Any, rest: Any, scope: str) -> Any:
         )
     updated = biased.assign_sub((biased - value) * rest)
     count = local_step.assign_add(1)
-    correction = 1 - power_of(1.0 - rest, count)  # type: ignore[operator]
+    correction = 1 - power_of(1.0 - rest, count)
     return variable.assign(updated / correction, name=scope)
 
 

@@ -53,7 +53,7 @@ def state_of(variable: Any) -> Tensor:
 def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     """The same gradient with each row number once: rows that share a number are added up."""
     unique_indices, positions = array_sets.unique(slices.indices)
-    count = array_shape.shape(unique_indices)[0]  # type: ignore[index]
+    count = array_shape.shape(unique_indices)[0]
     summed = math_segments.unsorted_segment_sum(slices.values, positions, count)
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
 
