@@ -25,8 +25,8 @@ def static_state_saving_rnn(
       ValueError: when the names have another structure than the state.
     """
     sizes = cell.state_size
-    nested = nest.is_sequence(sizes)
-    if nested != nest.is_sequence(state_name):
+    nested = nest.is_nested(sizes)
+    if nested != nest.is_nested(state_name):
         raise ValueError(
             "state_name should be the same type as cell.state_size.  "
             f"state_name: {state_name}, cell.state_size: {sizes}"
