@@ -150,3 +150,28 @@ def test_the_deprecated_normalisation_has_the_gradients_of_the_new_one() -> None
     ours, theirs = run([[y, *tf.gradients(y**2, inputs)] for y in (old, new)])
     for one, other in zip(ours, theirs):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_lengths_are_a_vector() -> None:
+    cell = tf.nn.rnn_cell.BasicRNNCell(2)
+    for run_cell, inputs in ((tf.nn.dynamic_rnn, tf.ones([3, 4, 2])), (tf.nn.static_rnn, [tf.ones([3, 2])])):
+        with pytest.raises(ValueError, match="must be a vector"):
+            run_cell(cell, inputs, sequence_length=[[3], [2], [1]], dtype=tf.float32)
+
+
+def test_state_saving_loop() -> None:
+    class Saver:
+        saved: list[str] = []
+
+        def state(self, name: str) -> Any:
+            return tf.ones([1, 2])
+
+        def save_state(self, name: str, value: Any) -> Any:
+            self.saved.append(name)
+            return tf.identity(value)
+
+    cell = tf.nn.rnn_cell.BasicRNNCell(2, activation=tf.identity)
+    outputs, state = tf.nn.static_state_saving_rnn(cell, [tf.ones([1, 2])], Saver(), "state")
+    assert Saver.saved == ["state"] and outputs[0].shape.as_list() == [1, 2] == state.shape.as_list()
+    with pytest.raises(ValueError, match="same type"):
+        tf.nn.static_state_saving_rnn(cell, [tf.ones([1, 2])], Saver(), ("a", "b"))

@@ -46,6 +46,16 @@ def _held(finished: Any, old: Any, new: Any) -> Any:
     return nest.map_structure(chosen, old, new)
 
 
+def _lengths(sequence_length: Any) -> Any:
+    """The lengths as an int32 vector; a ValueError for another rank."""
+    lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
+    if lengths.shape.ndims not in (None, 1):
+        raise ValueError(
+            f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}"
+        )
+    return lengths
+
+
 def _batch_major(value: Any) -> Any:
     """Swaps the first two axes."""
     rank = value.shape.ndims
@@ -84,7 +94,7 @@ def dynamic_rnn(
         if not time_major:
             steps_first = [_batch_major(t) for t in steps_first]
         if sequence_length is not None:
-            sequence_length = cast(sequence_length, dtypes.int32)
+            sequence_length = _lengths(sequence_length)
         state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
         outputs, state = _loop(
             cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory
@@ -205,7 +215,7 @@ def static_rnn(
         first = convert_to_tensor(nest.flatten(inputs[0])[0])
         state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
         if sequence_length is not None:
-            sequence_length = cast(sequence_length, dtypes.int32)
+            sequence_length = _lengths(sequence_length)
         for time, step in enumerate(inputs):
             if time > 0:
                 opened.reuse_variables()
