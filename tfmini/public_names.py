@@ -50,6 +50,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array_joining": "concat split stack unstack",
         "ops.array_layout": "meshgrid pad repeat reverse reverse_sequence reverse_v2 roll tile",
         "ops.array_masking": "boolean_mask sequence_mask where",
+        "ops.array_parallel": "parallel_stack",
         "ops.array_partition": "dynamic_partition dynamic_stitch",
         "ops.array_scatter": (
             "scatter_nd tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_sub "
@@ -88,6 +89,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
+        "ops.image_patches": "extract_image_patches",
         "ops.initializers": (
             "constant_initializer glorot_normal_initializer glorot_uniform_initializer ones_initializer "
             "orthogonal_initializer random_normal_initializer random_uniform_initializer "
@@ -127,6 +129,7 @@ NAMES: dict[str, dict[str, str]] = {
             "sqrt square tan tanh zeta"
         ),
         "ops.nn_dilated": "required_space_to_batch_paddings",
+        "ops.numerics": "add_check_numerics_ops verify_tensor_all_finite",
         "ops.parsing": (
             "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
             "parse_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor"
@@ -163,7 +166,9 @@ NAMES: dict[str, dict[str, str]] = {
             "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
+        "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
         "ops.sparse_tensor": "SparseTensor SparseTensorValue",
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d",
         "ops.state_functions": (
             "assign assign_add assign_sub batch_scatter_update count_up_to is_variable_initialized "
             "scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub "
@@ -409,6 +414,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.math_unary": "is_finite is_inf is_nan",
+        "ops.numerics": "assert_all_finite=verify_tensor_all_finite",
         "ops.rank_checks": "assert_rank assert_rank_at_least assert_rank_in assert_scalar",
         "ops.shape_checks": "assert_shapes is_non_decreasing is_strictly_increasing",
     },
@@ -491,6 +497,7 @@ NAMES: dict[str, dict[str, str]] = {
             "resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 "
             "transpose=transpose_image transpose_image"
         ),
+        "ops.image_patches": "extract_image_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
     },
@@ -515,6 +522,9 @@ NAMES: dict[str, dict[str, str]] = {
             "parse_tensor serialize_tensor"
         ),
         "ops.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
+        "ops.sparse_serialization": (
+            "deserialize_many_sparse deserialize_sparse serialize_many_sparse serialize_sparse"
+        ),
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
@@ -538,6 +548,10 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.pooling": (
             "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
             "max_pooling1d max_pooling2d"
+        ),
+        "layers.volumes": (
+            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d conv3d_transpose "
+            "max_pooling3d"
         ),
     },
     "linalg": {
@@ -636,6 +650,10 @@ NAMES: dict[str, dict[str, str]] = {
             "accuracy mean mean_absolute_error mean_cosine_distance mean_iou mean_per_class_accuracy "
             "mean_relative_error mean_squared_error mean_tensor percentage_below root_mean_squared_error"
         ),
+        "layers.metrics_at_k": (
+            "average_precision_at_k precision_at_k precision_at_top_k recall_at_k recall_at_top_k "
+            "sparse_average_precision_at_k sparse_precision_at_k"
+        ),
         "layers.metrics_binary": (
             "auc false_negatives false_negatives_at_thresholds false_positives false_positives_at_thresholds "
             "precision precision_at_thresholds recall recall_at_thresholds sensitivity_at_specificity "
@@ -647,7 +665,9 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     },
     "nn": {
+        "layers.raw_rnn": "raw_rnn",
         "layers.rnn": "bidirectional_dynamic_rnn dynamic_rnn static_bidirectional_rnn static_rnn",
+        "layers.state_saving_rnn": "static_state_saving_rnn",
         "ops.array_blocks": "depth_to_space space_to_batch space_to_depth",
         "ops.candidate_sampling": (
             "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
@@ -672,7 +692,10 @@ NAMES: dict[str, dict[str, str]] = {
             "atrous_conv2d_transpose avg_pool1d avg_pool_v2 conv1d_transpose conv_transpose convolution "
             "max_pool1d max_pool_v2 pool with_space_to_batch"
         ),
-        "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse",
+        "ops.nn_embedding": "embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse",
+        "ops.nn_global_norm": "batch_norm_with_global_normalization",
+        "ops.nn_max_argmax": "max_pool_with_argmax",
+        "ops.nn_morphology": "dilation2d erosion2d",
         "ops.nn_norm": (
             "batch_normalization dropout l2_normalize local_response_normalization "
             "lrn=local_response_normalization moments normalize_moments sufficient_statistics swish "
@@ -781,6 +804,9 @@ NAMES: dict[str, dict[str, str]] = {
             "set_union size=set_size union=set_union"
         ),
     },
+    "signal": {
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+    },
     "sparse": {
         "ops.accumulators": "SparseConditionalAccumulator",
         "ops.math_sparse_segments": (
@@ -799,6 +825,9 @@ NAMES: dict[str, dict[str, str]] = {
             "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
         ),
         "ops.sparse_tensor": "SparseTensor",
+    },
+    "spectral": {
+        "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
     },
     "strings": {
         "ops.logging_ops": "format=string_format",

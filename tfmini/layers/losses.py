@@ -9,10 +9,9 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss, pairwise_loss
-from tfmini.layers.ranks import remove_squeezable_dimensions
+from tfmini.layers.ranks import remove_squeezable_dimensions, weights_of_rank
 from tfmini.ops.array_filling import ones_like
 from tfmini.ops.array_identity import stop_gradient
-from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.casting import cast
 from tfmini.ops.math_complex import abs as absolute
@@ -242,11 +241,7 @@ def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
     if isinstance(weights, (int, float)):
         return labels, logits, weights
-    weights = convert_to_tensor(weights)
-    rank, labels_rank = weights.shape.ndims, labels.shape.ndims
-    if rank is not None and labels_rank is not None and rank == labels_rank + 1 and weights.shape.as_list()[-1] == 1:
-        weights = reshape(weights, shape_of(weights)[:-1])
-    return labels, logits, weights
+    return labels, logits, weights_of_rank(convert_to_tensor(weights), labels)
 
 
 def mean_pairwise_squared_error(

@@ -18,7 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Pooling(Layer):
+# By (channels first, three spatial axes).
+_FORMATS = {(False, False): "NHWC", (True, False): "NCHW", (False, True): "NDHWC", (True, True): "NCDHW"}
+
+
+class Pooling(Layer):
     """The base of all: ``pool_size`` and ``strides`` are one int, or one for each spatial axis."""
 
     rank = 2
@@ -40,19 +44,19 @@ class _Pooling(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def _axes(self, values: tuple[int, ...]) -> list[int]:
-        both = values if self.rank == 2 else (*values, 1)
-        return [1, 1, *both] if self.data_format == "channels_first" else [1, *both, 1]
+        space = (*values, 1) if self.rank == 1 else values  # a sequence is an image of one column
+        return [1, 1, *space] if self.data_format == "channels_first" else [1, *space, 1]
 
     def call(self, inputs: Any) -> Any:
         first = self.data_format == "channels_first"
-        added = None if self.rank == 2 else (3 if first else 2)
+        added = (3 if first else 2) if self.rank == 1 else None
         images = inputs if added is None else expand_dims(inputs, added)
         pooled = type(self).pool(
             images,
             self._axes(self.pool_size),
             self._axes(self.strides),
             self.padding.upper(),
-            data_format="NCHW" if first else "NHWC",
+            data_format=_FORMATS[first, self.rank == 3],
         )
         return pooled if added is None else squeeze(pooled, [added])
 
@@ -64,26 +68,26 @@ class _Pooling(Layer):
         return TensorShape(sizes)
 
 
-class MaxPooling2D(_Pooling):
+class MaxPooling2D(Pooling):
     """The maximum of each window of an image (``tf.layers.MaxPooling2D``)."""
 
     pool = staticmethod(max_pool)
 
 
-class AveragePooling2D(_Pooling):
+class AveragePooling2D(Pooling):
     """The mean of each window of an image (``tf.layers.AveragePooling2D``)."""
 
     pool = staticmethod(avg_pool)
 
 
-class MaxPooling1D(_Pooling):
+class MaxPooling1D(Pooling):
     """The maximum of each window of a sequence (``tf.layers.MaxPooling1D``)."""
 
     rank = 1
     pool = staticmethod(max_pool)
 
 
-class AveragePooling1D(_Pooling):
+class AveragePooling1D(Pooling):
     """The mean of each window of a sequence (``tf.layers.AveragePooling1D``)."""
 
     rank = 1

@@ -7,6 +7,10 @@ from typing import Any
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array_shape import expand_dims, squeeze
+from tfmini.ops.array_shape import rank as rank_of
+from tfmini.ops.cond import cond
+from tfmini.ops.math_comparison import equal
+from tfmini.ops.math_elementwise import subtract
 from tfmini.ops.scoping import name_scope
 
 
@@ -44,11 +48,32 @@ def matched(predictions: Any, labels: Any = None, weights: Any = None) -> tuple[
     if weights is None:
         return predictions, labels, None
     weights = convert_to_tensor(weights)
-    rank, wanted = weights.shape.ndims, predictions.shape.ndims
-    if rank in (0, None) or wanted is None or rank == wanted:
-        return predictions, labels, weights
+    return predictions, labels, weights_of_rank(weights, predictions)
+
+
+def weights_of_rank(weights: Tensor, values: Tensor) -> Tensor:
+    """``weights``, with a last axis of length 1 more or less where that makes their rank that of ``values``."""
+    rank, wanted = weights.shape.ndims, values.shape.ndims
+    if rank == 0 or (rank is not None and rank == wanted):
+        return weights
+    if rank is None or wanted is None:
+        return _of_rank_in_the_step(weights, values)
     if rank == wanted + 1:
-        weights = squeeze(weights, [-1])
-    elif rank == wanted - 1:
-        weights = expand_dims(weights, [-1])
-    return predictions, labels, weights
+        return squeeze(weights, [-1])
+    return expand_dims(weights, [-1]) if rank == wanted - 1 else weights
+
+
+def _of_rank_in_the_step(weights: Tensor, values: Tensor) -> Tensor:
+    excess = subtract(rank_of(weights), rank_of(values))
+
+    def squeezed() -> Tensor:
+        return cond(equal(excess, 1), lambda: _last_axis_off(weights), lambda: weights)  # type: ignore[no-any-return]
+
+    def adjusted() -> Tensor:
+        return cond(equal(excess, -1), lambda: expand_dims(weights, [-1]), squeezed)  # type: ignore[no-any-return]
+
+    return cond(equal(rank_of(weights), 0), lambda: weights, adjusted)  # type: ignore[no-any-return]
+
+
+def _last_axis_off(tensor: Tensor) -> Tensor:
+    return squeeze(tensor, [-1]) if tensor.shape.ndims is None or _may_be_one(tensor) else tensor

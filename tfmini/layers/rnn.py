@@ -26,7 +26,8 @@ from tfmini.shapes import TensorShape
 __all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 
-def _check_cell(cell: Any, name: str = "cell") -> None:
+def check_cell(cell: Any, name: str = "cell") -> None:
+    """A TypeError for what does not work as an `RNNCell`."""
     missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
@@ -43,6 +44,16 @@ def _held(finished: Any, old: Any, new: Any) -> Any:
         return result
 
     return nest.map_structure(chosen, old, new)
+
+
+def _lengths(sequence_length: Any) -> Any:
+    """The lengths as an int32 vector; a ValueError for another rank."""
+    lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
+    if lengths.shape.ndims not in (None, 1):
+        raise ValueError(
+            f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}"
+        )
+    return lengths
 
 
 def _batch_major(value: Any) -> Any:
@@ -77,13 +88,13 @@ def dynamic_rnn(
     Raises:
       ValueError: without an initial state and a dtype, or for inputs of unknown rank.
     """
-    _check_cell(cell)
+    check_cell(cell)
     with variable_scope(scope or "rnn"):
         steps_first = [convert_to_tensor(t) for t in nest.flatten(inputs)]
         if not time_major:
             steps_first = [_batch_major(t) for t in steps_first]
         if sequence_length is not None:
-            sequence_length = cast(sequence_length, dtypes.int32)
+            sequence_length = _lengths(sequence_length)
         state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
         outputs, state = _loop(
             cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory
@@ -156,8 +167,8 @@ def bidirectional_dynamic_rnn(
     scope: Any = None,
 ) -> tuple[Any, Any]:
     """Two cells, one from each end (``tf.nn.bidirectional_dynamic_rnn``): pairs of outputs and of last states."""
-    _check_cell(cell_fw, "cell_fw")
-    _check_cell(cell_bw, "cell_bw")
+    check_cell(cell_fw, "cell_fw")
+    check_cell(cell_bw, "cell_bw")
     steps, batch = (0, 1) if time_major else (1, 0)
 
     def turned(value: Any) -> Any:
@@ -194,7 +205,7 @@ def static_rnn(
       TypeError: when ``inputs`` is no list.
       ValueError: when it is empty, or without an initial state and a dtype.
     """
-    _check_cell(cell)
+    check_cell(cell)
     if not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a sequence")
     if not inputs:
@@ -204,7 +215,7 @@ def static_rnn(
         first = convert_to_tensor(nest.flatten(inputs[0])[0])
         state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
         if sequence_length is not None:
-            sequence_length = cast(sequence_length, dtypes.int32)
+            sequence_length = _lengths(sequence_length)
         for time, step in enumerate(inputs):
             if time > 0:
                 opened.reuse_variables()

@@ -6,8 +6,10 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array_filling import ones_like
+from tfmini.ops.array_shape import rank, size
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.assertion import Assert
+from tfmini.ops.cond import cond
 from tfmini.ops.control import no_op
 from tfmini.ops.math_comparison import equal, logical_or
 from tfmini.ops.math_elementwise import multiply
@@ -31,7 +33,7 @@ def assert_broadcastable(weights: Any, values: Any) -> Any:
         if weights_shape.ndims == 0:
             return no_op(name="static_scalar_check_success")
         if weights_shape.ndims is None or values_shape.ndims is None:
-            return no_op(name="no_static_rank")  # the arithmetic that follows tells what does not fit
+            return _checked_in_the_step(weights, values)
         where = f" values.rank={values_shape.ndims}. weights.rank={weights_shape.ndims}."
         shapes = f" values.shape={values_shape}. weights.shape={weights_shape}."
         if weights_shape.ndims != values_shape.ndims:
@@ -44,6 +46,22 @@ def assert_broadcastable(weights: Any, values: Any) -> Any:
         sizes, wanted = shape_of(weights), shape_of(values)
         fits = reduce_all(logical_or(equal(sizes, 1), equal(sizes, wanted)), name="is_valid_shape")
         return Assert(fits, [_PREFIX, "weights.shape=", sizes, "values.shape=", wanted], name="AssertGuard")
+
+
+def _checked_in_the_step(weights: Any, values: Any) -> Any:
+    """The check of shapes whose ranks are known only when the step runs."""
+    sizes, wanted = shape_of(weights), shape_of(values)
+    scalar = equal(rank(weights), 0)
+    same = equal(size(sizes), size(wanted))
+
+    def fits() -> Any:
+        return reduce_all(logical_or(equal(sizes, 1), equal(sizes, wanted)))
+
+    def of_one_rank() -> Any:
+        return cond(same, fits, lambda: same)
+
+    valid = cond(scalar, lambda: scalar, of_one_rank, name="is_valid_shape")
+    return Assert(valid, [_PREFIX, "weights.shape=", sizes, "values.shape=", wanted], name="AssertGuard")
 
 
 def _first_mismatch(pairs: list[tuple[int | None, int | None]]) -> int:

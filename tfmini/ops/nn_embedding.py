@@ -19,14 +19,15 @@ from tfmini.ops.array_slicing import slice_
 from tfmini.ops.casting import cast
 from tfmini.ops.clip import clip_by_norm
 from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import less, where
+from tfmini.ops.math_comparison import greater, greater_equal, less, logical_and, where
 from tfmini.ops.math_elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
 from tfmini.ops.math_powers import pow as power
 from tfmini.ops.math_segments import segment_sum_op
 from tfmini.ops.math_unary import sqrt
 from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.reduce_functions import reduce_prod, reduce_sum
 from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.ops.sparse_functions import sparse_fill_empty_rows, sparse_reshape, sparse_retain
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.shapes import merge_raw
 
@@ -183,3 +184,56 @@ def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name:
     if combiner == "mean":
         return div_no_nan(total, segment_sum_op(column, lines), name=name)
     return div_no_nan(total, sqrt(segment_sum_op(power(column, 2), lines)), name=name)
+
+
+def safe_embedding_lookup_sparse(
+    embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
+    combiner: str = "mean", default_id: int | None = None, name: str | None = None, partition_strategy: str = "div",
+    max_norm: float | None = None,
+) -> Tensor:  # fmt: skip
+    """`embedding_lookup_sparse` that bears rows without ids (``tf.nn.safe_embedding_lookup_sparse``).
+
+    Ids below 0 and, unless sums are wanted, ids of weights that are not positive are left out.
+
+    Args:
+      sparse_ids: ``[d0, …, dn]``; the result has shape ``[d0, …, dn-1, embedding]``.
+      default_id: the id of an empty row; None gives zeros.
+
+    Raises:
+      ValueError: without a table.
+    """
+    if embedding_weights is None or (isinstance(embedding_weights, (list, tuple)) and not embedding_weights):
+        raise ValueError(f"Missing embedding_weights {embedding_weights}.")
+    with name_scope(name, "embedding_lookup", [sparse_ids.values]) as scope:
+        tables = _tables(embedding_weights)
+        if sparse_weights is not None:
+            wanted = sparse_weights.dtype
+            tables = [t if t.dtype.base_dtype == wanted else convert_to_tensor(t, wanted) for t in tables]
+        outer = slice_(sparse_ids.dense_shape, [0], [rank(sparse_ids) - 1])
+        ids, weights = _matrices(sparse_ids, sparse_weights, outer, combiner)
+        ids, empty = sparse_fill_empty_rows(ids, default_id or 0)
+        if weights is not None:
+            weights, _ = sparse_fill_empty_rows(weights, 1.0)
+        rows = embedding_lookup_sparse(tables, ids, weights, partition_strategy, None, combiner, max_norm)
+        if default_id is None:
+            rows = where(empty, handle_of("ZerosLike")(rows), rows)
+        result = reshape(rows, concat([cast(outer, dtypes.int32), slice_(shape_of(rows), [1], [-1])], 0), name=scope)
+        axes = sparse_ids.get_shape().ndims
+        if axes is not None and rows._shape is not None:
+            result.set_shape((None,) * (axes - 1) + rows._shape[1:])
+        return result
+
+
+def _matrices(
+    ids: SparseTensor, weights: SparseTensor | None, outer: Tensor, combiner: str
+) -> tuple[SparseTensor, SparseTensor | None]:
+    """Ids and weights as matrices of the valid entries."""
+    last = slice_(ids.dense_shape, [rank(ids) - 1], [1])
+    ids = sparse_reshape(ids, concat([reshape(reduce_prod(outer), [1]), last], 0))
+    valid = greater_equal(ids.values, 0)
+    if weights is None:
+        return sparse_retain(ids, valid), None
+    weights = SparseTensor(ids.indices, weights.values, ids.dense_shape)
+    if combiner != "sum":
+        valid = logical_and(valid, greater(weights.values, 0))
+    return sparse_retain(ids, valid), sparse_retain(weights, valid)

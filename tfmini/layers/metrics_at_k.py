@@ -1,0 +1,221 @@
+"""``tf.metrics`` of the best ``k`` classes: precision, recall and average precision at k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
+from tfmini.layers.weights import assert_broadcastable
+from tfmini.ops.array_filling import fill
+from tfmini.ops.array_joining import concat
+from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.casting import cast
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import equal, greater_equal
+from tfmini.ops.math_elementwise import div, minimum, multiply
+from tfmini.ops.math_reductions import cumsum
+from tfmini.ops.nn_topk import top_k
+from tfmini.ops.reduce_functions import reduce_any, reduce_sum
+from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.ops.set_operations import set_difference, set_intersection, set_size
+from tfmini.ops.sparse_functions import sparse_reshape, sparse_retain, sparse_tensor_to_dense
+from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = [
+    "average_precision_at_k", "precision_at_k", "precision_at_top_k", "recall_at_k", "recall_at_top_k",
+    "sparse_average_precision_at_k", "sparse_precision_at_k",
+]  # fmt: skip
+
+_INT64, _FLOAT64 = dtypes.int64, dtypes.float64
+
+
+def _ranked(predictions: Any, k: int) -> Tensor:
+    """The classes of the ``k`` largest predictions, ``[..., k]``."""
+    if k < 1:
+        raise ValueError(f"Invalid k={k}.")
+    return cast(top_k(predictions, k)[1], _INT64)  # type: ignore[no-any-return]
+
+
+def _as_labels(labels: Any, classes: Tensor) -> Any:
+    """Labels ``[..., number]``: one label for each prediction gets the last axis."""
+    if isinstance(labels, SparseTensorValue):
+        labels = SparseTensor.from_value(labels)
+    if not isinstance(labels, SparseTensor):
+        labels = cast(convert_to_tensor(labels), _INT64)
+    rank, wanted = labels.get_shape().ndims, classes.shape.ndims
+    if rank is None or wanted is None or rank != wanted - 1:
+        return labels
+    if isinstance(labels, SparseTensor):
+        return sparse_reshape(labels, concat([labels.dense_shape, constant([1], _INT64)], 0))
+    return expand_dims(labels, -1)
+
+
+def _only(ids: Any, class_id: int) -> SparseTensor:
+    """The ids that are ``class_id``, once in each set."""
+    if isinstance(ids, SparseTensor):
+        return sparse_retain(ids, equal(ids.values, class_id))
+    sizes = shape_of(ids, out_type=_INT64)
+    one = fill(concat([sizes[:-1], constant([1], _INT64)], 0), constant(class_id, _INT64))
+    found = set_intersection(one, ids)
+    return SparseTensor(found.indices, found.values, sizes)
+
+
+def _hits(classes: Any, labels: Any) -> SparseTensor:
+    return set_intersection(classes, labels)
+
+
+def _wrong(classes: Any, labels: Any) -> SparseTensor:
+    return set_difference(classes, labels)
+
+
+def _missed(classes: Any, labels: Any) -> SparseTensor:
+    return set_difference(classes, labels, aminusb=False)
+
+
+def _weighted(amounts: Tensor, weights: Any) -> Tensor:
+    if weights is None:
+        return amounts
+    weights = cast(convert_to_tensor(weights), _FLOAT64)
+    with control_dependencies([assert_broadcastable(weights, amounts)]):
+        return multiply(amounts, weights)
+
+
+def _counter(
+    compare: Callable[[Any, Any], SparseTensor], classes: Any, labels: Any, weights: Any, name: str
+) -> tuple[Any, Any]:
+    """(variable, update) of the weighted number of classes that ``compare`` picks."""
+    number = _weighted(cast(set_size(compare(classes, labels)), _FLOAT64), weights)
+    variable = metric_variable([], _FLOAT64, name=name)
+    return variable, accumulated(variable, reduce_sum(number))
+
+
+def _share(
+    kind: str, labels: Any, classes: Any, k: int | None, class_id: int | None, weights: Any,
+    collections: tuple[Any, Any], name: str | None,
+) -> Metric:  # fmt: skip
+    suffix = f"_at_{'k' if k is None else k}" + ("" if class_id is None else f"_class{class_id}")
+    with name_scope(name, kind + suffix, (classes, labels, weights)) as scope:
+        classes = cast(convert_to_tensor(classes), _INT64)
+        labels = _as_labels(labels, classes)
+        if class_id is not None:
+            labels, classes = _only(labels, class_id), _only(classes, class_id)
+        other, called = (_wrong, "false_positive") if kind == "precision" else (_missed, "false_negative")
+        right, more_right = _counter(_hits, classes, labels, weights, "true_positive" + suffix)
+        wrong, more_wrong = _counter(other, classes, labels, weights, called + suffix)
+        update = div(more_right, more_right + more_wrong, name="update")
+        return published(lambda: div(right, right + wrong, name=scope), update, *collections)
+
+
+def precision_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many of the chosen classes are labels (``tf.metrics.precision_at_top_k``).
+
+    Args:
+      labels: int64 ``[..., number]``, dense or sparse, or ``[...]`` for one label each.
+      predictions_idx: the chosen classes, ``[..., k]``.
+      k: for names only.
+      class_id: count this class alone.
+      weights: a scalar or ``[...]``.
+    """
+    collections = metrics_collections, updates_collections
+    return _share("precision", labels, predictions_idx, k, class_id, weights, collections, name)
+
+
+def recall_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many of the labels are among the chosen classes (``tf.metrics.recall_at_top_k``)."""
+    collections = metrics_collections, updates_collections
+    return _share("recall", labels, predictions_idx, k, class_id, weights, collections, name)
+
+
+def precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """`precision_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.precision_at_k``)."""
+    collections = metrics_collections, updates_collections
+    return _share("precision", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
+
+
+def recall_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """`recall_at_top_k` of the ``k`` largest predictions ``[..., classes]`` (``tf.metrics.recall_at_k``)."""
+    collections = metrics_collections, updates_collections
+    return _share("recall", labels, _ranked(predictions, k), k, class_id, weights, collections, name)
+
+
+def average_precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of the average precisions of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
+    with variable_scope(name, f"average_precision_at_{k}", (predictions, labels, weights)):
+        classes = _ranked(predictions, k)
+        precision = _average_precision(_as_labels(labels, classes), classes, k)
+        if weights is None:
+            number = cast(reduce_sum(fill(shape_of(precision), constant(1.0, _FLOAT64))), _FLOAT64)
+        else:
+            number = reduce_sum(_weighted(fill(shape_of(precision), constant(1.0, _FLOAT64)), weights))
+            precision = _weighted(precision, weights)
+        most = metric_variable([], _FLOAT64, name="max")
+        total = metric_variable([], _FLOAT64, name="total")
+        update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
+        return published(
+            lambda: div(total, most, name="mean"), update, metrics_collections, updates_collections
+        )
+
+
+def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
+    """The average precision of each row of classes, ``[...]``."""
+    if isinstance(labels, SparseTensor):
+        numbers: Any = set_size(labels)
+        labels = sparse_tensor_to_dense(labels, -1, validate_indices=False)
+    else:
+        numbers = reduce_sum(cast(greater_equal(labels, 0), dtypes.int32), axis=-1)  # rows are filled up with -1
+    relevant = cast(reduce_any(equal(expand_dims(classes, -1), expand_dims(labels, -2)), axis=-1), _FLOAT64)
+    precision = div(cumsum(relevant, axis=-1), constant([float(i + 1) for i in range(k)], _FLOAT64))
+    return div(reduce_sum(multiply(precision, relevant), axis=-1), cast(minimum(numbers, k), _FLOAT64))
+
+
+sparse_average_precision_at_k, sparse_precision_at_k = average_precision_at_k, precision_at_k

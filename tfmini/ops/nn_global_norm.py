@@ -1,0 +1,92 @@
+"""The deprecated batch normalisation of whole images (``tf.nn.batch_norm_with_global_normalization``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.nn_arguments import either
+from tfmini.ops.nn_batch_norm import Array
+from tfmini.ops.nn_norm import batch_normalization
+from tfmini.shapes import RawShape, merge_dims, with_rank
+
+_ATTRS = "; T: numbertype; variance_epsilon: float; scale_after_normalization: bool"
+norm_op = op(
+    "BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma: T) -> result: T" + _ATTRS
+)
+norm_grad_op = op(
+    "BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T)"
+    " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS
+)
+norm_grad_op.not_differentiable()
+
+
+def _depth(node: Operation, vectors: Any) -> int | None:
+    depth = with_rank(node._inputs[0]._shape, 4)[3]
+    for vector in vectors:
+        depth = merge_dims(depth, with_rank(vector._shape, 1)[0])
+    return depth
+
+
+@norm_op.shape
+def _norm_shape(node: Operation) -> list[RawShape]:
+    depth = _depth(node, node._inputs[1:])
+    return [(*with_rank(node._inputs[0]._shape, 4)[:3], depth)]
+
+
+@norm_grad_op.shape
+def _norm_grad_shape(node: Operation) -> list[RawShape]:
+    depth = _depth(node, node._inputs[1:4])
+    return [(*with_rank(node._inputs[0]._shape, 4)[:3], depth), (depth,), (depth,), (depth,), (depth,)]
+
+
+@norm_op.kernel("CPU")
+def _norm_kernel(
+    t: Array, m: Array, v: Array, beta: Array, gamma: Array, *, variance_epsilon: float,
+    scale_after_normalization: bool,
+) -> Array:  # fmt: skip
+    inverse = 1 / np.sqrt(v + v.dtype.type(variance_epsilon))
+    if scale_after_normalization:
+        inverse = inverse * gamma
+    result: Array = (t - m) * inverse
+    result += beta
+    return result
+
+
+@norm_grad_op.kernel("CPU")
+def _norm_grad_kernel(
+    t: Array, m: Array, v: Array, gamma: Array, backprop: Array, *, variance_epsilon: float,
+    scale_after_normalization: bool,
+) -> tuple[Array, ...]:  # fmt: skip
+    shifted = v + v.dtype.type(variance_epsilon)
+    inverse = 1 / np.sqrt(shifted)
+    db = backprop.sum(axis=(0, 1, 2))
+    centred = (backprop * (t - m)).sum(axis=(0, 1, 2))
+    scale = inverse * gamma if scale_after_normalization else inverse
+    dv = centred * scale / shifted * v.dtype.type(-0.5)
+    dg = centred * inverse if scale_after_normalization else np.zeros_like(gamma)
+    return backprop * scale, -db * scale, dv, db, dg
+
+
+@norm_op.gradient
+def _norm_gradient(node: Operation, grad: Tensor) -> Any:
+    t, m, v, _, gamma = node._inputs
+    attrs = {name: node.attrs[name] for name in ("variance_epsilon", "scale_after_normalization")}
+    return list(norm_grad_op(t, m, v, gamma, grad, **attrs))
+
+
+def batch_norm_with_global_normalization(
+    t: Any = None, m: Any = None, v: Any = None, beta: Any = None, gamma: Any = None, variance_epsilon: Any = None,
+    scale_after_normalization: Any = None, name: str | None = None, input: Any = None, mean: Any = None,
+    variance: Any = None,
+) -> Tensor:  # fmt: skip
+    """`batch_normalization` of images ``[batch, rows, columns, channels]`` with statistics per channel.
+
+    (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` counts only if ``scale_after_normalization``.
+    """
+    t, m, v = either("input", input, "t", t), either("mean", mean, "m", m), either("variance", variance, "v", v)
+    scale = gamma if scale_after_normalization else None
+    return batch_normalization(t, m, v, beta, scale, variance_epsilon, name)

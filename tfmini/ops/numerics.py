@@ -1,0 +1,56 @@
+"""Checks that every float of a graph is finite: ``tf.add_check_numerics_ops``, ``tf.verify_tensor_all_finite``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.ops.array_identity import check_numerics
+from tfmini.ops.control import group, with_dependencies
+from tfmini.ops.nn_arguments import either
+from tfmini.ops.scoping import colocate_with, control_dependencies, name_scope
+
+_CHECKED = (dtypes.float16, dtypes.float32, dtypes.float64)
+
+
+def verify_tensor_all_finite(
+    t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
+) -> Tensor:
+    """``t``, which fails when it has a NaN or an infinity (``tf.verify_tensor_all_finite``).
+
+    Args:
+      msg: what the error says.
+    """
+    value, text = either("x", x, "t", t), either("message", message, "msg", msg)
+    with name_scope(name, "VerifyFinite", [value]):
+        tensor = convert_to_tensor(value, name="t")
+        with colocate_with(tensor):
+            check = check_numerics(tensor, message=text)
+            return with_dependencies([check], tensor)  # type: ignore[no-any-return]
+
+
+def add_check_numerics_ops() -> Operation:
+    """A check of each float tensor of the graph, in the order of the ops (``tf.add_check_numerics_ops``).
+
+    Returns:
+      The op that runs all checks.
+
+    Raises:
+      ValueError: where a float is computed in a conditional or a loop.
+    """
+    checks: list[Any] = []
+    for node in get_default_graph().get_operations():
+        for output in node.outputs:
+            if output.dtype not in _CHECKED:
+                continue
+            if node._get_control_flow_context() is not None:
+                raise ValueError(
+                    "`tf.add_check_numerics_ops() is not compatible with TensorFlow control flow operations such as"
+                    " `tf.cond()` or `tf.while_loop()`."
+                )
+            with control_dependencies(checks):
+                checks = [check_numerics(output, message=f"{node.name}:{output.value_index}")]
+    return group(*checks)

@@ -1,0 +1,192 @@
+"""Sparse tensors as three serialised tensors each, to send them through queues and batches, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_values import as_ndarray, refuse
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.sparse_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.shapes import RawShape, format_raw
+
+_SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
+_TYPES = "T: type; out_type: {string, variant} = DT_STRING"
+_FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
+serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
+serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
+deserialize_op = op(
+    f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
+    " dtype: type; Tserialized: {string, variant} = DT_STRING"
+)
+deserialize_many_op = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
+for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_many_op):
+    _handle.not_differentiable()
+
+
+# ---- serialise ------------------------------------------------------------------------------
+
+
+def _message(array: Any) -> bytes:
+    return tensor_proto(as_ndarray(array)).SerializeToString()  # type: ignore[no-any-return]
+
+
+def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
+    return [_message(indices), _message(values), _message(shape)]
+
+
+@serialize_op.shape
+def _serialize_shape(node: Operation) -> list[RawShape]:
+    merged_shapes(node)
+    return [(3,)]
+
+
+@serialize_op.kernel("CPU")
+def _serialize_kernel(indices: Any, values: Any, shape: Any) -> Any:
+    check_parts(indices, values, shape)
+    return np.array(_line(indices, values, shape), object)
+
+
+@serialize_many_op.shape
+def _serialize_many_shape(node: Operation) -> list[RawShape]:
+    merged_shapes(node)
+    return [(None, 3)]
+
+
+@serialize_many_op.kernel("CPU")
+def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
+    check_parts(indices, values, shape)
+    if len(shape) < 2:
+        refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
+    order = np.argsort(indices[:, 0], kind="stable")
+    indices, values = indices[order], values[order]
+    ends = np.searchsorted(indices[:, 0], np.arange(shape[0] + 1))
+    result = np.empty((int(shape[0]), 3), object)
+    for i, (start, end) in enumerate(zip(ends, ends[1:])):
+        result[i] = _line(indices[start:end, 1:], values[start:end], shape[1:])
+    return result
+
+
+# ---- deserialise ----------------------------------------------------------------------------
+
+
+@deserialize_op.shape
+@deserialize_many_op.shape
+def _deserialize_shape(node: Operation) -> list[RawShape]:
+    shape = node._inputs[0]._shape
+    if shape == ():
+        raise ValueError("Shape must be at least rank 1 but is rank 0")
+    if shape is not None and shape[-1] not in (3, None):
+        raise ValueError(f"Dimension must be 3 but is {shape[-1]}")
+    return [(None, None), (None,), (None,)]
+
+
+def _parsed(message: bytes) -> Any:
+    from google.protobuf.message import DecodeError  # costs import time that few programs need to pay
+
+    from tfmini.protos.tensor_pb2 import TensorProto
+
+    try:
+        return tensor_from_proto(TensorProto.FromString(message))
+    except (DecodeError, TypeError, ValueError):
+        refuse("Could not parse serialized proto")
+
+
+def _read(row: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    indices, values, shape = map(_parsed, row)
+    if indices.ndim != 2:
+        refuse(f"Expected serialized_sparse[0, 0] to represent an index matrix but received shape "
+               f"{format_raw(indices.shape)}")  # fmt: skip
+    if values.ndim != 1:
+        refuse(f"Expected serialized_sparse[0, 1] to represent a values vector but received shape "
+               f"{format_raw(values.shape)}")  # fmt: skip
+    if shape.ndim != 1:
+        refuse(f"Expected serialized_sparse[0, 2] to represent a shape vector but received shape "
+               f"{format_raw(shape.shape)}")  # fmt: skip
+    if len(values) != len(indices):
+        refuse(f"Expected row counts of SparseTensor.indices and SparseTensor.values to match but they do not:"
+               f" {len(indices)} vs. {len(values)}")  # fmt: skip
+    if len(shape) != indices.shape[1]:
+        refuse(f"Expected column counts of SparseTensor.indices to match size of SparseTensor.shape but they do"
+               f" not: {indices.shape[1]} vs. {len(shape)}")  # fmt: skip
+    found = dtypes.as_dtype(values.dtype) if values.dtype != object else dtypes.string
+    if found != dtype:
+        refuse(f"Requested SparseTensor of type {dtype.name} but SparseTensor[0].values.dtype() == {found.name}")
+    return indices, values, shape
+
+
+@deserialize_op.kernel("CPU")
+@deserialize_many_op.kernel("CPU")
+def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
+    serialized = as_ndarray(serialized)
+    outer = serialized.shape[:-1]
+    if not serialized.ndim or serialized.shape[-1] != 3:
+        refuse(f"Serialized sparse should have 3 as the last dimension {format_raw(serialized.shape)}")
+    rows = [_read(row, dtype) for row in serialized.reshape(-1, 3)]
+    if not rows:
+        refuse("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")
+    if not outer:
+        return rows[0]
+    rank = len(rows[0][2])
+    for number, (_, _, shape) in enumerate(rows):
+        if len(shape) != rank:
+            refuse(f"Inconsistent shape across SparseTensors: rank prior to SparseTensor[{number}] was: {rank}"
+                   f" but rank of SparseTensor[{number}] is: {len(shape)}")  # fmt: skip
+    return _joined(rows, outer)
+
+
+def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """The sparse tensors of all rows as one, with the outer axes before theirs."""
+    places = np.repeat(np.arange(len(rows)), [len(values) for _, values, _ in rows])
+    heads = np.stack(np.unravel_index(places, outer), axis=1).astype(np.int64)
+    indices = np.concatenate([heads, np.concatenate([row[0] for row in rows])], axis=1)
+    sizes = np.max([row[2] for row in rows], axis=0)
+    return indices, np.concatenate([row[1] for row in rows]), np.concatenate([np.array(outer, np.int64), sizes])
+
+
+# ---- public functions -----------------------------------------------------------------------
+
+
+def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
+    """A sparse tensor as three serialised tensors (``tf.serialize_sparse``): a vector ``[3]``."""
+    sparse = as_sparse(sp_input)
+    return serialize_op(*parts(sparse), out_type=out_type, name=name)  # type: ignore[no-any-return]
+
+
+def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
+    """Each row of a sparse tensor by itself (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
+    sparse = as_sparse(sp_input)
+    return serialize_many_op(*parts(sparse), out_type=out_type, name=name)  # type: ignore[no-any-return]
+
+
+def _restored(outputs: Any, rank: int | None) -> SparseTensor:
+    indices, values, shape = outputs
+    indices.set_shape([None, rank])
+    shape.set_shape([rank])
+    return SparseTensor(indices, values, shape)
+
+
+def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None) -> Any:
+    """Sparse tensors of `serialize_sparse`, ``[..., 3]``, joined (``tf.io.deserialize_sparse``).
+
+    Args:
+      rank: of the result, where it is known.
+    """
+    return _restored(deserialize_op(serialized_sparse, dtype=dtype, name=name), rank)
+
+
+def deserialize_many_sparse(
+    serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
+) -> SparseTensor:
+    """The rows of `serialize_many_sparse` as one sparse tensor (``tf.deserialize_many_sparse``).
+
+    Args:
+      rank: of each of the serialised tensors, where it is known.
+    """
+    outputs = deserialize_many_op(serialized_sparse, dtype=dtype, name=name)
+    return _restored(outputs, None if rank is None else rank + 1)
