@@ -58,7 +58,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/pip
 $(ORACLE_VENV)/.stamp:
 	@mkdir -p $(ORACLE_VENV)
 	@if [ -x "$(TFMINI_ORACLE)" ]; then echo "Differential tests use $(TFMINI_ORACLE)."; \
-	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16'; then \
+	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16' tensorboard; then \
 		echo "Installed TensorFlow into $(ORACLE_VENV) for the differential tests."; \
 	else echo "TensorFlow could not be installed; going on without it."; fi
 	@touch $@
