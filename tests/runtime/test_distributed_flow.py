@@ -97,7 +97,7 @@ def test_random_placements_change_nothing(target: str, seed: int, program: Any) 
     np.testing.assert_allclose(_values(target, program, seed, _TASKS, feeds), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("program", "seed"), itertools.product(_PROGRAMS, [1, 2]))
+@pytest.mark.parametrize(("program", "seed"), list(itertools.product(_PROGRAMS, [1, 2])))
 def test_each_program_on_three_tasks(target: str, program: Any, seed: int) -> None:
     feeds = [(0.5, 1.0), (2.0, 0.25)]
     expected = _values(target, program, seed, _TASKS[:1], feeds)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tfmini import errors
+from tfmini.placement.layout import Layout
 from tfmini.placement.partition import Partitions
 from tfmini.runtime.plan import Part, Plan
 from tfmini.runtime.step import Abort, Finish, Step
 
 
 def _step(parts: int = 3) -> Step:
-    plan = Plan((), tuple(f"t{i}:0" for i in range(parts)), Partitions(), [])
+    plan = Plan((), tuple(f"t{i}:0" for i in range(parts)), Partitions(), Layout({}, []), [])
     plan.parts = [Part(f"/job:w/replica:0/task:{i}", [], fetch_indices=[i]) for i in range(parts)]
     return Step(plan)
 

@@ -17,8 +17,10 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import UnimplementedError
-from tfmini.graph.frames import EXIT_OPS, MERGE_OPS, NEXT_OPS, FramePath, frame_paths
+from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, FramePath, frame_paths
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import output_dtypes
+from tfmini.graph.prune import in_topological_order
 
 if TYPE_CHECKING:
     from tfmini.placement.partition import Partitions
@@ -36,22 +38,29 @@ class LoopDrivers:
       device_of: op name -> device.
       result: receives the nodes of drivers.
       fresh: base name -> a name that nothing has.
+      is_uncertain: whether a value may be dead.
     """
 
     def __init__(
-        self, nodes: Nodes, device_of: Mapping[str, str], result: Partitions, fresh: Callable[[str], str]
-    ) -> None:
+        self, nodes: Nodes, device_of: Mapping[str, str], result: Partitions, fresh: Callable[[str], str],
+        is_uncertain: Callable[[Endpoint], bool],
+    ) -> None:  # fmt: skip
         self._nodes = nodes
         self._result = result
         self._fresh = fresh
         self._paths = frame_paths(nodes)
         self._conditions: dict[FramePath, str] = {}
         self._merges: dict[tuple[FramePath, str], str] = {}
+        self._consts: dict[tuple[FramePath, str], str] = {}
+        self._enters: dict[FramePath, str] = {}
+        self._is_uncertain = is_uncertain
         self._made: list[tuple[FramePath, str, str, str]] = []
         self._places: dict[tuple[FramePath, str], None] = {}
         for name, path in self._paths.items():
             node = nodes[name]
             self._places.setdefault((path, device_of[name]))
+            if node.op in ENTER_OPS:
+                self._enters.setdefault(path, name)
             if node.op == "LoopCond":
                 self._conditions[path] = name
             elif node.op in MERGE_OPS and any(nodes[source].op in NEXT_OPS for source, _ in node.inputs):
@@ -80,6 +89,25 @@ class LoopDrivers:
             base = f"{path[-1]}/driver"
             switch = self._add(f"{base}/Switch", "Switch", device, [(merge, 0), (predicate, 0)])
             self._put(Node(next_name, "NextIteration", device, [(switch, 1)], (), dict(_T)))
+            self._live_with_the_loop(path, device, cross)
+        for device in {device for _, device, _, _ in self._made}:
+            self._result.parts[device] = in_topological_order(self._result.parts[device])
+
+    def _live_with_the_loop(self, path: FramePath, device: str, cross: Callable[[Endpoint, str], str]) -> None:
+        """A loop in a branch that is not taken does not run: its driver must not start either.
+
+        It waits for the first value that enters the loop, where that may be dead.
+        """
+        source = self._nodes[self._enters[path]].inputs[0]
+        if not self._is_uncertain(source):
+            return
+        is_here = source[0] in self._result.parts[device]
+        witness = self._fresh(f"{path[-1]}/driver/Identity")
+        value = source if is_here else (cross(source, device), 0)
+        dtype = output_dtypes(self._nodes[source[0]])[source[1]].base_dtype
+        self._put(Node(witness, "Identity", device, [value], (), {"T": dtype}))
+        const = self._result.parts[device][self._consts[path, device]]
+        self._put(const.replace(controls=(*const.controls, witness)))
 
     def _merge(self, path: FramePath, device: str) -> str:
         found = self._merges.get((path, device))
@@ -97,7 +125,7 @@ class LoopDrivers:
         base = f"{path[-1]}/driver"
         outer = (self._merge(path[:-1], device),) if len(path) > 1 else ()
         attrs = {"dtype": dtypes.float32, "value": _NOTHING}
-        const = self._add(f"{base}/Const", "Const", device, [], attrs, outer)
+        const = self._consts[path, device] = self._add(f"{base}/Const", "Const", device, [], attrs, outer)
         attrs = {**_T, "frame_name": path[-1].encode(), "is_constant": False, "parallel_iterations": 10}
         enter = self._add(f"{base}/Enter", "Enter", device, [(const, 0)], attrs)
         next_name = self._fresh(f"{base}/NextIteration")

@@ -125,8 +125,10 @@ class _Cutter:
         self.crossed: dict[tuple[str, int, str], str] = {}
         self.result = Partitions()
         flows = has_flow(nodes)
-        self.drivers = LoopDrivers(nodes, self.device_of, self.result, self._fresh) if flows else None
         self._is_uncertain = uncertain_values(nodes) if flows else None
+        self.drivers: LoopDrivers | None = None
+        if self._is_uncertain is not None:
+            self.drivers = LoopDrivers(nodes, self.device_of, self.result, self._fresh, self._is_uncertain)
 
     def cut(self) -> Partitions:
         device_of, parts = self.device_of, self.result.parts
