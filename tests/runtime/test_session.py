@@ -242,3 +242,15 @@ def test_nested_fetches_are_worked_out_once() -> None:
         assert session.run({"k": [pair(a, b)]}) == {"k": [pair(1, 2)]}
         assert session.run({"k": [(a, b)]})["k"][0].__class__ is tuple
         assert len(session._calls) == 5
+
+
+def test_seeding_python_does_not_repeat_step_ids() -> None:
+    import random
+
+    with tf.Session() as session:
+        session.run(tf.constant(1.0))
+        master = session._master.session
+        random.seed(7)
+        first = master.new_step_id()
+        random.seed(7)
+        assert master.new_step_id() != first
