@@ -53,12 +53,12 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet -e '.[all]'
 	@touch $@ $(VENV)/.test $(VENV)/.examples
 
-# TensorFlow lives in an environment of its own. Where it cannot be installed the stamp is written all the
+# TensorFlow lives in an environment of its own (with tf_keras, which its `tf.layers` needs). Where it cannot be installed the stamp is written all the
 # same, with a word; `rm -r .oracle` asks for another try.
 $(ORACLE_VENV)/.stamp:
 	@mkdir -p $(ORACLE_VENV)
 	@if [ -x "$(TFMINI_ORACLE)" ]; then echo "Differential tests use $(TFMINI_ORACLE)."; \
-	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16' tensorboard; then \
+	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16' tf_keras tensorboard; then \
 		echo "Installed TensorFlow into $(ORACLE_VENV) for the differential tests."; \
 	else echo "TensorFlow could not be installed; going on without it."; fi
 	@touch $@
