@@ -18,6 +18,7 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.layout import lay_out
 from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
@@ -79,6 +80,7 @@ def compile_program(
     feeds: Sequence[str] = (),
     fetches: Sequence[str] = (),
     fold_constants: bool = True,
+    threads: bool = False,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -89,12 +91,14 @@ def compile_program(
       feeds: tensor names of the client-terminated receives, in the order of the values of a run.
       fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
+      threads: where several kernels may block (Python functions), each runs in a thread of its own.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop)
+    threads = threads and several_may_block(nodes, device_type)
+    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, threads)
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)

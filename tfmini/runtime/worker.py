@@ -149,6 +149,7 @@ class Worker:
             feeds=options.get("feeds", ()),
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
+            threads=True,
         )
         graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
         for task in set(program.sends.values()):
