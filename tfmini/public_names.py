@@ -157,6 +157,7 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
         "ops.sparse_functions": (
