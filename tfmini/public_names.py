@@ -856,6 +856,7 @@ NAMES: dict[str, dict[str, str]] = {
             "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
         ),
         "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.recorded_summaries": "all_v2_summary_ops=all_summary_ops initialize",
         "train.summary_writer": "FileWriter FileWriterCache",
     },
     "sysconfig": {
@@ -951,5 +952,13 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+    "contrib.summary": {
+        "train.recorded_summaries": (
+            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
+            "create_summary_file_writer=create_file_writer flush generic graph histogram image "
+            "import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar "
+            "should_record_summaries summary_writer_initializer_op"
+        ),
     },
 }
