@@ -588,7 +588,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "train.saved_tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable MutableHashTable",
     },
     "losses": {
         "layers.loss_reduction": (
