@@ -72,6 +72,11 @@ def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
 
 @_slice.kernel("CPU")
 def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
+    if begin.ndim != 1 or size.ndim != 1:
+        refuse(
+            f"Expected begin and size arguments to be 1-D tensors of size {value.ndim}, but got shapes"
+            f" {list(begin.shape)} and {list(size.shape)} instead."
+        )
     starts, sizes = begin.tolist(), size.tolist()
     if len(starts) != value.ndim or len(sizes) != value.ndim:
         refuse(
@@ -334,6 +339,8 @@ def getitem(tensor: Any, spec: Any) -> Tensor:
     """
     if isinstance(spec, Tensor) and spec.dtype.is_bool:
         return handle_of_mask(tensor, spec)
+    if isinstance(spec, np.ndarray) and spec.dtype == bool:
+        return handle_of_mask(tensor, convert_to_tensor(spec))
     graph = tensor.graph
     with graph.as_default(), name_scope(None, "strided_slice") as scope:
         begin, end, strides, masks = _parse(spec)

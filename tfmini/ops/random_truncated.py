@@ -18,7 +18,8 @@ from tfmini.shapes import RawShape
 Array = np.ndarray[Any, Any]
 
 truncated_op = op(
-    """ParameterizedTruncatedNormal(shape: T, means: dtype, stdevs: dtype, minvals: dtype, maxvals: dtype) -> output: dtype
+    "ParameterizedTruncatedNormal(shape: T, means: dtype, stdevs: dtype, minvals: dtype, maxvals: dtype)"
+    """ -> output: dtype
     seed: int = 0
     seed2: int = 0
     dtype: {half, bfloat16, float, double}

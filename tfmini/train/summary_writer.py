@@ -13,8 +13,8 @@ from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.train.event_file_writer import EventFileWriter
-from tfmini.train.session_event_writer import SessionEventWriter
 from tfmini.train.meta_graph import export_meta_graph
+from tfmini.train.session_event_writer import SessionEventWriter
 
 _log = logging.getLogger("tfmini")
 
