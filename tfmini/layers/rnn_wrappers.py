@@ -7,9 +7,12 @@ from typing import Any
 
 from tfmini.graph import nest
 from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell
-from tfmini.ops.math_elementwise import add
+from tfmini.ops.math_elementwise import add, divide, multiply
+from tfmini.ops.math_unary import floor
 from tfmini.ops.nn_norm import dropout
+from tfmini.ops.random_values import random_uniform
 from tfmini.ops.scoping import device
+from tfmini.shapes import TensorShape
 
 __all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
 
@@ -20,6 +23,11 @@ class _Wrapper(RNNCell):
     def __init__(self, cell: RNNCell) -> None:
         super().__init__()
         self._cell = cell
+
+    @property
+    def wrapped_cell(self) -> RNNCell:
+        """The cell inside."""
+        return self._cell
 
     @property
     def state_size(self) -> Any:
@@ -49,7 +57,10 @@ class DropoutWrapper(_Wrapper):
     Args:
       input_keep_prob, output_keep_prob, state_keep_prob: the shares to keep.
       dropout_state_filter_visitor: says which parts of a state are dropped; default: all but ``c``.
-      variational_recurrent: not supported.
+      variational_recurrent: the same elements are dropped in every step; needs ``dtype``, and ``input_size``
+        where inputs are dropped.
+      input_size: the shape of the inputs without the batch, or a structure of such shapes.
+      dtype: of inputs, states and outputs.
     """
 
     def __init__(
@@ -66,14 +77,31 @@ class DropoutWrapper(_Wrapper):
         **kwargs: Any,
     ) -> None:
         super().__init__(cell)
-        if variational_recurrent:
-            raise NotImplementedError("tfmini's DropoutWrapper has no `variational_recurrent`.")
         for name, keep in (("input", input_keep_prob), ("output", output_keep_prob), ("state", state_keep_prob)):
             if isinstance(keep, (int, float)) and not 0 < keep <= 1:
                 raise ValueError(f"Parameter {name}_keep_prob must be between 0 and 1: {keep}")
         self._keep = (input_keep_prob, state_keep_prob, output_keep_prob)
         self._seed = seed
         self._visitor = dropout_state_filter_visitor or _all_but_the_cell
+        self._noise: dict[str, Any] = {}
+        if variational_recurrent:
+            self._draw_noise(input_size, dtype)
+
+    def _draw_noise(self, input_size: Any, dtype: Any) -> None:
+        """Decides once, for all steps, what is dropped: random numbers of the shape of each part."""
+        if dtype is None:
+            raise ValueError("When variational_recurrent=True, dtype must be provided")
+        if _drops(self._keep[0]) and input_size is None:
+            raise ValueError(
+                "When variational_recurrent=True and input_keep_prob < 1.0 or is unknown, input_size must be provided"
+            )
+        sizes = {"input": input_size, "state": self._cell.state_size, "output": self._cell.output_size}
+        for (what, structure), keep in zip(sizes.items(), (self._keep[0], self._keep[1], self._keep[2])):
+            if _drops(keep):
+                self._noise[what] = [
+                    random_uniform([1, *_sides(size)], seed=self._seed_of(f"{what}{i}"), dtype=dtype)
+                    for i, size in enumerate(nest.flatten(structure))
+                ]
 
     def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         inputs = self._dropped(inputs, "input", self._keep[0])
@@ -84,22 +112,34 @@ class DropoutWrapper(_Wrapper):
 
     def _dropped_state(self, state: Any) -> Any:
         chosen = self._visitor(state)
-        if isinstance(chosen, bool):
-            return nest.map_structure(lambda s: self._dropped(s, "state", self._keep[1]), state) if chosen else state
-        parts = [
-            self._dropped(s, "state", self._keep[1]) if wanted else s
-            for s, wanted in zip(nest.flatten(state), nest.flatten(chosen))
-        ]
+        flat = nest.flatten(state)
+        wanted = [chosen] * len(flat) if isinstance(chosen, bool) else nest.flatten(chosen)
+        parts = [self._drop_part(s, "state", self._keep[1], i) if w else s for i, (s, w) in enumerate(zip(flat, wanted))]
         return nest.pack_sequence_as(state, parts)
 
-    def _dropped(self, value: Any, salt: str, keep: Any) -> Any:
-        return dropout(value, keep_prob=keep, seed=self._seed_of(salt)) if _drops(keep) else value
+    def _dropped(self, value: Any, what: str, keep: Any) -> Any:
+        if not _drops(keep):
+            return value
+        parts = [self._drop_part(part, what, keep, i) for i, part in enumerate(nest.flatten(value))]
+        return nest.pack_sequence_as(value, parts)
+
+    def _drop_part(self, value: Any, what: str, keep: Any, index: int) -> Any:
+        if what not in self._noise:
+            return dropout(value, keep_prob=keep, seed=self._seed_of(what))
+        kept = floor(add(keep, self._noise[what][index]))
+        result = multiply(divide(value, keep), kept)
+        result.set_shape(value.shape)
+        return result
 
     def _seed_of(self, salt: str) -> int | None:
         if self._seed is None:
             return None
         digest = hashlib.md5(f"{self._seed}_{salt}".encode()).hexdigest()
         return int(digest[:8], 16) & 0x7FFFFFFF
+
+
+def _sides(size: Any) -> list[Any]:
+    return [size] if isinstance(size, int) else TensorShape(size).as_list()
 
 
 def _drops(keep: Any) -> bool:
