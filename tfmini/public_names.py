@@ -500,6 +500,14 @@ NAMES: dict[str, dict[str, str]] = {
             "resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 "
             "transpose=transpose_image transpose_image"
         ),
+        "layers.image_measures": (
+            "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
+            "yuv_to_rgb"
+        ),
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "encode_png extract_jpeg_shape is_jpeg"
+        ),
         "ops.image_patches": "extract_image_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
@@ -519,6 +527,10 @@ NAMES: dict[str, dict[str, str]] = {
     "io": {
         "ops.csv_ops": "decode_compressed decode_csv",
         "ops.file_ops": "matching_files read_file write_file",
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "extract_jpeg_shape is_jpeg"
+        ),
         "ops.parsing": (
             "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
             "parse_example parse_sequence_example parse_single_example parse_single_sequence_example "
@@ -959,6 +971,12 @@ NAMES: dict[str, dict[str, str]] = {
             "create_summary_file_writer=create_file_writer flush generic graph histogram image "
             "import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar "
             "should_record_summaries summary_writer_initializer_op"
+        ),
+    },
+    "graph_util": {
+        "compat.graph_util": (
+            "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
+            "remove_training_nodes tensor_shape_from_node_def_name"
         ),
     },
 }
