@@ -751,6 +751,10 @@ NAMES: dict[str, dict[str, str]] = {
             "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
             "log_uniform_candidate_sampler uniform_candidate_sampler"
         ),
+        "ops.random_stateless": (
+            "stateless_categorical stateless_multinomial stateless_normal stateless_truncated_normal "
+            "stateless_uniform"
+        ),
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
             "shuffle=random_shuffle truncated_normal uniform=random_uniform"
