@@ -100,6 +100,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.linalg_functions": "norm trace",
+        "ops.linalg_matrix_functions": "matrix_square_root=sqrtm",
         "ops.linalg_solving": (
             "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
         ),
@@ -504,6 +505,10 @@ NAMES: dict[str, dict[str, str]] = {
             "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
             "yuv_to_rgb"
         ),
+        "ops.image_boxes": (
+            "crop_and_resize non_max_suppression non_max_suppression_overlaps non_max_suppression_padded "
+            "non_max_suppression_with_scores"
+        ),
         "ops.image_codecs": (
             "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
             "encode_png extract_jpeg_shape is_jpeg"
@@ -518,7 +523,7 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
-        "ops.tables": "tables=tables_initializer",
+        "ops.tables": "tables=tables_initializer tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
@@ -543,6 +548,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+        "train.graph_io": "write_graph",
         "train.input_producers": "match_filenames_once",
     },
     "io.gfile": {
@@ -580,6 +586,7 @@ NAMES: dict[str, dict[str, str]] = {
             "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
         ),
         "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
+        "ops.linalg_matrix_functions": "expm logm sqrtm",
         "ops.linalg_solving": (
             "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
             "triangular_solve=matrix_triangular_solve"
