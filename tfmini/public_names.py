@@ -77,6 +77,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.clock": "timestamp",
         "ops.cond": "cond",
         "ops.confusion": "confusion_matrix",
         "ops.constant": "constant",
@@ -84,10 +85,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.control": "group no_op tuple",
         "ops.critical_section": "CriticalSection",
         "ops.csv_ops": "decode_compressed decode_csv",
-        "ops.ctc_loss": "ctc_loss_v2",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
-        "ops.functional": "foldl foldr map_fn scan",
+        "ops.functional": "foldl foldr map_fn scan vectorized_map",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -171,7 +171,7 @@ NAMES: dict[str, dict[str, str]] = {
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
         "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
-        "ops.sparse_tensor": "SparseTensor SparseTensorValue",
+        "ops.sparse_tensor": "SparseTensor SparseTensorValue convert_to_tensor_or_sparse_tensor",
         "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d",
         "ops.state_functions": (
             "assign assign_add assign_sub batch_scatter_update count_up_to is_variable_initialized "
@@ -241,6 +241,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
     },
     "compat": {
+        "compat.dimensions": (
+            "dimension_at_index dimension_value forward_compatibility_horizon forward_compatible"
+        ),
         "compat.text": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
             "real_types"
@@ -513,7 +516,7 @@ NAMES: dict[str, dict[str, str]] = {
             "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
             "encode_png extract_jpeg_shape is_jpeg"
         ),
-        "ops.image_patches": "extract_image_patches",
+        "ops.image_patches": "extract_image_patches extract_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
     },
@@ -989,5 +992,8 @@ NAMES: dict[str, dict[str, str]] = {
             "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
             "remove_training_nodes tensor_shape_from_node_def_name"
         ),
+    },
+    "compat.v2.nn": {
+        "ops.nn_embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
     },
 }

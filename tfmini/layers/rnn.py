@@ -126,7 +126,9 @@ def _output_type(dtype: Any, state: Any) -> Any:
     if not kinds:
         raise ValueError("Unable to infer dtype from empty state.")
     if len(kinds) > 1:
-        raise ValueError("State has tensors of different inferred_dtypes. Unable to infer a single representative dtype.")
+        raise ValueError(
+            "State has tensors of different inferred_dtypes. Unable to infer a single representative dtype."
+        )
     return kinds.pop()
 
 

@@ -114,7 +114,10 @@ class DropoutWrapper(_Wrapper):
         chosen = self._visitor(state)
         flat = nest.flatten(state)
         wanted = [chosen] * len(flat) if isinstance(chosen, bool) else nest.flatten(chosen)
-        parts = [self._drop_part(s, "state", self._keep[1], i) if w else s for i, (s, w) in enumerate(zip(flat, wanted))]
+        parts = [
+            self._drop_part(part, "state", self._keep[1], i) if drops else part
+            for i, (part, drops) in enumerate(zip(flat, wanted))
+        ]
         return nest.pack_sequence_as(state, parts)
 
     def _dropped(self, value: Any, what: str, keep: Any) -> Any:

@@ -196,7 +196,9 @@ def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
         refuse("box_index has values outside [0, batch_size)")
 
 
-def _weights(box: Array, size: tuple[int, int], crop: tuple[int, int], nearest: bool) -> tuple[Array, Array, Array, Array]:
+def _weights(
+    box: Array, size: tuple[int, int], crop: tuple[int, int], nearest: bool
+) -> tuple[Array, Array, Array, Array]:
     """Matrices (crop rows, image rows) and (crop columns, image columns), and which samples lie inside."""
     found = []
     for low, high, length, count in ((box[0], box[2], size[0], crop[0]), (box[1], box[3], size[1], crop[1])):

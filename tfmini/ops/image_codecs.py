@@ -1,7 +1,7 @@
 """Images as files: ``DecodePng``, ``DecodeJpeg``, ``DecodeBmp``, ``DecodeGif``, ``EncodePng``, ``EncodeJpeg``.
 
-PNG is read and written by tfmini itself, rare forms excepted; everything else needs Pillow, which is imported by the step that
-runs such an op.
+PNG is read and written by tfmini itself, rare forms excepted; everything else needs Pillow, which is
+imported by the step that runs such an op.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ def stateless_uniform(
         return add(multiply(values, subtract(high, low)), low, name=scope)
 
 
-def _scaled(handle: OpHandle, label: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: Any) -> Tensor:
+def _scaled(
+    handle: OpHandle, label: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: Any
+) -> Tensor:
     kind = dtypes.as_dtype(dtype)
     with name_scope(name, label, [shape, seed, mean, stddev]) as scope:
         centre, width = convert_to_tensor(mean, dtype=kind, name="mean"), convert_to_tensor(stddev, dtype=kind)
