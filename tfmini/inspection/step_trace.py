@@ -13,13 +13,14 @@ from typing import Any
 from tfmini.devices import task_of_device
 from tfmini.runtime import trace_labels as labels
 
-OP, SEND, WIRE, RECEIVE, WAIT, CONTROL, TASK, STEP = "op", "send", "wire", "receive", "wait", "control", "task", "step"
+OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
+CONTROL, TASK, STEP = "control", "task", "step"
 _KIND_OF_OP = {
     **{op: SEND for op in (labels.SEND, "_HostSend")},
     **{op: RECEIVE for op in (labels.RECEIVE, "_HostRecv")},
-    **{labels.WAIT: WAIT, labels.REQUEST: CONTROL, labels.ANSWER: CONTROL, labels.PART: TASK, labels.STEP: STEP},
+    **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.REQUEST: CONTROL, labels.ANSWER: CONTROL, labels.PART: TASK, labels.STEP: STEP},
 }
-_WORK = frozenset({OP, SEND, WIRE, RECEIVE, CONTROL})
+_WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})
 STATS_KEY = "step_stats"
 """Where a timeline keeps the StepStats it was made from, below ``otherData``: base64 of zlib of the message."""
 
@@ -30,7 +31,7 @@ class Span:
 
     Attributes:
       kind: ``op``, ``send``, ``wire`` (a tensor under way, at its receiver), ``receive`` (being taken in), ``wait``
-        (a task with nothing to run), ``control`` (RunGraph and its answer), ``task`` or ``step`` (the frames).
+        (a task with nothing to run), ``dispatch`` (between being ready and running), ``control`` (RunGraph and its answer), ``task`` or ``step`` (the frames).
       name: of the node, or of the tensor's producer, or what was waited for.
       op: the op type; "" where there is none.
       device: full name. ``peer``: the device at the other end of a transfer, or "".
@@ -122,7 +123,7 @@ class StepTrace:
         return [span for span in self.spans if span.kind in kinds]
 
     def attributed(self) -> float:
-        """The share of the step's wall time in which some task computed or something travelled.
+        """The share of the step's wall time in which some task computed or was about to, or something travelled.
 
         Waiting does not count: it is explained only by what others do meanwhile.
         """

@@ -15,6 +15,7 @@ from typing import Any
 from tfmini.devices import parse
 from tfmini.inspection.step_trace import (
     CONTROL,
+    DISPATCH,
     OP,
     RECEIVE,
     SEND,
@@ -36,7 +37,7 @@ _TRACKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("send", (SEND,)),
     ("under way to here", (WIRE,)),
     ("receive", (RECEIVE,)),
-    ("wait", (WAIT,)),
+    ("wait and dispatch", (WAIT, DISPATCH)),
 )
 _LANES_PER_TRACK = 1000
 
@@ -58,7 +59,9 @@ class _Bar:
         if span.kind in (SEND, WIRE, RECEIVE):
             way = "to" if span.kind == SEND else "from"
             return f"{span.name}{more} {way} {_short(span.peer)}"
-        return f"{span.op}" if span.kind == OP and span.op else span.name
+        if span.kind in (WAIT, DISPATCH):
+            return f"{'waits for' if span.kind == WAIT else 'before'} {span.name}"
+        return span.op or span.name
 
     def arguments(self) -> dict[str, Any]:
         span = self.first

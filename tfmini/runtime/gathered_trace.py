@@ -19,7 +19,7 @@ class TaskRecord:
 
     Attributes:
       stats: a serialized StepStats in the task's own time.
-      part: the index of its part in the plan, for a part that the master called.
+      part: the index of its part in the plan.
       alignment: None when the task's clock could not be read.
       request_bytes, answer_bytes: of the values in RunGraph and in its answer.
     """
@@ -27,7 +27,7 @@ class TaskRecord:
     task: str
     stats: bytes
     alignment: Alignment | None
-    part: int | None = None
+    part: int = 0
     request_bytes: int = 0
     answer_bytes: int = 0
 
@@ -65,10 +65,25 @@ class _Merge:
         for record in trace.records:
             self._add_task(record)
         self._add_wires()
-        log = trace.log
+        self._add_frame()
+        for device in self._stats.dev_stats:
+            # Other readers take entries for ordered, as those of one executor are.
+            ordered = sorted(device.node_stats, key=lambda entry: entry.all_start_nanos)
+            del device.node_stats[:]
+            device.node_stats.extend(ordered)
+        return self._stats
+
+    def _add_frame(self) -> None:
+        """The step as the client sees it, and what the master does before the first part and after the last."""
+        trace, log = self._trace, self._trace.log
+        called = self._own(min(log.called.values(), default=log.started))
+        there = labels.op_label(labels.REQUEST, labels.REQUEST, ["values from the client"])
+        self._add(trace.master, labels.REQUEST, there, self._own(log.started), called)
+        answered = self._own(max(log.answered.values(), default=log.finished))
+        back = labels.op_label(labels.ANSWER, labels.ANSWER, ["values to the client"])
+        self._add(trace.master, labels.ANSWER, back, answered, self._own(log.finished))
         step = labels.op_label(labels.STEP, labels.STEP, [f"step {log.step_id}"])
         self._add(trace.master, labels.STEP, step, self._own(log.started), self._own(log.finished))
-        return self._stats
 
     def _own(self, stamp: int) -> int:
         return stamp + self._offset_ns
@@ -105,7 +120,7 @@ class _Merge:
         if record.alignment is not None:
             label = labels.clock_label(record.task, -record.alignment.offset_ns, record.alignment.error_ns)
             self._add(device, labels.CLOCK, label, start, start)
-        if index is None or index not in log.called or index not in log.answered:
+        if index not in log.called or index not in log.answered:
             return
         end = start + part.all_end_rel_nanos
         called, answered = self._own(log.called[index]), self._own(log.answered[index])

@@ -312,6 +312,8 @@ class _Run:
             self._event(Step.part_failed, index, errors.InternalError(None, None, f"{type(error).__name__}: {error}"))
 
     def _run_local(self, index: int, part: Part, feeds: list[Any]) -> None:
+        if self.log is not None:
+            self.log.called[index] = clock()
         self.session.master.worker.run_graph(
             part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
         )
@@ -333,6 +335,8 @@ class _Run:
             self._event(Step.part_done, index, answer.values)
 
     def _local_answer(self, index: int, error: errors.OpError | None, values: list[Any]) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
         if error is not None:
             self._event(Step.part_failed, index, error)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WIRE = "RecvTensor"
-SEND, RECEIVE, WAIT = "_Send", "_Recv", "_Wait"
+SEND, RECEIVE, WAIT, DISPATCH = "_Send", "_Recv", "_Wait", "_Dispatch"
 REQUEST, ANSWER, PART, STEP, CLOCK = "_Request", "_Answer", "_RunGraph", "_Step", "_Clock"
 
 _LABEL = re.compile(r"(?:\[.*?\] )*(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)?$", re.DOTALL)

@@ -1,8 +1,9 @@
-"""A task's record of a step as a StepStats message: an entry per node run, Send, Recv and wait."""
+"""A task's record of a step as a StepStats message: an entry per node run, Send, Recv, wait and delay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from tfmini import dtypes
@@ -11,7 +12,7 @@ from tfmini.runtime import trace_labels as labels
 from tfmini.runtime.trace import Size, Trace, TraceTable, wall_offset_ns
 
 _ALLOCATOR = "cpu"
-_SHORTEST_WAIT_NS = 1_000
+_SHORTEST_GAP_NS = 1_000
 
 
 def task_stats(task: str, step_id: int, trace: Trace, graph: Any) -> Any:
@@ -53,6 +54,7 @@ class _TaskStats:
             entry = self._add_op(self._table.events[key], start, start, end, end, thread)
             _add_outputs(entry, enumerate(sizes))
         self._add_arrivals()
+        self._add_gaps()
         self._add_frame()
         return self._stats
 
@@ -93,7 +95,8 @@ class _TaskStats:
     ) -> None:
         for node, size in zip(nodes, sizes):
             label = labels.transfer_label(node.name, labels.SEND, _edge(node), node.attrs["recv_device"].decode())
-            _add_outputs(self._add(node.device, node.name, label, start, start, end, done, thread), [(0, size)])
+            entry = self._add(node.device, node.name, label, start, start, end, done, thread)
+            _add_outputs(entry, [(0, size)], allocator="")  # it sends what another node has made
 
     def _add_arrivals(self) -> None:
         for group, thread, arrived, taken, sizes in self._trace.arrivals:
@@ -102,10 +105,18 @@ class _TaskStats:
                 label = labels.transfer_label(node.name, labels.RECEIVE, _edge(node), other)
                 entry = self._add(node.device, node.name, label, arrived, arrived, taken, taken, thread)
                 _add_outputs(entry, [(0, size)])
-        for start, end, group in waits(self._trace):
-            what = self._graph.describe_group(group)
-            label = labels.op_label(labels.WAIT, labels.WAIT, [what])
-            self._add(self._home, labels.WAIT, label, start, start, end, end)
+
+    def _add_gaps(self) -> None:
+        for start, end, kind, which in gaps(self._trace):
+            if kind is Gap.WAIT:
+                name, what = labels.WAIT, self._graph.describe_group(which)
+            else:
+                name = labels.DISPATCH
+                what = "the answer" if kind is Gap.FINISH else self._node(kind, which).name
+            self._add(self._home, name, labels.op_label(name, name, [what]), start, start, end, end)
+
+    def _node(self, kind: Gap, which: int) -> Node:
+        return self._table.events[which] if kind is Gap.ANSWER else self._table.units[which][0]
 
     def _add_frame(self) -> None:
         trace = self._trace
@@ -118,19 +129,26 @@ class _TaskStats:
                     device.thread_names[number] = f"thread {number}"
 
 
-def waits(trace: Trace) -> Iterator[tuple[int, int, int]]:
-    """(start, end, group): the times at which the task had nothing to run until a group came."""
-    busy = [(unit.start, unit.done) for unit in trace.units]
-    busy += [(answer.start, answer.end) for answer in trace.answers]
-    busy.sort()
-    free_from, position = trace.started, 0
-    for arrival in sorted(trace.arrivals, key=lambda arrival: arrival.arrived):
-        while position < len(busy) and busy[position][0] < arrival.arrived:
-            free_from = max(free_from, busy[position][1])
-            position += 1
-        if arrival.arrived - free_from >= _SHORTEST_WAIT_NS:
-            yield free_from, arrival.arrived, arrival.group
-        free_from = max(free_from, arrival.taken)
+class Gap(Enum):
+    """What ended a time in which a task ran nothing."""
+
+    WAIT = "an arrival"
+    UNIT = "a unit, which had been ready"
+    ANSWER = "a node that answers later, likewise"
+    FINISH = "the end of the step"
+
+
+def gaps(trace: Trace) -> Iterator[tuple[int, int, Gap, int]]:
+    """(start, end, what ended it, its number): the times between a task's start and its end in which it ran nothing."""
+    events = [(unit.start, unit.done, Gap.UNIT, unit.number) for unit in trace.units]
+    events += [(answer.start, answer.end, Gap.ANSWER, answer.key) for answer in trace.answers]
+    events += [(arrival.arrived, arrival.taken, Gap.WAIT, arrival.group) for arrival in trace.arrivals]
+    events.sort(key=lambda event: event[0])
+    reached = trace.started
+    for start, end, kind, which in [*events, (trace.finished, trace.finished, Gap.FINISH, 0)]:
+        if start - reached >= _SHORTEST_GAP_NS:
+            yield reached, start, kind, which
+        reached = max(reached, end)
 
 
 def set_times(entry: Any, scheduled: int, start: int, end: int, done: int) -> None:
@@ -141,7 +159,7 @@ def set_times(entry: Any, scheduled: int, start: int, end: int, done: int) -> No
     entry.all_end_rel_nanos, entry.all_end_rel_micros = done - start, done // 1000 - start // 1000
 
 
-def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]]) -> None:
+def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]], allocator: str = _ALLOCATOR) -> None:
     total = 0
     for slot, size in outputs:
         if size is not None:
@@ -151,10 +169,10 @@ def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]]) -> None
             for length in shape:
                 tensor.shape.dim.add(size=length)
             tensor.allocation_description.requested_bytes = nbytes
-            tensor.allocation_description.allocator_name = _ALLOCATOR
+            tensor.allocation_description.allocator_name = allocator
             total += nbytes
-    if total:
-        entry.memory.add(allocator_name=_ALLOCATOR, total_bytes=total, live_bytes=total)
+    if total and allocator:
+        entry.memory.add(allocator_name=allocator, total_bytes=total, live_bytes=total)
 
 
 def _edge(node: Node) -> str:

@@ -28,8 +28,9 @@ def run_traced_here(
 ) -> tuple[list[Any], GatheredTrace]:
     """Runs a traced plan that stays on the master's task; see `MasterSession.run_local`."""
     log = StepLog()
+    log.called[0] = log.started
     found, log.step_id = session.run_traced(plan, values, timeout_s)
-    log.finished = clock()
+    log.finished = log.answered[0] = clock()
     worker = session.master.worker
     record = TaskRecord(worker.task, worker.step_stats(log.step_id), OWN)
     return found, GatheredTrace(session.master.default_device, log, [record])
@@ -129,7 +130,7 @@ class TracedStep:
         for index, part in enumerate(self.plan.parts):
             if part.graph is not None:
                 stats = self.session.master.worker.step_stats(self.log.step_id)
-                trace.records.append(TaskRecord(part.task, stats, OWN))
+                trace.records.append(TaskRecord(part.task, stats, OWN, index))
             elif index in self._stats:
                 fed = _bytes(self._values[i] for i in part.feed_indices)
                 fetched = _bytes(self._found[i] for i in part.fetch_indices)
