@@ -107,8 +107,12 @@ class _MasterService:
                 if error is not None:
                     respond(error)
                     return
-                metadata = b"" if asked is None else run_metadata(asked, plan, trace).SerializeToString()
-                respond(m.RunStepReply(tuple(found), metadata))
+                try:
+                    metadata = b"" if asked is None else run_metadata(asked, plan, trace).SerializeToString()
+                    respond(m.RunStepReply(tuple(found), metadata))
+                except Exception as failure:  # noqa: BLE001 - raised in a callback it would leave the client waiting
+                    text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
+                    respond(errors.InternalError(None, None, text))
 
             if traced:
                 step = TracedStep(session, plan, done, timeout)

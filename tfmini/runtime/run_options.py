@@ -40,6 +40,6 @@ def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
     if trace is not None:
         found.step_stats.CopyFrom(trace.step_stats())
     if options.output_partition_graphs:
-        for nodes in plan.partitions.values():
-            found.partition_graphs.append(nodes_to_graph_def(nodes.values()))
+        for device in plan.partitions:
+            found.partition_graphs.append(nodes_to_graph_def(plan.partitions[device].values()))
     return found

@@ -63,7 +63,9 @@ class TraceTable:
     producers: dict[str, str] = field(default_factory=dict)
 
     def number(self, node: Node, outputs: tuple[int, ...], group: int | None = None) -> int:
-        """The number for a unit."""
+        """The number for a unit; a Send's node may also stand for taking its value, before it is sent."""
+        if group is None and node.op in _SENDS:
+            node = node.replace(op="Identity")
         self.units.append((node, outputs))
         number = len(self.units) - 1
         if group is not None:
