@@ -245,6 +245,10 @@ NAMES: dict[str, dict[str, str]] = {
             "real_types"
         ),
     },
+    "contrib.checkpoint": {
+        "train.checkpoint_manager": "CheckpointManager",
+        "train.object_graph": "Checkpointable=Trackable",
+    },
     "contrib.data": {
         "data.dataset": "Dataset",
         "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
@@ -884,8 +888,10 @@ NAMES: dict[str, dict[str, str]] = {
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint": "Checkpoint",
         "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_manager": "CheckpointManager",
         "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
