@@ -82,6 +82,12 @@ def ignored(request: str, other: str) -> Reason:
     )
 
 
+def set_apart(other: str, own: str, others: str) -> Reason:
+    """Soft placement set a colocation attr aside, because the requests contradict each other."""
+    text = f"not colocated with {other}, as soft placement allows: '{own}' and '{others}' contradict each other"
+    return Reason(IGNORED, text, other)
+
+
 def default(device: str) -> Reason:
     """Nothing was asked for."""
     return Reason(DEFAULT, f"no request, so the client's own task: {device}")
