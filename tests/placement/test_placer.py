@@ -115,7 +115,7 @@ def test_soft_placement_sets_a_colocation_aside_that_contradicts_a_request():
     assert "which sets it aside" in error(*graph)
     placed = run(*graph, soft_placement=True)
     assert placed["a"].device == PS0 and placed["b"].device.startswith("/job:worker/replica:0/task:0")
-    assert [r.kind for r in placed["b"].reasons] == [decision.EXPLICIT, decision.IGNORED]
+    assert [r.kind for r in placed["b"].reasons] == [decision.EXPLICIT, decision.SET_APART]
     assert "not colocated with a" in placed["b"].reasons[1].text
 
 

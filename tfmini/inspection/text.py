@@ -12,12 +12,12 @@ from rich.text import Text
 from tfmini.devices import parse
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.lint import balance
-from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SOFT_PLACEMENT
+from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 
-_SURPRISE = {SOFT_PLACEMENT: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
+_SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
 
 

@@ -8,6 +8,7 @@ EXPLICIT = "explicit"
 COLOCATED = "colocated"
 REFERENCE = "reference"
 IGNORED = "ignored"
+SET_APART = "set apart"
 DEFAULT = "default"
 FOLLOWS_CONSUMER = "follows consumer"
 FOLLOWS_INPUT = "follows input"
@@ -85,7 +86,7 @@ def ignored(request: str, other: str) -> Reason:
 def set_apart(other: str, own: str, others: str) -> Reason:
     """Soft placement set a colocation attr aside, because the requests contradict each other."""
     text = f"not colocated with {other}, as soft placement allows: '{own}' and '{others}' contradict each other"
-    return Reason(IGNORED, text, other)
+    return Reason(SET_APART, text, other)
 
 
 def default(device: str) -> Reason:
