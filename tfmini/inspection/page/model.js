@@ -31,15 +31,18 @@ DATA.transfers.forEach((t, i) => {
   for (const user of t.consumers) if (byName.has(user)) byName.get(user).recvs.push(t);
 });
 
+const first = (node) => node.label.split(" … ")[0];
+const last = (node) => node.label.split(" … ").pop();
+
 function divide(box) {
-  while (box.children.length > MOST_CHILDREN) {
+  for (let round = 0; box.children.length > MOST_CHILDREN; round += 1) {
     const whole = box.children;
     box.children = [];
-    const step = Math.max(MOST_CHILDREN, Math.ceil(whole.length / MOST_CHILDREN));
+    const step = Math.ceil(whole.length / Math.ceil(whole.length / MOST_CHILDREN));
     for (let i = 0; i < whole.length; i += step) {
       const part = whole.slice(i, i + step);
-      const label = part[0].label + " … " + part[part.length - 1].label;
-      const group = addNode(box.id + "|#" + i + "-" + (i + step), label, box, null);
+      const label = first(part[0]) + " … " + last(part[part.length - 1]);
+      const group = addNode(box.id + "|#" + round + "." + i, label, box, null);
       for (const child of part) { child.parent = group; group.children.push(child); }
     }
   }
