@@ -16,8 +16,8 @@ from tfmini.runtime import trace_labels as labels
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP = "control", "task", "step"
 _KIND_OF_OP = {
-    **{op: SEND for op in (labels.SEND, "_HostSend")},
-    **{op: RECEIVE for op in (labels.RECEIVE, "_HostRecv")},
+    **dict.fromkeys((labels.SEND, "_HostSend"), SEND),
+    **dict.fromkeys((labels.RECEIVE, "_HostRecv"), RECEIVE),
     **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.REQUEST: CONTROL, labels.ANSWER: CONTROL, labels.PART: TASK, labels.STEP: STEP},
 }
 _WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})

@@ -8,8 +8,8 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_identity import prevent_gradient
 from tfmini.ops.array_filling import ones_like
+from tfmini.ops.array_identity import prevent_gradient
 from tfmini.ops.array_joining import concat
 from tfmini.ops.array_masking import boolean_mask, sequence_mask
 from tfmini.ops.array_scatter import scatter_nd
