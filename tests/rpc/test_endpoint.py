@@ -13,8 +13,10 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.codec import encode
+from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 pytestmark = pytest.mark.timeout(30)
@@ -271,7 +273,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection = ZmqTransport(reactor).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(m.Hello(9, "", 1, "", "", False, ""), 1)
+    parts = encode(Hello(9, "", 1, "", "", False, ""), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")

@@ -19,7 +19,8 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,7 +12,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
-from tfmini.rpc.reactor import Waiter
+from tfmini.rpc.waiter import Waiter
 from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop
 
 pytestmark = pytest.mark.timeout(30)
