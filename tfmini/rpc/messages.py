@@ -255,13 +255,18 @@ class CleanupAll(Message):
 
 @message(kind=65, direction=WORKER, is_reply=True)
 class LoggingReply(Message):
+    """``clock_ns``: the task's wall clock when it answered, in nanoseconds since 1970. ``stats``: a serialized
+    StepStats in that time, or empty."""
+
+    clock_ns: int
     stats: bytes
 
 
 @message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.SAFE)
 class Logging(Message):
-    enable: bool
-    clear: bool
+    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded on this task."""
+
+    step_id: int
 
 
 @message(kind=67, direction=WORKER, is_reply=True)

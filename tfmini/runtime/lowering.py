@@ -29,6 +29,7 @@ from tfmini.runtime.kernel_calls import (
     takes_reference,
 )
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.trace import TraceTable
 from tfmini.runtime.units import Condition, Form, Unit
 
 _MAX_FOLDED_BYTES = 10 << 20
@@ -50,16 +51,21 @@ class Compilation:
       feeds: tensor names of the client-terminated receives; their slots come first.
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
+      trace: for a traced program, what the numbers in its text stand for.
+      threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
     def __init__(
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
+        trace: TraceTable | None = None, threads: bool = False,
     ) -> None:  # fmt: skip
         self.task_of = task_of
         self.device_type = device_type
         self.fold = fold
         self.lower_loop = lower_loop
+        self.trace = trace
+        self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
         # Endpoints whose value is a reference, and those that read one: their arrays belong to a variable.
@@ -84,6 +90,10 @@ class Compilation:
         self._events -= 1
         self.waits[self._events] = node
         return self._events
+
+    def answers_later(self, facts: OpFacts) -> bool:
+        """Whether an op of that type begins in one segment and ends before another."""
+        return facts.kernel.is_async or (self.threads and facts.kernel.may_block)
 
     def canonical(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint that an endpoint stands for."""
@@ -138,6 +148,16 @@ class Lowering:
 
     def finish(self) -> None:
         """Called when all nodes have been admitted."""
+
+    def silent(self) -> list[Node]:
+        """The nodes that take part in every run although no code was made for them: constants, views, variables."""
+        shared = self.compilation
+        return [
+            node for name, node in self.nodes.items()
+            if ((name, 0) in self.constants or (name, 0) in shared.state_names or node.op in _NO_CODE
+                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op not in _RECEIVES)
+            and not self.liveness.of_node(name)
+        ]  # fmt: skip
 
     # ---- waves and guards -------------------------------------------------------------------
 
@@ -341,7 +361,7 @@ class Lowering:
             return
         if self._is_copy(node, facts, inputs, derefs):
             return
-        if facts.kernel.is_async:
+        if self.compilation.answers_later(facts):
             self._admit_waiting(node, facts, inputs, derefs, wave, guard)
             return
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)

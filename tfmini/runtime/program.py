@@ -18,11 +18,13 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.layout import lay_out
 from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
 from tfmini.runtime.lowering import Compilation, Lowering
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.trace import TraceTable
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Program(Level):
       waits: event -> the node that answers it.
       loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
       uncertain: whether a fetch may be dead; ``uncertain_sends``: groups with values that may be.
+      trace: for a traced program, what the numbers in its text stand for.
     """
 
     feeds: list[int]
@@ -52,6 +55,7 @@ class Program(Level):
     uncertain: bool
     uncertain_sends: set[int]
     generation: int = -1
+    trace: TraceTable | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bind(self, resources: Resources) -> None:
@@ -79,6 +83,8 @@ def compile_program(
     feeds: Sequence[str] = (),
     fetches: Sequence[str] = (),
     fold_constants: bool = True,
+    traced: bool = False,
+    threads: bool = False,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -89,17 +95,25 @@ def compile_program(
       feeds: tensor names of the client-terminated receives, in the order of the values of a run.
       fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
+      traced: note when each node runs; the step must have a trace.
+      threads: where several kernels may block (Python functions), each runs in a thread of its own.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop)
+    trace = TraceTable() if traced else None
+    threads = threads and several_may_block(nodes, device_type)
+    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads)
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)
     lowering.run()
     level = lay_out(lowering)
+    if trace is not None:
+        trace.events = shared.waits
+        trace.silent = lowering.silent()
+        trace.add_transfers(nodes)
     return _program(level, lowering, list(feeds), list(fetches), len(nodes))
 
 
@@ -119,5 +133,5 @@ def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: li
         **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches, copies=copies,
         sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=node_count,
         waits=shared.waits, loops=shared.loops, loop_groups=shared.loop_groups,
-        uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends,
+        uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends, trace=shared.trace,
     )  # fmt: skip

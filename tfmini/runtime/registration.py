@@ -82,7 +82,10 @@ class Registration:
         part.feed_indices, part.fetch_indices = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
 
     def _options(self, part: Part) -> dict[str, Any]:
-        return {"feeds": part.feeds, "fetches": part.fetches, "fold_constants": self.session.options.fold_constants}
+        return {
+            "feeds": part.feeds, "fetches": part.fetches, "fold_constants": self.session.options.fold_constants,
+            "traced": self.plan.traced,
+        }  # fmt: skip
 
     # ---- remote parts -----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import collections
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -147,7 +147,10 @@ class StepRun(Activation):
       missing: groups that are expected outside loops and have not come.
       lock: guards all counters of all activations.
       stopped: the step has ended; set once.
+      iteration: the class of a loop's iterations.
     """
+
+    iteration: ClassVar[type[Iteration]]
 
     __slots__ = ("worker", "graph", "program", "id", "shared", "started_at", "missing", "lock", "stopped",
                  "is_running", "waits", "_early", "_iterations", "_on_done", "_aborted")  # fmt: skip
@@ -193,8 +196,12 @@ class StepRun(Activation):
         # At once, even inside another step's segment: a py_func may run a session and wait for it.
         _drive(self, ready)
 
-    def deliver(self, group: int, values: Sequence[Any], path: Path = ()) -> None:
-        """Stores a group of tensors from another task and runs what that sets free."""
+    def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
+        """Stores a group of tensors from another task and runs what that sets free.
+
+        Args:
+          arrived_ns: when they came, by the process's monotonic clock, if that was before the step: for traces.
+        """
         if path:
             self._deliver_in_loop(group, values, path)
             return
@@ -350,7 +357,7 @@ class _LoopRun:
     def iterate(self, before: list[Any] | None) -> None:
         """Begins the next iteration, after one that has left these slots."""
         loop = self.loop
-        iteration = _Iteration(self, self.outer.path + (self.count,))
+        iteration = self.outer.run.iteration(self, self.outer.path + (self.count,))
         self.count += 1
         slots = iteration.slots
         for slot, value in zip(loop.parameters, self.arguments):
@@ -380,7 +387,7 @@ class _LoopRun:
             self.iterate(slots)
 
 
-class _Iteration(Activation):
+class Iteration(Activation):
     """One iteration of a loop."""
 
     __slots__ = ("loop_run", "run")
@@ -392,6 +399,9 @@ class _Iteration(Activation):
 
     def over(self) -> None:
         self.loop_run.iteration_over(self.slots)
+
+
+StepRun.iteration = Iteration
 
 
 class _Queue(threading.local):

@@ -13,6 +13,7 @@ import itertools
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from tfmini.runtime.early_tensors import EarlyTensors
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager, Resources
 from tfmini.runtime.step_run import Activation, Done, Path, StepRun
+from tfmini.runtime.trace import KeptTraces
+from tfmini.runtime.trace_stats import task_stats
+from tfmini.runtime.traced_run import TracedRun
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -95,7 +99,8 @@ class Worker:
         self._peer_for = peer_for
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
-        self._early = EarlyTensors(task)  # of (group, values, path)
+        self._early = EarlyTensors(task)  # of (group, values, path, when they came)
+        self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -129,7 +134,7 @@ class Worker:
 
         Args:
           nodes: the nodes of this task, in a topological order.
-          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``.
+          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``, ``traced``.
 
         Raises:
           AbortedError: when the session is not known here.
@@ -149,6 +154,8 @@ class Worker:
             feeds=options.get("feeds", ()),
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
+            traced=options.get("traced", False),
+            threads=True,
         )
         graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
         for task in set(program.sends.values()):
@@ -192,7 +199,11 @@ class Worker:
         except BaseException:
             self.forget_step(step_id)
             raise
-        run = StepRun(self, graph, step_id)
+        if graph.program.trace is None:
+            run = StepRun(self, graph, step_id)
+        else:
+            run = TracedRun(self, graph, step_id)
+            self.traces.keep(step_id, run.trace, graph)
         with self._lock:
             loss = self._early.loss(step_id)
             early = self._early.take(step_id)
@@ -206,8 +217,8 @@ class Worker:
                     self._remember(step_id)
             on_done(error, values)
 
-        for group, values, path in early:
-            run.deliver(group, values, path)
+        for group, values, path, arrived_ns in early:
+            run.deliver(group, values, path, arrived_ns)
         if over:
             run.start(feeds, finished)
             run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
@@ -226,7 +237,7 @@ class Worker:
             run = self.steps.get(step_id)
             if run is None:
                 if step_id not in self._over:
-                    self._early.add(step_id, (group, values, path), values)
+                    self._early.add(step_id, (group, values, path, time.perf_counter_ns()), values)
                 return
         run.deliver(group, values, path)
 
@@ -242,6 +253,11 @@ class Worker:
         with self._lock:
             self._early.take(step_id)
             self._remember(step_id)
+
+    def step_stats(self, step_id: int) -> bytes:
+        """What a traced step recorded here, as a StepStats in this task's wall-clock time; empty if nothing is kept."""
+        found = self.traces.find(step_id)
+        return b"" if found is None else task_stats(self.task, step_id, *found).SerializeToString()
 
     def peer_lost(self, task: str, why: str) -> None:
         """Ends the steps that exchange tensors with a task that cannot be reached any more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.RunGraph: service.run_graph,
         m.CleanupGraph: service.cleanup_graph,
         m.CleanupAll: service.cleanup_all,
+        m.Logging: service.logging,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
         m.CollectiveJoin: service.collective_join,
@@ -84,6 +86,10 @@ class _WorkerService:
     def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
         self.worker.cleanup_all(request.containers)
         respond(m.CleanupAllReply())
+
+    def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
+        stats = self.worker.step_stats(request.step_id) if request.step_id else b""
+        respond(m.LoggingReply(time.time_ns(), stats))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
