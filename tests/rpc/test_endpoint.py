@@ -170,8 +170,7 @@ def test_late_answers_from_another_thread(server: Any, peer: Any) -> None:
         threads[-1].start()
 
     server.serve({m.CleanupGraph: later})
-    for i in range(50):
-        call(peer, m.CleanupGraph(i))
+    assert [call(peer, m.CleanupGraph(i)) for i in range(50)] == [m.CleanupGraphReply()] * 50
     for thread in threads:
         thread.join(TIMEOUT_S)
 
@@ -309,7 +308,8 @@ def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, la
     bad[0] = b"\x94" + bad[0][1:] + b"\x05"  # one field too many
     peer.link.send(bad)
     until(lambda: answers, "the answer")
-    call(peer, m.GetStatus())
+    assert isinstance(answers[0], errors.OpError)
+    assert isinstance(call(peer, m.GetStatus()), m.GetStatusReply)
 
 
 def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:
