@@ -1,10 +1,11 @@
-"""Traced steps: what they record, that the programs of other steps are the same, and that all of the time is explained."""
+"""Traced steps: what they record, that other steps' programs stay as they are, and that all time is explained."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,8 +156,6 @@ def test_a_wait_for_an_element_lasts_until_it_comes() -> None:
 
         def run() -> None:
             answers.append(session.run(dequeue, options=FULL, run_metadata=metadata))
-
-        import threading
 
         thread = threading.Thread(target=run)
         thread.start()

@@ -175,7 +175,7 @@ class Inspection:
         opaque = self.foreign.get(t.producer, "").startswith("custom")
         dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
         shape = None if t.shape is None else list(t.shape)
-        row = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
+        row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
                "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
         if self.measured is not None and t in self.measured.transfers:
             row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}

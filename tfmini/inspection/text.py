@@ -71,9 +71,9 @@ def _tasks(found: Inspection, full: bool) -> RenderableType:
     for device in found.devices:
         out = [t.bytes for t in found.transfers if t.src == device.device]
         into = [t.bytes for t in found.transfers if t.dst == device.device]
-        measured = _measured_task(found, device.device)
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
-                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into), *measured)  # fmt: skip
+                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into),
+                      *_measured_task(found, device.device))  # fmt: skip
     ratio = balance(found)
     text = "" if ratio is None else f"state on the busiest ps / mean over the ps: {ratio:.2f}"
     return Group(table, Text(text)) if text else table

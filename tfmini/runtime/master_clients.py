@@ -15,9 +15,9 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime.fetches import writable
+from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
-from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.traced_step import TracedStep, run_traced_here

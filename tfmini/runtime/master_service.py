@@ -9,10 +9,10 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds
 from tfmini.runtime.traced_step import TracedStep
 
@@ -114,6 +114,7 @@ class _MasterService:
                     text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
                     respond(errors.InternalError(None, None, text))
 
+            cancel: Callable[[errors.OpError], None]
             if traced:
                 step = TracedStep(session, plan, done, timeout)
                 cancel = step.cancel

@@ -35,7 +35,7 @@ from tfmini.inspection.text import VIEWS, view
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--diff", type=click.Path(exists=True), help="Compare with this other graph on the same cluster.")
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False),
-              help="Show the times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
+              help="Show times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
 @click.argument("source", type=click.Path(exists=True), required=False)

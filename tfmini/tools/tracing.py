@@ -85,13 +85,13 @@ class Tracer:
         original = BaseSession._execute
 
         def execute(
-            session: Any, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
+            self_: BaseSession, call: Any, values: list[Any], options: Any = None, run_metadata: Any = None
         ) -> list[Any]:
             if not self._wants(call.signature):
-                return original(session, call, values, options, run_metadata)
-            return self._trace(original, session, call, values, options, run_metadata)
+                return original(self_, call, values, options, run_metadata)
+            return self._trace(original, self_, call, values, options, run_metadata)
 
-        BaseSession._execute = execute  # type: ignore[method-assign]
+        BaseSession._execute = execute  # type: ignore[method-assign, assignment]
 
         def uninstall() -> None:
             BaseSession._execute = original  # type: ignore[method-assign]
