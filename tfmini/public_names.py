@@ -65,6 +65,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
         "ops.assertion": "Assert",
+        "ops.barrier": "Barrier",
         "ops.case": "case switch_case",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
@@ -83,6 +84,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.control": "group no_op tuple",
         "ops.critical_section": "CriticalSection",
         "ops.csv_ops": "decode_compressed decode_csv",
+        "ops.ctc_loss": "ctc_loss_v2",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
         "ops.functional": "foldl foldr map_fn scan",
@@ -157,6 +159,7 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
         "ops.sparse_functions": (
@@ -241,6 +244,10 @@ NAMES: dict[str, dict[str, str]] = {
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
             "real_types"
         ),
+    },
+    "contrib.checkpoint": {
+        "train.checkpoint_manager": "CheckpointManager",
+        "train.object_graph": "Checkpointable=Trackable",
     },
     "contrib.data": {
         "data.dataset": "Dataset",
@@ -537,22 +544,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "layers": {
         "layers.base": "Layer",
-        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
-        "layers.convolutional_variants": (
-            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d "
-            "separable_conv2d"
-        ),
+        "layers.convolutional": "Conv1D Conv2D Conv3D conv1d conv2d conv3d",
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",
         "layers.pooling": (
-            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
-            "max_pooling1d max_pooling2d"
+            "AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D "
+            "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d"
         ),
-        "layers.volumes": (
-            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d conv3d_transpose "
-            "max_pooling3d"
-        ),
+        "layers.separable": "SeparableConv1D SeparableConv2D separable_conv1d separable_conv2d",
+        "layers.transposed": "Conv2DTranspose Conv3DTranspose conv2d_transpose conv3d_transpose",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -673,6 +674,8 @@ NAMES: dict[str, dict[str, str]] = {
             "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
             "learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler"
         ),
+        "ops.ctc_decoding": "ctc_beam_search_decoder ctc_beam_search_decoder_v2 ctc_greedy_decoder",
+        "ops.ctc_loss": "collapse_repeated ctc_loss ctc_loss_v2 ctc_unique_labels",
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
         "ops.nn_batch_norm": "fused_batch_norm",
@@ -885,8 +888,10 @@ NAMES: dict[str, dict[str, str]] = {
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint": "Checkpoint",
         "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_manager": "CheckpointManager",
         "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,22 @@ def test_what_has_come_of_a_message_is_activity(make: Any, lane: bool) -> None:
         for i in range(int(LOST_AFTER_S / TICK_S) + 1)
     ]
     assert "LOST" in ticks[-2:]
+
+
+def test_what_comes_on_a_lane_counts_before_the_switch_to_it(make: Any) -> None:
+    """The switch may stand behind a message whose handling takes long: a kernel that runs in its thread."""
+    server, client = make(PS), make()
+    server.streams = False
+    peer = status(client, serve(server))
+    link = peer.link
+    lane = link._lane = SimpleNamespace(activity=0, close=lambda reason: None)
+    for _ in range(3 * int(LOST_AFTER_S / TICK_S)):
+        lane.activity += 48
+        link.tick(TICK_S)
+    assert peer.state is State.READY
+    for _ in range(2 * int(LOST_AFTER_S / TICK_S)):
+        link.tick(TICK_S)
+    assert peer.state is not State.READY
 
 
 def test_buffers_are_used_again_when_nobody_holds_them() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tfmini as tf
@@ -89,8 +89,8 @@ def _values(target: str, program: Any, seed: int, tasks: list[str], feeds: list[
             return [session.run([result, *grads], {x: a, y: b}) for a, b in feeds]
 
 
-@pytest.mark.xfail(run=False, reason="some placements still deadlock: _loop with seed 0 waits for ever on two workers")
 @settings(max_examples=12)
+@example(seed=0, program=_loop)  # a loop's condition shared a message with what the condition waited for
 @given(seed=st.integers(0, 2**31), program=st.sampled_from(_PROGRAMS))
 def test_random_placements_change_nothing(target: str, seed: int, program: Any) -> None:
     feeds = [(1.5, -0.5), (-1.0, 2.0)]

@@ -434,3 +434,10 @@ class Tensor:
         if operator not in Tensor.OVERLOADABLE_OPERATORS:
             raise ValueError(f"Overriding {operator} is disallowed.")
         setattr(Tensor, operator, function)
+
+
+def op_of(op_or_tensor: Any) -> Operation | None:
+    """The operation of a tensor, variable or operation; None for None."""
+    if op_or_tensor is None or isinstance(op_or_tensor, Operation):
+        return op_or_tensor
+    return op_or_tensor.op  # type: ignore[no-any-return]

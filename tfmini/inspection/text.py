@@ -13,17 +13,19 @@ from tfmini.devices import parse
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.lint import balance
 from tfmini.inspection.measured import milliseconds
-from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SOFT_PLACEMENT
+from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 
-_SURPRISE = {SOFT_PLACEMENT: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
+_SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
 
 
 def short(device: str) -> str:
     """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``, with the device where it is not the first CPU."""
+    if device == "client":
+        return device
     found = parse(device)
     local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
     return f"{found.job}/{found.task}{local}" if found.job is not None else device
@@ -163,7 +165,7 @@ def _step(found: Inspection, full: bool) -> RenderableType:
     if len(parties) > 8:
         return _step_list(found, full)
     width = 11
-    header = "".join((p if p == "client" else short(p)).ljust(width) for p in parties)
+    header = "".join((short(p)).ljust(width) for p in parties)
     lines = [Text(header, style="bold")]
     for number, message in enumerate(messages if full else messages[:_ROWS], 1):
         a, b = parties.index(message.src), parties.index(message.dst)
@@ -186,7 +188,7 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
     table = _table("", "from", "to", "what", "bytes", right=("bytes",))
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
-        src, dst = (p if p == "client" else short(p) for p in (m.src, m.dst))
+        src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
     hidden = len(messages) - _ROWS
     return table if full or hidden <= 0 else Group(table, Text(f"… {hidden} more messages (--full)"))
@@ -202,13 +204,18 @@ def _lint(found: Inspection, full: bool) -> RenderableType:
     return Group(*(Text(f"{w.kind}: {w.text}\n    {w.remedy}") for w in found.warnings))
 
 
+def headline(found: Inspection) -> str:
+    """One line: how large the graph is, what runs, and from where."""
+    wanted = [*found.fetches, *found.targets]
+    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+    return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
+
+
 def _summary(found: Inspection, full: bool) -> RenderableType:
-    run = ", ".join([*found.fetches, *found.targets][:4])
     kinds = Counter(w.kind for w in found.warnings)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
-    head = f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
     return Group(
-        Text(head), Text(""), _tasks(found, full), Text(""), _wire(found, full), Text(""),
+        Text(headline(found)), Text(""), _tasks(found, full), Text(""), _wire(found, full), Text(""),
         Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from tfmini.ops.scoping import colocate_with, name_scope
 from tfmini.ops.state_functions import assign_sub
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNorm", "BatchNormalization", "batch_norm", "batch_normalization"]
+__all__ = ["BatchNormalization", "batch_normalization"]
 
 _ZEROS, _ONES = Zeros(), Ones()
 
@@ -242,6 +242,3 @@ def batch_normalization(
         _scope=name,
     )  # fmt: skip
     return layer(inputs, training=training)
-
-
-BatchNorm, batch_norm = BatchNormalization, batch_normalization

@@ -303,6 +303,9 @@ class Link:
         """Heartbeat and failure detection."""
         # Messages, and the bytes of those that are still coming or that nobody has had time to read.
         received = self.received + self._inflow.activity
+        lane = self._lane
+        if lane is not None and lane is not self._inflow:
+            received += lane.activity  # the switch to it may be waiting behind a message that takes long to handle
         verdict = self.liveness.tick(elapsed_s, received, self.sent)
         if self._handle == self._handshake:
             return

@@ -19,6 +19,7 @@ import numpy as np
 from tfmini.graph.frames import MERGE_OPS
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
+from tfmini.runtime.blocking_kernels import in_own_thread
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.trace import TraceTable, clock
 from tfmini.runtime.units import Condition, Form, Unit
@@ -218,8 +219,10 @@ class BlockWriter:
         node = unit.node
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
-        call = f"step.begin({unit.key}, {self._kernel(node)}, ({', '.join([*self._grouped(unit), ''])}))"
-        return call
+        kernel = self._kernel(node)
+        if not facts.kernel.is_async:
+            self.context.namespace[kernel] = in_own_thread(self.context.namespace[kernel])
+        return f"step.begin({unit.key}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
 
     def _begin_loop(self, unit: Unit) -> str:
         return f"step.begin_loop({unit.key}, ({', '.join([*self._arguments(unit), ''])}))"

@@ -52,17 +52,20 @@ class Compilation:
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, what the numbers in its text stand for.
+      threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
     def __init__(
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
-        fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None], trace: TraceTable | None = None,
+        fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
+        trace: TraceTable | None = None, threads: bool = False,
     ) -> None:  # fmt: skip
         self.task_of = task_of
         self.device_type = device_type
         self.fold = fold
         self.lower_loop = lower_loop
         self.trace = trace
+        self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
         # Endpoints whose value is a reference, and those that read one: their arrays belong to a variable.
@@ -87,6 +90,10 @@ class Compilation:
         self._events -= 1
         self.waits[self._events] = node
         return self._events
+
+    def answers_later(self, facts: OpFacts) -> bool:
+        """Whether an op of that type begins in one segment and ends before another."""
+        return facts.kernel.is_async or (self.threads and facts.kernel.may_block)
 
     def canonical(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint that an endpoint stands for."""
@@ -354,7 +361,7 @@ class Lowering:
             return
         if self._is_copy(node, facts, inputs, derefs):
             return
-        if facts.kernel.is_async:
+        if self.compilation.answers_later(facts):
             self._admit_waiting(node, facts, inputs, derefs, wave, guard)
             return
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)

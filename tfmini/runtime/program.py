@@ -18,6 +18,7 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.layout import lay_out
 from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
@@ -83,6 +84,7 @@ def compile_program(
     fetches: Sequence[str] = (),
     fold_constants: bool = True,
     traced: bool = False,
+    threads: bool = False,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -94,13 +96,15 @@ def compile_program(
       fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
       traced: note when each node runs; the step must have a trace.
+      threads: where several kernels may block (Python functions), each runs in a thread of its own.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
     trace = TraceTable() if traced else None
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace)
+    threads = threads and several_may_block(nodes, device_type)
+    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads)
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)

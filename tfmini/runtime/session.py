@@ -26,6 +26,7 @@ from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMast
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.partial_run import PartialRun
 from tfmini.runtime.session_errors import located
+from tfmini.runtime.tensor_handles import SessionHandles
 from tfmini.runtime.worker import Worker
 
 _log = logging.getLogger("tfmini")
@@ -42,7 +43,7 @@ class _Call:
     __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "plan", "plan_version")
 
     def __init__(self, session: BaseSession, structure: Any, feed_tensors: list[Tensor]) -> None:
-        self.fetches = Fetches(session.graph, structure)
+        self.fetches = Fetches(session.graph, structure, session._handles.wrap)
         self.converters = [converter(t) for t in feed_tensors]
         fed = {t: i for i, t in enumerate(feed_tensors)}
         # A tensor that is fed and fetched is not worth a step.
@@ -77,6 +78,7 @@ class BaseSession:
         self._calls: dict[Any, _Call] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._partial_count = 0
+        self._handles = SessionHandles(self)
         self._extend_lock = threading.Lock()
         self._master: MasterClient = self._connect()
         if not self._target:

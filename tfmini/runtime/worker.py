@@ -155,6 +155,7 @@ class Worker:
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
+            threads=True,
         )
         graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
         for task in set(program.sends.values()):
