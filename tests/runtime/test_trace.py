@@ -173,6 +173,15 @@ def test_an_error_in_a_traced_step_names_the_node() -> None:
         traced(session, check, {x: float("nan")})
 
 
+def test_a_traced_step_draws_the_next_random_numbers() -> None:
+    x = tf.random_uniform([], seed=3)
+    with tf.Session() as session:
+        usual = [session.run(x) for _ in range(4)]
+    with tf.Session() as session:
+        mixed = [session.run(x), traced(session, x)[0], session.run([x, x + 1.0])[0], session.run(x)]
+    assert mixed == usual
+
+
 def test_without_a_trace_level_there_are_no_stats_and_old_ones_are_cleared() -> None:
     y = tf.placeholder_with_default(1.0, []) + 1.0
     metadata = tf.RunMetadata()

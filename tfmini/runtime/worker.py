@@ -68,12 +68,13 @@ class RegisteredGraph:
 
 @dataclass
 class WorkerSession:
-    """A master's session as this worker sees it."""
+    """A master's session as this worker sees it; ``kernels`` are those with a state that its programs share."""
 
     handle: str
     resources: Resources
     addresses: Mapping[str, str]
     graphs: set[int] = field(default_factory=set)
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class Worker:
@@ -155,6 +156,7 @@ class Worker:
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
+            kernels=session.kernels,
             threads=True,
         )
         graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
