@@ -32,7 +32,7 @@ def run_traced_here(
     found, log.step_id = session.run_traced(plan, values, timeout_s)
     log.finished = log.answered[0] = clock()
     worker = session.master.worker
-    record = TaskRecord(worker.task, worker.step_stats(log.step_id), OWN)
+    record = TaskRecord(session.master.task, worker.step_stats(log.step_id), OWN)
     return found, GatheredTrace(session.master.default_device, log, [record])
 
 
