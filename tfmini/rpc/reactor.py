@@ -373,6 +373,10 @@ class Reactor:
 
     # -- steward -------------------------------------------------------------------------
 
+    def is_steward(self) -> bool:
+        """Whether this is the steward's thread, behind which nobody looks after the sockets."""
+        return self._steward is threading.current_thread()
+
     def _employ_steward(self) -> None:
         if self._steward is None and not self._closed:
             with self._timers.lock:

@@ -86,6 +86,7 @@ class Compilation:
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
         self.loop_groups: set[int] = set()
+        self.kept_feeds: set[int] = set()
         self._events = 0
 
     def new_event(self, node: Node) -> int:
@@ -406,6 +407,9 @@ class Lowering:
         self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
     ) -> None:
         key = self.compilation.new_event(node)
+        if facts.kernel.is_async:
+            slots = (self.slots.get(endpoint, self.slot_count) for endpoint in inputs)
+            self.compilation.kept_feeds.update(s for s in slots if s < len(self.compilation.feed_slots))
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
         count = output_count(facts.op_def, node)
         self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)

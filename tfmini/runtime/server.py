@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import signal
 import threading
@@ -91,7 +92,8 @@ class Server:
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
             for i in range(count or 1)
         ]
-        self.worker = Worker(self._task, devices, self._peer)
+        threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
+        self.worker = Worker(self._task, devices, self._peer, threads if threads > 0 else max(2, os.cpu_count() or 1))
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)

@@ -26,6 +26,8 @@ from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
+from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.collective_executor import CollectiveExecutor
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.early_tensors import EarlyTensors
@@ -92,11 +94,13 @@ class Worker:
       task: full task name.
       devices: the devices of this task.
       peer_for: (task, address) -> peer to send tensors to; None for a worker without a network.
+      pool_size: how many long segments may run at once (``inter_op_parallelism_threads``).
     """
 
     def __init__(
-        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None
-    ) -> None:
+        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
+        pool_size: int = 2,
+    ) -> None:  # fmt: skip
         self.task = task
         self.devices = list(devices)
         self.incarnation = devices[0].incarnation if devices else secrets.randbits(63)
@@ -112,6 +116,7 @@ class Worker:
         self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task)
 
@@ -171,7 +176,7 @@ class Worker:
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
             kernels=session.kernels,
-            threads=True,
+            threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
         graph = RegisteredGraph(
             next(self._handles), session_handle, program, session.resources, session.task or self.task
@@ -223,7 +228,7 @@ class Worker:
             run = TracedRun(self, graph, step_id)
             self.traces.keep(step_id, run.trace, graph)
         with self._lock:
-            loss = self._early.loss(step_id)
+            loss: errors.OpError | None = self._early.loss(step_id)
             early = self._early.take(step_id)
             over = step_id in self._over
             self.steps[step_id] = run
@@ -238,12 +243,10 @@ class Worker:
         for group, values, path, arrived_ns in early:
             run.deliver(group, values, path, arrived_ns)
         if over:
-            run.start(feeds, finished)
-            run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
-        else:
-            run.start(feeds, finished)
-            if loss is not None:
-                run.abort(loss)
+            loss = errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True)
+        if loss is not None:
+            run.abort(loss)  # before the start, which then runs nothing
+        run.start(feeds, finished)
         return run
 
     def receive(self, step_id: int, group: int, values: Sequence[Any], dead: int = 0, iteration: str = "") -> None:
@@ -315,13 +318,18 @@ class Worker:
 
     def schedule(self, activation: Activation, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller should run it itself."""
-        if self._peer_for is None or activation.level.segments[segment].seconds < _LONG_SEGMENT_S:
+        if self._peer_for is None:
+            return False
+        seconds = activation.level.segments[segment].seconds
+        # What has not run yet may take any time. A client's own thread may try it, since the reactor's steward
+        # takes over meanwhile; the steward has nobody behind it.
+        if seconds < _LONG_SEGMENT_S and (seconds or not get_reactor().is_steward()):
             return False
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfmini-kernels")
+                self._pool = ThreadPoolExecutor(self._pool_size, thread_name_prefix="tfmini-kernels")
             self._pool.submit(activation.run_later, segment)
         return True
 
