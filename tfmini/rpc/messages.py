@@ -174,11 +174,13 @@ class CreateWorkerSessionReply(Message):
 
 @message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
-    """``tasks``: the addresses of the cluster as the master knows them."""
+    """``tasks``: the addresses of the cluster as the master knows them. ``task``: who of them the receiver is, or
+    empty: who it says it is."""
 
     session_handle: str
     isolate: bool
     tasks: Structure
+    task: str
 
 
 @message(kind=53, direction=WORKER, is_reply=True)

@@ -52,6 +52,7 @@ class Compilation:
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, what the numbers in its text stand for.
+      kernels: see `BlockContext`.
       threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
@@ -59,12 +60,14 @@ class Compilation:
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
         trace: TraceTable | None = None, threads: bool = False,
+        kernels: dict[str, Callable[..., Any]] | None = None,
     ) -> None:  # fmt: skip
         self.task_of = task_of
         self.device_type = device_type
         self.fold = fold
         self.lower_loop = lower_loop
         self.trace = trace
+        self.kernels = {} if kernels is None else kernels
         self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}

@@ -42,7 +42,7 @@ class Registration:
     def start(self) -> None:
         """Sends the requests; a plan without remote parts is done at once."""
         master = self.session.master
-        remote = [p for p in self.plan.parts if p.task != master.worker.task]
+        remote = [p for p in self.plan.parts if p.task != master.task]
         self._left = len(remote) + 1
         try:
             self._register_local()
@@ -60,7 +60,7 @@ class Registration:
     def _register_local(self) -> None:
         master = self.session.master
         for part in self.plan.parts:
-            if part.task == master.worker.task:
+            if part.task == master.task:
                 master.open_local_session(self.session)
                 part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
                 part.incarnation = master.worker.incarnation
@@ -98,7 +98,8 @@ class Registration:
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation)
             return
-        request = CreateWorkerSession(session.handle, session.options.isolate_session_state, master.addresses())
+        isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
+        request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
         part.peer.call(
             request,
             lambda answer: self._session_opened(part, answer),

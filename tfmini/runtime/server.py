@@ -111,7 +111,7 @@ class Server:
         """Tells the worker when a task that it may exchange tensors with is lost."""
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
-            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why))
+            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""
@@ -126,7 +126,7 @@ class Server:
         return handle
 
     def _peer(self, task: str, address: str) -> Any:
-        return self._endpoint.peer(address, task)
+        return self._endpoint.peer(address, task or None)
 
     # ---- TensorFlow's interface -------------------------------------------------------------
 
