@@ -1,8 +1,8 @@
 """A task of a training cluster, run as a process: a ps serves, the workers fit a line until a global step.
 
 Arguments: the cluster as JSON, job, index, directory of the checkpoints, API ("monitored",
-"supervisor", or "sync" for a monitored session with synchronous replicas), last step, steps between checkpoints. Every step prints "step <global step>", the end
-"done <loss>".
+"supervisor", or "sync" for a monitored session with synchronous replicas), last step, steps between
+checkpoints. Every step prints "step <global step>", the end "done <loss>".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 import tfmini as tf
 
 
-def model(cluster: dict[str, list[str]], index: int, is_sync: bool):
+def model(cluster: dict[str, list[str]] | None, index: int, is_sync: bool):
     rng = np.random.RandomState(0)
     xs = rng.randn(64, 3).astype(np.float32)
     ys = xs @ np.array([[1.0], [-2.0], [0.5]], np.float32) + 0.3
     setter = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")
-    with tf.device(setter):
+    with tf.device(setter if cluster else None):
         step = tf.train.get_or_create_global_step()
         w = tf.get_variable("w", [3, 1], initializer=tf.zeros_initializer())
         b = tf.get_variable("b", [1], initializer=tf.zeros_initializer())

@@ -67,12 +67,30 @@ def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
     record = b""
     for line in _lines(path, compression):
         record += line
-        if form.quotes and record.count(b'"') % 2:
+        if form.quotes and b'"' in record and _is_open(record, form.delim):
             continue
         yield record.rstrip(b"\r\n")
         record = b""
     if record:
         yield record
+
+
+def _is_open(record: bytes, delim: bytes) -> bool:
+    """Whether a record ends inside a quoted field."""
+    at = 0
+    while at < len(record):
+        if record[at : at + 1] == b'"':
+            end = record.find(b'"', at + 1)
+            while end >= 0 and record[end + 1 : end + 2] == b'"':
+                end = record.find(b'"', end + 2)
+            if end < 0:
+                return True
+            at = end + 1
+        at = record.find(delim, at)
+        if at < 0:
+            return False
+        at += 1
+    return False
 
 
 def _fields(record: bytes, form: _Format) -> list[bytes]:
@@ -153,8 +171,8 @@ class _Elements:
     def _read(paths: list[bytes], compression: str, header: bool, form: _Format) -> Iterator[bytes]:
         for path in paths:
             records = _records(path, compression, form)
-            if header:
-                next(records, None)
+            if header and next(records, None) is None:
+                raise _invalid("Can't read header of file")
             yield from records
 
     def __iter__(self) -> Iterator[Element]:
@@ -175,6 +193,8 @@ def _csv(
     delim = np.asarray(field_delim, object).item()
     if len(delim) != 1:
         raise _invalid("field_delim should be only 1 char")
+    if buffer_size <= 0:
+        raise _invalid("buffer_size should be positive")
     columns = [int(c) for c in np.atleast_1d(select_cols)] or None
     if columns is not None and len(columns) != len(output_types):
         raise _invalid("select_cols should match output size")

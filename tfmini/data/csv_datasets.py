@@ -36,6 +36,17 @@ def _default(given: Any) -> Tensor:
     return convert_to_tensor(given, name="record_defaults")
 
 
+def _check_defaults(defaults: list[Tensor]) -> None:
+    """Refuses defaults that are no scalars or vectors.
+
+    Raises:
+      ValueError: as said.
+    """
+    for default in defaults:
+        if default.shape.ndims is not None and default.shape.ndims > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {default.shape.ndims}")
+
+
 class CsvDataset(Dataset):
     """The records of CSV files, as tuples with a scalar per column (``tf.data.experimental.CsvDataset``).
 
@@ -57,6 +68,7 @@ class CsvDataset(Dataset):
         select_cols: Any = None,
     ) -> None:  # fmt: skip
         defaults = [_default(given) for given in record_defaults]
+        _check_defaults(defaults)
         structure = Structure(tuple(Leaf(Tensor, default.dtype.base_dtype, ()) for default in defaults))
 
         def text(value: Any, name: str) -> Tensor:
@@ -73,22 +85,18 @@ class CsvDataset(Dataset):
 
 
 class _Files:
-    """Looks into CSV files to learn their columns.
-
-    Raises:
-      ValueError: for a compression whose content cannot be looked at.
-    """
+    """Looks into CSV files to learn their columns; its methods raise ValueError for a compression it cannot read."""
 
     def __init__(self, names: list[str], delim: str, quotes: bool, compression: Any) -> None:
-        if compression not in (None, "", "GZIP"):
-            raise ValueError(f"compression_type ({compression}) is not supported for probing columns")
         self.names = names
-        self._compressed = compression == "GZIP"
+        self._compression = compression
         self._format: dict[str, Any] = {"delimiter": delim}
         self._format["quoting"] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
 
     def _open(self, name: str) -> IO[str]:
-        if self._compressed:
+        if self._compression not in (None, "", "GZIP"):
+            raise ValueError(f"compression_type ({self._compression}) is not supported for probing columns")
+        if self._compression == "GZIP":
             return io.TextIOWrapper(gzip.open(local_path(name)), newline="")
         return open(local_path(name), newline="")
 

@@ -10,7 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import same_types
-from tfmini.data.function_graph import Traced, trace
+from tfmini.data.function_graph import trace
 from tfmini.data.grouping_ops import group_by_reducer_dataset, group_by_window_dataset
 from tfmini.data.structure import Leaf, Structure, shape_leaves
 from tfmini.graph.conversion import convert_to_tensor
@@ -27,16 +27,22 @@ Transformation = Callable[[Dataset], Dataset]
 _KEY = Structure(Leaf(Tensor, dtypes.int64, ()))
 
 
-def _scalar(traced: Traced, function: str) -> Traced:
-    """Checks that a function gives an int64 scalar.
+def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function with its result as an int64 tensor: Python numbers are converted.
 
-    Raises:
-      ValueError: when it does not.
+    The function raises ValueError when its result is another tensor.
     """
-    leaf = traced.structure.skeleton
-    if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.int64 or leaf.shape not in (None, ()):
-        raise ValueError(f"`{function}` must return a single tf.int64 scalar tensor.")
-    return traced
+
+    def converted(*args: Any) -> Any:
+        try:
+            result = convert_to_tensor(function(*args), dtype=dtypes.int64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`{name}` must return a single tf.int64 tensor. {error}") from error
+        if result.shape.ndims not in (None, 0):
+            raise ValueError(f"`{name}` must return a single tf.int64 tensor. Got shape={result.shape}")
+        return result
+
+    return converted
 
 
 def group_by_window(
@@ -62,8 +68,8 @@ def group_by_window(
         window_size_func = lambda _: size  # noqa: E731
 
     def transform(dataset: Dataset) -> Dataset:
-        key = _scalar(dataset._trace(key_func, "key_func"), "key_func")
-        sizes = _scalar(trace(window_size_func, [_KEY], "window_size_func"), "window_size_func")
+        key = dataset._trace(_number(key_func, "key_func"), "key_func")
+        sizes = trace(_number(window_size_func, "window_size_func"), [_KEY], "window_size_func")
         window = Structure(Leaf(Dataset, None, (), dataset._structure))
         reduce = trace(reduce_func, [_KEY, window], "reduce_func", unpack=False)
         result = reduce.structure.skeleton
@@ -171,7 +177,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
     """
 
     def transform(dataset: Dataset) -> Dataset:
-        key = _scalar(dataset._trace(key_func, "key_func"), "key_func")
+        key = dataset._trace(_number(key_func, "key_func"), "key_func")
         init = trace(reducer.init_func, [_KEY], "init_func")
         state = init.structure
         for _ in range(2):  # again where a shape turns out to change
