@@ -250,15 +250,21 @@ NAMES: dict[str, dict[str, str]] = {
         "train.object_graph": "Checkpointable=Trackable",
     },
     "contrib.data": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.dataset": "Dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.iterator": "Iterator",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE",
         "data.recipes": (
             "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element "
             "ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave "
             "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
         "layers.arg_scope": (
@@ -414,11 +420,18 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
+            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
+            "shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
