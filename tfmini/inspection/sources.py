@@ -169,10 +169,18 @@ def assume_batch(subject: Subject, batch: int) -> None:
         if node.op in ("Placeholder", "PlaceholderV2") and shape and shape[0] is None:
             fixed[name] = node.replace(attrs={**node.attrs, "shape": (batch, *shape[1:])})
     try:
-        subject.shapes = {**subject.shapes, **_inferred(fixed)}
+        for endpoint, shape in _inferred(fixed).items():
+            subject.shapes[endpoint] = _sharper(shape, subject.shapes.get(endpoint))
     except Exception as error:  # noqa: BLE001 - as in `of_graph_def`: sizes are extra
         text = f"the batch size could not be carried through: {type(error).__name__}: {str(error).splitlines()[0]}"
         subject.notes.append(Finding("shapes", text, ""))
+
+
+def _sharper(inferred: RawShape, known: RawShape) -> RawShape:
+    """What is inferred, and where that is open what was known: a script may have said it by `set_shape`."""
+    if inferred is None or known is None or len(inferred) != len(known):
+        return known if inferred is None else inferred
+    return tuple(k if i is None else i for i, k in zip(inferred, known))
 
 
 def _importable(nodes: Nodes) -> list[Node]:

@@ -154,7 +154,8 @@ def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
     for device in sorted(names):
         own = running.get(device, [])
         state = [cost.state_bytes(node) for node in variables[device]]
-        work = [cost.flops(node, found.shapes) for node in own]
+        # In the partition an op may take its input from a Recv, whose shape nobody noted.
+        work = [cost.flops(found.nodes[node.name], found.shapes) for node in own]
         held = tuple(node.name for node in variables[device])
         summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
     return summaries
