@@ -57,7 +57,7 @@ def inspect(
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
-    home = subject.master or client_device(jobs, master)
+    home = subject.master or client_device(jobs, master, subject.nodes)
     return study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
 
 

@@ -52,7 +52,8 @@ def of_graph(graph: Graph) -> Subject:
     operations = graph.get_operations()
     shapes = {(op.name, i): out._shape for op in operations for i, out in enumerate(op.outputs)}
     train_ops = [op.name for op in graph.get_collection(GraphKeys.TRAIN_OP) if hasattr(op, "name")]
-    return Subject({op.name: node_of(op) for op in operations}, shapes, train_ops)
+    local = [variable.op.name for variable in graph.get_collection(GraphKeys.LOCAL_VARIABLES)]
+    return Subject({op.name: node_of(op) for op in operations}, shapes, train_ops, local)
 
 
 def of_session(session: BaseSession) -> Subject:
@@ -122,7 +123,15 @@ def _subject_of(kind: str, message: Any) -> Subject:
     subject = of_graph_def(meta.graph_def)
     if GraphKeys.TRAIN_OP in meta.collection_def:
         subject.train_ops = list(meta.collection_def[GraphKeys.TRAIN_OP].node_list.value)
+    if meta.collection_def:
+        local = meta.collection_def[GraphKeys.LOCAL_VARIABLES].bytes_list.value
+        subject.local_variables = [_variable_name(data) for data in local]
     return subject
+
+
+def _variable_name(variable_def: bytes) -> str:
+    name: str = protos.VariableDef.FromString(variable_def).variable_name
+    return name.rpartition(":")[0] or name
 
 
 def of_graph_def(graph_def: Any) -> Subject:

@@ -25,14 +25,15 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, or for the
-        client's values ``fed value`` and ``fetched value``.
+        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, for the client's values
+        ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the message of its link in which it travels.
       route: how it gets there.
       producer: the op that computes it.
       consumers: the ops that it is for, on ``dst``.
       key: its name in the rendezvous, as TensorFlow writes it.
       send, recv: the two nodes that the partitioner made.
+      messages: how many messages a collective needs for it; 1 for all else.
     """
 
     tensor: str
@@ -50,6 +51,7 @@ class Transfer:
     key: str = ""
     send: str = ""
     recv: str = ""
+    messages: int = 1
 
 
 def transfers(
