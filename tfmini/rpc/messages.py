@@ -317,10 +317,14 @@ class AbortStep(Message):
 
 @message(kind=101, direction=PEER, is_reply=True)
 class CollectiveGroup(Message):
-    """All members of a group (full device names, in the order of the ring) in one life of it."""
+    """All members of a group (full device names, in the order of the ring) in one life of it.
+
+    ``places`` says where the memory of each is that others on its host can map; "": nowhere.
+    """
 
     epoch: int
     members: tuple[str, ...]
+    places: tuple[str, ...]
 
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
@@ -330,6 +334,7 @@ class CollectiveJoin(Message):
     group_key: int
     group_size: int
     device: str
+    place: str
 
 
 @message(kind=102, direction=PEER)
@@ -371,6 +376,29 @@ class CollectiveFailure(Message):
     device: str
     task: str
     derived: bool
+
+
+@message(kind=108, direction=PEER)
+class CollectiveStage(Message):
+    """In the sender's shared memory, its parts of a collective lie there from now on; see `collectives.stages`."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+    serial: int
+    offset: int
+    nbytes: int
+
+
+@message(kind=110, direction=PEER)
+class CollectiveBell(Message):
+    """What ``rank`` waits for in a collective has come to lie in shared memory."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
 
 
 def status_of(error: BaseException, task: str) -> Status:
