@@ -19,6 +19,7 @@ import numpy as np
 from tfmini.graph.frames import MERGE_OPS
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
+from tfmini.runtime import kernel_checks
 from tfmini.runtime.blocking_kernels import in_own_thread
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.trace import TraceTable, clock
@@ -237,11 +238,18 @@ class BlockWriter:
         if facts.handle.inline_expression is not None:
             text = facts.handle.inline_expression(node)
             if text is not None:
-                return text.format(*self._arguments(unit))
+                text = text.format(*self._arguments(unit))
+                return self._checked(text, node) if kernel_checks.ENABLED else text
         call = self._grouped(unit)
         if facts.kernel.wants_step:
             call = ["step", *call]
         return f"{self._kernel(node)}({', '.join(call)})"
+
+    def _checked(self, text: str, node: Node) -> str:
+        """An inline expression whose value is checked."""
+        name = f"k{len(self.context.namespace)}"
+        self.context.namespace[name] = kernel_checks.ResultCheck(node)
+        return f"{name}({text})"
 
     def _kernel(self, node: Node) -> str:
         """The namespace's name for the function that computes a node."""
@@ -249,7 +257,8 @@ class BlockWriter:
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         name = f"k{len(namespace)}"
-        namespace[name] = make_callable(facts.kernel, node, namespace.get("resources"))
+        function = make_callable(facts.kernel, node, namespace.get("resources"))
+        namespace[name] = kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
         return name
 
     def _grouped(self, unit: Unit) -> list[str]:

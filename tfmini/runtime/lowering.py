@@ -17,6 +17,7 @@ from tfmini import errors
 from tfmini.graph.frames import FLOW_OPS, LOOP_OP, SWITCH_OPS, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.runtime import kernel_checks
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.kernel_calls import (
     OpFacts,
@@ -416,7 +417,7 @@ class Lowering:
         values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
         try:
             with np.errstate(all="ignore"):
-                result = make_callable(facts.kernel, node)(*values)
+                result = self._function(facts, node)(*values)
         except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
             return False
         outputs = (result,) if facts.single else result
@@ -425,6 +426,10 @@ class Lowering:
         for i, output in enumerate(outputs):
             constants[node.name, i] = output
         return True
+
+    def _function(self, facts: OpFacts, node: Node) -> Callable[..., Any]:
+        function = make_callable(facts.kernel, node)
+        return kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
 
     # ---- afterwards -------------------------------------------------------------------------
 
