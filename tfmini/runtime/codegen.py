@@ -22,12 +22,11 @@ from tfmini.graph.node import Endpoint, Node
 from tfmini.runtime import kernel_checks
 from tfmini.runtime.blocking_kernels import in_own_thread
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
+from tfmini.runtime.step_errors import NODE_LINES, named_errors
 from tfmini.runtime.trace import TraceTable, clock
 from tfmini.runtime.units import Condition, Form, Unit
 
 _counter = itertools.count(1)
-# The key in a program's namespace of: file name of generated code -> the node that each line computes.
-NODE_LINES = "node_lines"
 
 
 @dataclass
@@ -257,7 +256,8 @@ class BlockWriter:
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         name = f"k{len(namespace)}"
-        function = make_callable(facts.kernel, node, namespace.get("resources"))
+        with named_errors(node):
+            function = make_callable(facts.kernel, node, namespace.get("resources"))
         namespace[name] = kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
         return name
 

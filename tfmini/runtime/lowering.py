@@ -30,6 +30,7 @@ from tfmini.runtime.kernel_calls import (
     takes_reference,
 )
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.step_errors import named_errors
 from tfmini.runtime.trace import TraceTable
 from tfmini.runtime.units import Condition, Form, Unit
 
@@ -394,8 +395,14 @@ class Lowering:
         states = self.compilation.states
         name = f"v{len(states)}"
         kernel = facts.kernel
-        bound = bound_arguments(kernel, node)
-        states[name] = lambda resources: kernel.function(resources, **bound)
+        with named_errors(node):
+            bound = bound_arguments(kernel, node)
+
+        def make(resources: Resources) -> Any:
+            with named_errors(node):
+                return kernel.function(resources, **bound)
+
+        states[name] = make
         self.compilation.state_names[node.name, 0] = name
         if facts.reference_outputs:  # a resource handle is passed on, never read implicitly
             self.references.add((node.name, 0))
