@@ -17,6 +17,8 @@ from tfmini.shapes import RawShape
 if TYPE_CHECKING:
     import networkx
 
+    from tfmini.inspection.measured import Measured
+
 
 @dataclass(frozen=True)
 class DeviceSummary:
@@ -76,6 +78,7 @@ class Inspection:
       transfers: what crosses devices in a step.
       warnings: what `lint` found, and what could not be found out.
       foreign: ops that tfmini cannot run, with the reason.
+      measured: what a traced run of this step took.
     """
 
     nodes: Nodes
@@ -91,6 +94,7 @@ class Inspection:
     transfers: list[Transfer] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
     foreign: dict[str, str] = field(default_factory=dict)
+    measured: Measured | None = None
 
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, nearest first.
@@ -165,14 +169,17 @@ class Inspection:
                 for name, d in self.placement.items()
             },
             "warnings": [str(w) for w in self.warnings],
-        }  # fmt: skip
+        } | ({} if self.measured is None else {"measured": self.measured.to_json()})  # fmt: skip
 
     def _transfer_json(self, t: Transfer) -> dict[str, Any]:
         opaque = self.foreign.get(t.producer, "").startswith("custom")
         dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
         shape = None if t.shape is None else list(t.shape)
-        return {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
-                "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
+               "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        if self.measured is not None and t in self.measured.transfers:
+            row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}
+        return row
 
 
 def _with(what: str, values: Sequence[Transfer]) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from tfmini.devices import parse
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.lint import balance
+from tfmini.inspection.measured import milliseconds
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
@@ -66,16 +67,25 @@ def _shape(shape: RawShape) -> str:
 
 
 def _tasks(found: Inspection, full: bool) -> RenderableType:
-    table = _table("task", "ops", "variables", "state B", "FLOPs", "sends B", "receives B",
-                   right=("ops", "variables", "state B", "FLOPs", "sends B", "receives B"))  # fmt: skip
+    columns = ["ops", "variables", "state B", "FLOPs", "sends B", "receives B"]
+    columns += [] if found.measured is None else ["sent B", "computed ms"]
+    table = _table("task", *columns, right=columns)
     for device in found.devices:
         out = [t.bytes for t in found.transfers if t.src == device.device]
         into = [t.bytes for t in found.transfers if t.dst == device.device]
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
-                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into))  # fmt: skip
+                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into),
+                      *_measured_task(found, device.device))  # fmt: skip
     ratio = balance(found)
     text = "" if ratio is None else f"state on the busiest ps / mean over the ps: {ratio:.2f}"
     return Group(table, Text(text)) if text else table
+
+
+def _measured_task(found: Inspection, device: str) -> list[str]:
+    if found.measured is None:
+        return []
+    sent = found.measured.bytes_of(t for t in found.transfers if t.src == device)
+    return [f"{sent:,}", milliseconds(found.measured.busy(device))]
 
 
 def _bytes(sizes: Sequence[int | None]) -> str:
@@ -91,26 +101,35 @@ def _wire(found: Inspection, full: bool) -> RenderableType:
     blocks: list[RenderableType] = []
     for (src, dst), members in links.items():
         blocks.append(Text(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
-        blocks.append(_transfers(members, each, full))
+        blocks.append(_transfers(found, members, each, full))
     more = "" if full else "   (--full: keys, producers and consumers too)"
     return Group(*blocks, Text(f"all links: {_total(found.transfers)}{more}"))
 
 
-def _transfers(members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+    measured = ("sent B", "under way ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
-    table = _table("  tensor", "role", "dtype", "shape", "bytes", *extra, right=("bytes",))
+    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra, right=("bytes", *measured))
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
-        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *more)
+        times = _measured_transfer(found, t)
+        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
         table.add_row(f"  … {len(rest)} more", "", "", "", _bytes([t.bytes for t in rest]))
     if controls:
         table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
     return table
+
+
+def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
+    if found.measured is None:
+        return []
+    time = found.measured.time_of(t)
+    return ["", ""] if time is None else [f"{found.measured.bytes_of([t]):,}", milliseconds(time)]
 
 
 def _total(rows: Sequence[Transfer]) -> str:

@@ -1,4 +1,4 @@
-"""The services as tables, derived from the messages: method name -> request, reply, retry rule."""
+"""The services and the protocol as tables, derived from the messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from tfmini import errors
 from tfmini.rpc import messages
@@ -52,3 +53,18 @@ def method_of(service: Mapping[str, Method], name: str) -> Method:
         raise errors.UnimplementedError(
             None, None, f"unknown method {name!r}; the service has: {', '.join(sorted(service))}"
         ) from None
+
+
+def protocol_table() -> list[dict[str, Any]]:
+    """One row per kind, by number: kind, name, direction, fields, reply, retry."""
+    return [
+        {
+            "kind": row.kind,
+            "name": row.name,
+            "direction": row.direction,
+            "fields": [(f.name, f.describe()) for f in row.fields],
+            "reply": row.reply.__name__ if row.reply else "",
+            "retry": "" if row.is_reply else row.retry.value,
+        }
+        for row in (REGISTRY[kind].row for kind in sorted(REGISTRY))
+    ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class BlockContext:
       slots: values that live in the step's slot list.
       namespace: receives the objects that the text names.
       trace: for a traced program, what the numbers in its text stand for.
+      kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
+        of a session share it.
     """
 
     constants: dict[Endpoint, Any]
@@ -47,6 +49,7 @@ class BlockContext:
     namespace: dict[str, Any]
     device_type: str
     trace: TraceTable | None = None
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
@@ -256,9 +259,16 @@ class BlockWriter:
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         name = f"k{len(namespace)}"
-        with named_errors(node):
-            function = make_callable(facts.kernel, node, namespace.get("resources"))
-        namespace[name] = kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
+        kernels = self.context.kernels
+        call = kernels.get(node.name)
+        if call is None:
+            with named_errors(node):
+                call = make_callable(facts.kernel, node, namespace.get("resources"))
+            if kernel_checks.ENABLED:
+                call = kernel_checks.checked(call, facts.kernel, node)
+            if facts.kernel.is_factory and facts.op_def.is_stateful:
+                kernels[node.name] = call
+        namespace[name] = call
         return name
 
     def _grouped(self, unit: Unit) -> list[str]:

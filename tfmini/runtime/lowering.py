@@ -54,6 +54,7 @@ class Compilation:
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
       trace: for a traced program, what the numbers in its text stand for.
+      kernels: see `BlockContext`.
       threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
@@ -61,12 +62,14 @@ class Compilation:
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
         trace: TraceTable | None = None, threads: bool = False,
+        kernels: dict[str, Callable[..., Any]] | None = None,
     ) -> None:  # fmt: skip
         self.task_of = task_of
         self.device_type = device_type
         self.fold = fold
         self.lower_loop = lower_loop
         self.trace = trace
+        self.kernels = {} if kernels is None else kernels
         self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
@@ -85,6 +88,7 @@ class Compilation:
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
         self.loop_groups: set[int] = set()
+        self.kept_feeds: set[int] = set()
         self._events = 0
 
     def new_event(self, node: Node) -> int:
@@ -411,6 +415,9 @@ class Lowering:
         self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
     ) -> None:
         key = self.compilation.new_event(node)
+        if facts.kernel.is_async:
+            slots = (self.slots.get(endpoint, self.slot_count) for endpoint in inputs)
+            self.compilation.kept_feeds.update(s for s in slots if s < len(self.compilation.feed_slots))
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
         count = output_count(facts.op_def, node)
         self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)

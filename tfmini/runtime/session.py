@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
@@ -86,11 +87,11 @@ class BaseSession:
 
     def _connect(self) -> MasterClient:
         if not self._target:
-            return DirectMaster(_local_master(self._options), self._options)
+            return DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
         address = servers.address_of_target(self._target)
         server = servers.server_at(address)
         if server is not None:
-            return DirectMaster(server.master, self._options)
+            return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
         return RemoteMaster(address, config, self._options)
 

@@ -43,7 +43,7 @@ class _WorkerService:
         respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
-        self.worker.create_session(request.session_handle, request.isolate, request.tasks)
+        self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
