@@ -11,6 +11,7 @@ Within a service requests are even and the reply of a request is the next odd nu
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from tfmini import errors
@@ -113,6 +114,10 @@ class LaneSwitch(Message):
     """The last message by the old route: all later ones come by the lane."""
 
 
+HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
+"""What may come from somebody who has not said Hello."""
+
+
 # ---------------------------------------------------------------------------------------------
 # Client -> master
 # ---------------------------------------------------------------------------------------------
@@ -147,19 +152,6 @@ class ExtendSession(Message):
     current_graph_version: int
 
 
-@message(kind=21, direction=MASTER, is_reply=True)
-class PartialRunSetupReply(Message):
-    partial_run_handle: str
-
-
-@message(kind=20, direction=MASTER, reply=PartialRunSetupReply, retry=Retry.NEVER)
-class PartialRunSetup(Message):
-    session_handle: str
-    feeds: tuple[str, ...]
-    fetches: tuple[str, ...]
-    targets: tuple[str, ...]
-
-
 @message(kind=23, direction=MASTER, is_reply=True)
 class RunStepReply(Message):
     """``metadata``: serialized RunMetadata, or empty."""
@@ -170,7 +162,7 @@ class RunStepReply(Message):
 
 @message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
 class RunStep(Message):
-    """``options``: serialized RunOptions, or empty. ``partial_run_handle``: or empty."""
+    """``options``: serialized RunOptions, or empty."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -178,7 +170,6 @@ class RunStep(Message):
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     options: bytes
-    partial_run_handle: str
 
 
 @message(kind=25, direction=MASTER, is_reply=True)
@@ -364,18 +355,6 @@ class Logging(Message):
     step_id: int
 
 
-@message(kind=67, direction=WORKER, is_reply=True)
-class TracingReply(Message):
-    trace: bytes
-
-
-@message(kind=66, direction=WORKER, reply=TracingReply, retry=Retry.SAFE)
-class Tracing(Message):
-    """``duration_ms`` is for how long to record, in milliseconds."""
-
-    duration_ms: int
-
-
 # ---------------------------------------------------------------------------------------------
 # Worker -> worker
 # ---------------------------------------------------------------------------------------------
@@ -487,7 +466,7 @@ def error_of(status: Status | AbortStep | CollectiveFailure) -> errors.OpError:
 
 
 def protocol_table() -> list[dict[str, Any]]:
-    """One row per kind, by number: kind, name, direction, fields, reply, retry."""
+    """One row per kind, by number: kind, name, direction, fields, reply, retry, header_limit (bytes), text."""
     return [
         {
             "kind": row.kind,
@@ -496,6 +475,9 @@ def protocol_table() -> list[dict[str, Any]]:
             "fields": [(f.name, f.describe()) for f in row.fields],
             "reply": row.reply.__name__ if row.reply else "",
             "retry": "" if row.is_reply else row.retry.value,
+            "header_limit": cls.header_limit,
+            "text": inspect.cleandoc(cls.__doc__ or ""),
         }
-        for row in (REGISTRY[kind].row for kind in sorted(REGISTRY))
+        for _, cls in sorted(REGISTRY.items())
+        for row in (cls.row,)
     ]
