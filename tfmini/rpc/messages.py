@@ -52,19 +52,6 @@ class ExtendSession(Message):
     current_graph_version: int
 
 
-@message(kind=21, direction=MASTER, is_reply=True)
-class PartialRunSetupReply(Message):
-    partial_run_handle: str
-
-
-@message(kind=20, direction=MASTER, reply=PartialRunSetupReply, retry=Retry.NEVER)
-class PartialRunSetup(Message):
-    session_handle: str
-    feeds: tuple[str, ...]
-    fetches: tuple[str, ...]
-    targets: tuple[str, ...]
-
-
 @message(kind=23, direction=MASTER, is_reply=True)
 class RunStepReply(Message):
     """``metadata``: serialized RunMetadata, or empty."""
@@ -75,7 +62,7 @@ class RunStepReply(Message):
 
 @message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
 class RunStep(Message):
-    """``options``: serialized RunOptions, or empty. ``partial_run_handle``: or empty."""
+    """``options``: serialized RunOptions, or empty."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -83,7 +70,6 @@ class RunStep(Message):
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     options: bytes
-    partial_run_handle: str
 
 
 @message(kind=25, direction=MASTER, is_reply=True)
@@ -269,18 +255,6 @@ class Logging(Message):
     """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded on this task."""
 
     step_id: int
-
-
-@message(kind=67, direction=WORKER, is_reply=True)
-class TracingReply(Message):
-    trace: bytes
-
-
-@message(kind=66, direction=WORKER, reply=TracingReply, retry=Retry.SAFE)
-class Tracing(Message):
-    """``duration_ms`` is for how long to record, in milliseconds."""
-
-    duration_ms: int
 
 
 # ---------------------------------------------------------------------------------------------
