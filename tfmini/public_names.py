@@ -249,16 +249,29 @@ NAMES: dict[str, dict[str, str]] = {
             "real_types"
         ),
     },
+    "compat.v2.nn": {
+        "ops.nn_embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
+    },
+    "contrib.checkpoint": {
+        "train.checkpoint_manager": "CheckpointManager",
+        "train.object_graph": "Checkpointable=Trackable",
+    },
     "contrib.data": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.dataset": "Dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.iterator": "Iterator",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE",
         "data.recipes": (
             "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element "
             "ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave "
             "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
         "layers.arg_scope": (
@@ -396,6 +409,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
     },
+    "contrib.summary": {
+        "train.recorded_summaries": (
+            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
+            "create_summary_file_writer=create_file_writer flush generic graph histogram image import_event "
+            "initialize never_record_summaries record_summaries_every_n_global_steps scalar "
+            "should_record_summaries summary_writer_initializer_op"
+        ),
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
@@ -406,11 +427,18 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
+            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
+            "shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
@@ -492,6 +520,12 @@ NAMES: dict[str, dict[str, str]] = {
             "Stat=stat Walk=walk"
         ),
     },
+    "graph_util": {
+        "compat.graph_util": (
+            "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
+            "remove_training_nodes tensor_shape_from_node_def_name"
+        ),
+    },
     "image": {
         "layers.image_colours": (
             "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype "
@@ -561,22 +595,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "layers": {
         "layers.base": "Layer",
-        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
-        "layers.convolutional_variants": (
-            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d "
-            "separable_conv2d"
-        ),
+        "layers.convolutional": "Conv1D Conv2D Conv3D conv1d conv2d conv3d",
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",
         "layers.pooling": (
-            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
-            "max_pooling1d max_pooling2d"
+            "AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D "
+            "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d"
         ),
-        "layers.volumes": (
-            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d conv3d_transpose "
-            "max_pooling3d"
-        ),
+        "layers.separable": "SeparableConv1D SeparableConv2D separable_conv1d separable_conv2d",
+        "layers.transposed": "Conv2DTranspose Conv3DTranspose conv2d_transpose conv3d_transpose",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -917,8 +945,10 @@ NAMES: dict[str, dict[str, str]] = {
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint": "Checkpoint",
         "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_manager": "CheckpointManager",
         "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (
@@ -978,22 +1008,5 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
-    },
-    "contrib.summary": {
-        "train.recorded_summaries": (
-            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
-            "create_summary_file_writer=create_file_writer flush generic graph histogram image "
-            "import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar "
-            "should_record_summaries summary_writer_initializer_op"
-        ),
-    },
-    "graph_util": {
-        "compat.graph_util": (
-            "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
-            "remove_training_nodes tensor_shape_from_node_def_name"
-        ),
-    },
-    "compat.v2.nn": {
-        "ops.nn_embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
     },
 }

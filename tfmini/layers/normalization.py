@@ -24,7 +24,7 @@ from tfmini.ops.nn_norm import moments
 from tfmini.ops.reduce_functions import reduce_mean
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNorm", "BatchNormalization", "batch_norm", "batch_normalization"]
+__all__ = ["BatchNormalization", "batch_normalization"]
 
 _ZEROS, _ONES = Zeros(), Ones()
 
@@ -307,6 +307,3 @@ def batch_normalization(
         _scope=name,
     )  # fmt: skip
     return layer(inputs, training=training)
-
-
-BatchNorm, batch_norm = BatchNormalization, batch_normalization

@@ -269,6 +269,7 @@ class _LoopWriter:
         for endpoint in [*self.carried.values(), *self.leaving]:
             writer.keep(endpoint)
         writer.emit("run = step.run")
+        writer.start_clock()
         for name, (initial, _) in inside.merges.items():
             self._variable((name, 0), writer.value(initial, False))
         for node in inside.bare_nexts:
