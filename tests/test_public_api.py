@@ -24,18 +24,9 @@ NAMED_HERE = frozenset({"DeviceWrapper", "DropoutWrapper", "ResidualWrapper"})
 
 
 def arguments(line: str) -> list[str]:
-    """The argument names of ``name(a, b=1, *args)``, without self and stars."""
-    inside = line[line.index("(") + 1 : line.rindex(")")] if "(" in line else ""
-    names, depth, part = [], 0, ""
-    for char in inside + ",":
-        depth += char in "([{"
-        depth -= char in ")]}"
-        if char == "," and depth == 0:
-            names.append(part.partition("=")[0].strip())
-            part = ""
-        else:
-            part += char
-    return [name for name in names if name and name != "self" and not name.startswith("*")]
+    """The argument names of ``name(a, b, *args)``, without stars."""
+    inside = line.partition("(")[2].rstrip(")")
+    return [name for name in inside.split(", ") if name and not name.startswith("*")]
 
 
 def found(name: str) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 _GRAPH_WAY = "build the graph with ops and run it in a tf.Session"
-_KERAS_WAY = "tf.layers or tf.get_variable, tf.nn and a tf.train optimizer"
+_KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
 _CLUSTER_WAY = "tf.train.Server with tf.train.replica_device_setter and a tf.Session"
 _DEVICE_WAY = "tf.device with CPU devices"
 _FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
 _CONFIG_WAY = "the fields of tf.ConfigProto, given to tf.Session"
-_SAVER_WAY = "tf.train.Saver, whose checkpoints are TensorFlow's"
 _PYTHON_WAY = "tf.py_func, or a kernel registered with tfmini.graph.registry.op"
 _MATRIX_WAY = "plain matrices and tf.matmul, tf.linalg.solve and tf.linalg.cholesky"
 _DATA_WAY = "the methods of tf.data.Dataset"
@@ -87,8 +86,6 @@ _NAMES = {
     "data.DatasetSpec": "the output_types and output_shapes of a tf.data.Dataset",
     "saved_model.load_v2": "tf.saved_model.load",
     "saved_model.save": "tf.saved_model.simple_save",
-    "train.Checkpoint": _SAVER_WAY,
-    "train.CheckpointManager": _SAVER_WAY,
     "train.sdca_optimizer": "tf.train.FtrlOptimizer",
     "train.sdca_fprint": "tf.strings.to_hash_bucket_strong",
     "train.sdca_shrink_l1": "tf.train.ProximalGradientDescentOptimizer",
