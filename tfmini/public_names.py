@@ -16,6 +16,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "compat.tf_logging": "get_logger",
         "devices": "DeviceSpec",
+        "dimension": "Dimension dimension_value",
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
             "float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 "
@@ -162,11 +163,13 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.sparse_arithmetic": (
+            "sparse_add sparse_maximum sparse_minimum sparse_reduce_max sparse_reduce_max_sparse "
+            "sparse_reduce_sum sparse_reduce_sum_sparse sparse_softmax sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
-            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
-            "sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape sparse_retain "
-            "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
+            "sparse_concat sparse_fill_empty_rows sparse_mask sparse_merge sparse_placeholder sparse_reorder "
+            "sparse_reset_shape sparse_reshape sparse_retain sparse_slice sparse_split sparse_tensor_to_dense "
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
         "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
@@ -211,7 +214,7 @@ NAMES: dict[str, dict[str, str]] = {
             "SummaryMetadata TensorInfo"
         ),
         "runtime.session": "InteractiveSession Session",
-        "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "shapes": "TensorShape dimension_at_index",
     },
     "app": {
         "compat.app": "run",
@@ -234,7 +237,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "bitwise": {
-        "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+        "ops.math_bitwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
     "collective_ops": {
         "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
@@ -707,9 +710,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_sampled": "nce_loss sampled_softmax_loss",
         "ops.nn_topk": "in_top_k top_k",
+        "ops.nn_volume_pooling": "avg_pool3d max_pool3d",
         "ops.nn_volumes": (
-            "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
-            "conv3d_transpose max_pool3d"
+            "conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter conv3d_transpose"
         ),
     },
     "nn.rnn_cell": {
@@ -816,15 +819,17 @@ NAMES: dict[str, dict[str, str]] = {
             "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
             "segment_sum=sparse_segment_sum"
         ),
+        "ops.sparse_arithmetic": (
+            "add=sparse_add matmul=sparse_tensor_dense_matmul maximum=sparse_maximum minimum=sparse_minimum "
+            "reduce_max=sparse_reduce_max reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
+            "reduce_sum_sparse=sparse_reduce_sum_sparse softmax=sparse_softmax "
+            "sparse_dense_matmul=sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
-            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
-            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
-            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
-            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
-            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder reset_shape=sparse_reset_shape "
-            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice softmax=sparse_softmax "
-            "sparse_dense_matmul=sparse_tensor_dense_matmul split=sparse_split "
+            "concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask merge=sparse_merge "
+            "placeholder=sparse_placeholder reorder=sparse_reorder reset_shape=sparse_reset_shape "
+            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice split=sparse_split "
             "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
         ),
         "ops.sparse_tensor": "SparseTensor",

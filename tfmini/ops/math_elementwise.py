@@ -22,7 +22,6 @@ from tfmini.ops.sparse_tensor import SparseTensor, on_values
 _ALL = (
     "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
 )
-_BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
 _MOD = "{int32, int64, bfloat16, half, float, double}"
 
 add_op = op(
@@ -49,22 +48,15 @@ minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double,
 squared_difference_op = op(
     "SquaredDifference(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 )
-bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}")
-left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}")
-right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}")
-invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
 neg_op = op("Neg(x: T) -> y: T; T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
 conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64")
 
 for _handle in (
     add_op, add_v2_op, sub_op, mul_op, div_op, real_div_op, floor_div_op, truncate_div_op, div_no_nan_op,
     mul_no_nan_op, mod_op, floor_mod_op, truncate_mod_op, maximum_op, minimum_op, squared_difference_op,
-    bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op,
 ):  # fmt: skip
     _handle.shape(broadcast_shape)
-for _handle in (invert_op, neg_op, conj_op):
+for _handle in (neg_op, conj_op):
     _handle.shape(same_shape)
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -74,10 +66,6 @@ sub_op.kernel("CPU")(np.subtract)
 mul_op.kernel("CPU")(np.multiply)
 maximum_op.kernel("CPU")(np.maximum)
 minimum_op.kernel("CPU")(np.minimum)
-bitwise_and_op.kernel("CPU")(np.bitwise_and)
-bitwise_or_op.kernel("CPU")(np.bitwise_or)
-bitwise_xor_op.kernel("CPU")(np.bitwise_xor)
-invert_op.kernel("CPU")(np.invert)
 neg_op.kernel("CPU")(np.negative)
 conj_op.kernel("CPU")(np.conjugate)
 add_v2_op.inline(lambda node: "({0} + {1})")
@@ -168,17 +156,6 @@ def _squared_difference(x: Any, y: Any) -> Any:
 squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
 
 
-def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
-    def kernel(x: Any, y: Any) -> Any:
-        # Amounts outside the width are undefined in C; TensorFlow clamps them into it.
-        last = x.dtype.type(x.dtype.itemsize * 8 - 1)
-        return ufunc(x, np.clip(y, x.dtype.type(0), last))
-
-    return kernel
-
-
-left_shift_op.kernel("CPU")(_shift_kernel(np.left_shift))
-right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
 
 # ---- gradients ------------------------------------------------------------------------------
 
@@ -188,8 +165,7 @@ def conjugate(x: Tensor) -> Tensor:
     return conj_op(x) if x._dtype.is_complex else x
 
 
-for _handle in (bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op, invert_op,
-                mod_op, truncate_mod_op, floor_div_op, truncate_div_op):  # fmt: skip
+for _handle in (mod_op, truncate_mod_op, floor_div_op, truncate_div_op):
     _handle.not_differentiable()
 
 
@@ -418,36 +394,6 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     if isinstance(x, IndexedSlices):
         return IndexedSlices(mul_op(scalar, x.values, name=name), x.indices, x.dense_shape)
     return mul_op(scalar, x, name=name)
-
-
-def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
-    return bitwise_and_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
-    return bitwise_or_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
-    return bitwise_xor_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x << y`` of integers (``tf.bitwise.left_shift``)."""
-    return left_shift_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
-    return right_shift_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def invert(x: Any, name: str | None = None) -> Tensor:
-    """``~x`` of integers (``tf.bitwise.invert``)."""
-    return invert_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
