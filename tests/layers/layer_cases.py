@@ -133,7 +133,7 @@ RECURRENT: dict[str, Callable[[Any], Any]] = {
     "static": lambda tf: tf.nn.static_rnn(
         tf.nn.rnn_cell.BasicLSTMCell(3), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32, sequence_length=LENGTHS
     ),
-    "dropout": lambda tf: tf.nn.dynamic_rnn(_dropping(tf), tf.constant(X3), dtype=tf.float32),
+    "dropout": lambda tf: tf.nn.static_rnn(_dropping(tf), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32),
     "variational_dropout": lambda tf: tf.nn.dynamic_rnn(
         _dropping(tf, variational_recurrent=True, input_size=tf.TensorShape([4]), dtype=tf.float32),
         tf.constant(X3),
@@ -202,10 +202,9 @@ def outcome(tf: Any, build: Callable[[Any], Any]) -> dict[str, Any]:
             sess.run(fills)
             if tf.local_variables():  # a metric: two updates, then the value
                 updates = [sess.run(flat[1]) for _ in range(2)]
-                values = [*updates, sess.run(flat[0])]
+                values, derived = [*updates, sess.run(flat[0])], []
             else:
-                values = sess.run(flat)
-            derived = sess.run([g for g in grads if g is not None])
+                values, derived = sess.run([flat, [g for g in grads if g is not None]])
             sess.run(update_ops)
             averages = [sess.run(v) for v in tf.global_variables() if v not in trainable]
         names = [v.op.name for v in tf.global_variables() + tf.local_variables()]

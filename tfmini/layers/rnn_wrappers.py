@@ -13,7 +13,7 @@ from tfmini.ops.math_elementwise import add, div, multiply
 from tfmini.ops.math_unary import floor
 from tfmini.ops.nn_norm import dropout
 from tfmini.ops.random_values import random_uniform
-from tfmini.ops.scoping import device, name_scope
+from tfmini.ops.scoping import device
 from tfmini.ops.tensor_array import TensorArray
 from tfmini.shapes import TensorShape
 
@@ -108,8 +108,7 @@ class DropoutWrapper(_Wrapper):
 
             return nest.map_structure(noise, sizes[salt])
 
-        with name_scope("DropoutWrapperInit"):
-            return {salt: noise_of(salt) for salt in sizes}
+        return {salt: noise_of(salt) for salt in sizes}
 
     def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         inputs = self._dropped("input", inputs, _everything(inputs))
