@@ -22,7 +22,10 @@ class _Map(Transformation):
         self._function = function
 
     def __next__(self) -> Element:
-        return self._function(self._reading, *next(self.upstream))
+        try:
+            return self._function(self._reading, *next(self.upstream))
+        except errors.OutOfRangeError:  # a function may say that there is no more, as a Python one by StopIteration
+            raise StopIteration from None
 
 
 class _ParallelMap(_Map):
@@ -54,7 +57,10 @@ class _ParallelMap(_Map):
         if not self._under_way:
             self._stop()
             raise StopIteration
-        return self._under_way.popleft().result()
+        try:
+            return self._under_way.popleft().result()
+        except errors.OutOfRangeError:
+            raise StopIteration from None
 
     def _stop(self) -> None:
         if self._pool is not None:

@@ -20,6 +20,7 @@ from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
+from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.traced_step import TracedStep, run_traced_here
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -83,8 +84,9 @@ class Blocking:
 class DirectMaster:
     """A master in this process: plain calls, and no message for what stays on its task."""
 
-    def __init__(self, master: Master, options: SessionOptions) -> None:
+    def __init__(self, master: Master, options: SessionOptions, target: str = "") -> None:
         self._master = master
+        self._target = target
         self._options = options
         self._session: MasterSession | None = None
 
@@ -92,7 +94,9 @@ class DirectMaster:
     def session(self) -> MasterSession:
         """The master session, opened at the first use."""
         if self._session is None:
-            self._session = self._master.create_session((), self._options)
+            wait = Blocking(self._master.reactor)
+            open_session(self._master, (), self._options, self._target, wait.done)
+            self._session = wait.result()
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
@@ -167,7 +171,8 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         wait = Blocking(self._master.reactor)
-        self._master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
+        master = self.session.master if self._options.cluster else self._master
+        master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
         return wait.result()  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -238,7 +243,7 @@ class RemoteMaster:
             from tfmini import protos
 
             options = protos.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000))).SerializeToString()
-        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options, "")
+        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
         return [writable(v) for v in self._call(request).values]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
@@ -246,7 +251,7 @@ class RemoteMaster:
 
         feeds, fetches, targets = signature
         data = options.SerializeToString()
-        reply = self._call(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data, ""))
+        reply = self._call(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:

@@ -195,7 +195,7 @@ class MasterSession:
             del self._local_steps[step_id]
 
     def run_traced(self, plan: Plan, values: Sequence[Any], timeout_s: float | None) -> tuple[list[Any], int]:
-        """As `run_local`, of a traced plan; returns the values and the step's id, by which the worker keeps its trace."""
+        """As `run_local`, of a traced plan; returns the values and the step's id, under which the trace is kept."""
         part = plan.local
         assert part is not None
         graph = part.graph

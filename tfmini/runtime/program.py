@@ -84,6 +84,7 @@ def compile_program(
     fold_constants: bool = True,
     traced: bool = False,
     threads: bool = False,
+    kernels: dict[str, Callable[..., Any]] | None = None,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -96,13 +97,16 @@ def compile_program(
       fold_constants: compute constant parts now.
       traced: note when each node runs; the step must have a trace.
       threads: kernels that may block (Python functions) run in threads of their own.
+      kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
     trace = TraceTable() if traced else None
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads)
+    shared = Compilation(
+        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels
+    )
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)

@@ -8,7 +8,6 @@ the plan needs are contacted.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -42,7 +41,7 @@ class Registration:
     def start(self) -> None:
         """Sends the requests; a plan without remote parts is done at once."""
         master = self.session.master
-        remote = [p for p in self.plan.parts if p.task != master.worker.task]
+        remote = [p for p in self.plan.parts if p.task != master.task]
         self._left = len(remote) + 1
         try:
             self._register_local()
@@ -60,7 +59,7 @@ class Registration:
     def _register_local(self) -> None:
         master = self.session.master
         for part in self.plan.parts:
-            if part.task == master.worker.task:
+            if part.task == master.task:
                 master.open_local_session(self.session)
                 part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
                 part.incarnation = master.worker.incarnation
@@ -98,7 +97,8 @@ class Registration:
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation)
             return
-        request = CreateWorkerSession(session.handle, session.options.isolate_session_state, master.addresses())
+        isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
+        request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
         part.peer.call(
             request,
             lambda answer: self._session_opened(part, answer),
@@ -167,13 +167,11 @@ class Registration:
         for part in self.plan.parts:
             if part.task in waiting and part.peer is not None:
                 why = part.peer.why or part.peer.state.value
-                line = (
-                    f"CreateSession still waiting for response from worker: {part.task} at {part.peer.address}: {why}"
-                    f" ({self._waited:.0f} s; gives up after {limit:g} s)"
-                )
-                _log.warning("%s", line)
-                if not _log.handlers and not logging.getLogger().handlers:
-                    print(line, file=sys.stderr, flush=True)
+                # Without any configuration of logging, Python itself prints warnings.
+                _log.warning(
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%.0f s; gives up after %g s)",
+                    part.task, part.peer.address, why, self._waited, limit,
+                )  # fmt: skip
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import secrets
 import signal
@@ -111,7 +112,7 @@ class Server:
         """Tells the worker when a task that it may exchange tensors with is lost."""
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
-            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why))
+            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""
@@ -126,7 +127,7 @@ class Server:
         return handle
 
     def _peer(self, task: str, address: str) -> Any:
-        return self._endpoint.peer(address, task)
+        return self._endpoint.peer(address, task or None)
 
     # ---- TensorFlow's interface -------------------------------------------------------------
 
@@ -251,4 +252,12 @@ def _definition(server: Any, job: str | None, index: int | None, protocol: str |
         if len(indices) != 1:
             raise ValueError("Must specify an explicit `task_index`.")
         index = indices[0]
-    return cluster, job, index, protocol or "grpc", config
+    return cluster, job, _index(index), protocol or "grpc", config
+
+
+def _index(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        hint = f"; write int({value!r}), or {value} without quotes in TF_CONFIG" if str(value).isdigit() else ""
+        raise TypeError(f"task_index must be an integer, but got {value!r} ({type(value).__name__}){hint}.") from None

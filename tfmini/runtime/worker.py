@@ -51,6 +51,7 @@ class RegisteredGraph:
     """A compiled partition, waiting to be run.
 
     Attributes:
+      task: what the worker is called in the session's cluster.
       peers: destination task -> something with ``send(message)``.
       labels: group -> what it carries and from whom, for people.
       senders: group -> the task that sends it.
@@ -60,6 +61,7 @@ class RegisteredGraph:
     session_handle: str
     program: Program
     resources: Resources
+    task: str = ""
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
@@ -70,12 +72,19 @@ class RegisteredGraph:
 
 @dataclass
 class WorkerSession:
-    """A master's session as this worker sees it."""
+    """A master's session as this worker sees it.
+
+    Attributes:
+      task: what the worker is called in the session's own cluster, if it has one.
+      kernels: those with a state of their own, which the session's programs share.
+    """
 
     handle: str
     resources: Resources
     addresses: Mapping[str, str]
+    task: str = ""
     graphs: set[int] = field(default_factory=set)
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class Worker:
@@ -113,11 +122,17 @@ class Worker:
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
-    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str]) -> None:
-        """Opens a session; ``isolate`` gives it resources of its own."""
+    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str], task: str = "") -> None:
+        """Opens a session.
+
+        Args:
+          isolate: gives it resources of its own.
+          addresses: of the tasks in its cluster.
+          task: what this one is called there, if it is another cluster than the server's own.
+        """
         resources = ResourceManager(self.default_container) if isolate else self.resources.for_session(handle)
         with self._lock:
-            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses))
+            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses, task))
 
     def delete_session(self, handle: str) -> None:
         """Forgets a session and its graphs; its steps are cancelled."""
@@ -160,9 +175,12 @@ class Worker:
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
+            kernels=session.kernels,
             threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
-        graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
+        graph = RegisteredGraph(
+            next(self._handles), session_handle, program, session.resources, session.task or self.task
+        )
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
         graph.labels, graph.senders = _received_groups(nodes)
@@ -174,7 +192,7 @@ class Worker:
     def _peer(self, session: WorkerSession, task: str) -> Any:
         if self._peer_for is None or task not in session.addresses:
             raise errors.InternalError(None, None, f"{self.task} does not know the address of {task}")
-        return self._peer_for(task, session.addresses[task])
+        return self._peer_for("" if session.task else task, session.addresses[task])
 
     def deregister_graph(self, handle: int) -> None:
         """Forgets a partition."""
@@ -260,9 +278,9 @@ class Worker:
     def step_stats(self, step_id: int) -> bytes:
         """What a traced step recorded here, as a StepStats in this task's wall-clock time; empty if nothing is kept."""
         found = self.traces.find(step_id)
-        return b"" if found is None else task_stats(self.task, step_id, *found).SerializeToString()
+        return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
-    def peer_lost(self, task: str, why: str) -> None:
+    def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
         """Ends the steps that exchange tensors with a task that cannot be reached any more.
 
         The master sees the tasks that it talks to itself; the link between two workers only they see.
@@ -273,6 +291,7 @@ class Worker:
                 run
                 for run in self.steps.values()
                 if task in run.program.sends.values()
+                or peer is not None and peer in run.graph.peers.values()  # it may have another name in a session
                 or any(run.graph.senders.get(g) == task for g in run.missing | run.program.loop_groups)
             ]
         for run in involved:
