@@ -196,8 +196,9 @@ NAMES: dict[str, dict[str, str]] = {
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
+        "ops.variable_defaults": "VariableScope",
         "ops.variable_scope": (
-            "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
+            "get_local_variable get_variable get_variable_scope no_regularizer "
             "variable_op_scope variable_scope"
         ),
         "ops.variable_store": "AUTO_REUSE",
