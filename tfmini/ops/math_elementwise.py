@@ -252,29 +252,29 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x + y``; strings are concatenated."""
+    """``x + y``; strings are concatenated (``tf.add``)."""
     return add_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x - y``."""
+    """``x - y`` (``tf.subtract``)."""
     return sub_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x * y``, element-wise."""
+    """``x * y``, element-wise (``tf.multiply``)."""
     return mul_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def negative(x: Any, name: str | None = None) -> Tensor:
-    """``-x``."""
+    """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
         return on_values(negative, x, name)  # type: ignore[return-value]
     return neg_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` by Python's rules: integers give floats."""
+    """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
         return truediv(x, y, name)
     return convert_to_tensor(x) / y  # type: ignore[no-any-return]
@@ -286,7 +286,7 @@ _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first.
+    """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first (``tf.truediv``).
 
     Raises:
       TypeError: when the types differ or cannot be divided.
@@ -310,7 +310,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` by Python 2's rules: integers are divided with floor."""
+    """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
         x, y = _operands(x, y)
         is_real = x._dtype.is_floating or x._dtype.is_complex
@@ -318,28 +318,28 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` for real numbers."""
+    """``x / y`` for real numbers (``tf.realdiv``)."""
     return real_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity."""
+    """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return floor_div_op(x, y, name=scope)  # type: ignore[no-any-return]
 
 
 def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity (the bare op)."""
+    """``x // y``, rounded towards minus infinity (the bare op) (``tf.floor_div``)."""
     return floor_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``, rounded towards zero."""
+    """``x / y``, rounded towards zero (``tf.truncatediv``)."""
     return truncate_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``, and 0 where ``y`` is 0."""
+    """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
@@ -347,7 +347,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN."""
+    """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
@@ -355,7 +355,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x % y`` with the sign of ``y``, as in Python."""
+    """``x % y`` with the sign of ``y``, as in Python (``tf.mod``)."""
     return floor_mod_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
@@ -363,27 +363,27 @@ mod = floormod
 
 
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The remainder with the sign of ``x``, as in C."""
+    """The remainder with the sign of ``x``, as in C (``tf.truncatemod``)."""
     return truncate_mod_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The larger of each pair."""
+    """The larger of each pair (``tf.maximum``)."""
     return maximum_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The smaller of each pair."""
+    """The smaller of each pair (``tf.minimum``)."""
     return minimum_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``(x - y) ** 2``."""
+    """``(x - y) ** 2`` (``tf.squared_difference``)."""
     return squared_difference_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """``scalar * x`` for a tensor or `IndexedSlices`.
+    """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
 
     Raises:
       ValueError: when ``scalar`` is no scalar.
@@ -397,7 +397,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
-    """The complex conjugate; real tensors pass unchanged.
+    """The complex conjugate; real tensors pass unchanged (``tf.conj``).
 
     Raises:
       TypeError: for types that are not numbers.
