@@ -95,17 +95,17 @@ def get_variables(
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The model variables whose names begin with a scope and end with a suffix (``tf.contrib.framework.get_model_variables``)."""
+    """The model variables of a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The local variables whose names begin with a scope and end with a suffix (``tf.contrib.framework.get_local_variables``)."""
+    """The local variables of a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The trainable variables whose names begin with a scope and end with a suffix (``tf.contrib.framework.get_trainable_variables``)."""
+    """The trainable variables of a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
