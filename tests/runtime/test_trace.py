@@ -244,6 +244,16 @@ def test_sends_wires_receives_and_waits_of_two_tasks() -> None:
                 check_crossing(trace)
 
 
+def test_a_master_without_a_part_of_the_step_keeps_the_time() -> None:
+    with tf.device("/job:b"):
+        total = tf.reduce_sum(tf.random_uniform([3]))
+    with two_servers() as [a, _], tf.Session(a.target) as session:
+        _, trace = traced(session, total.op)
+    assert {span.task for span in trace.of_kind(OP)} == {_B}
+    assert trace.clocks[_A].error == 0 < trace.clocks[_B].error
+    assert trace.attributed() > 0.95
+
+
 def test_a_loop_over_two_tasks_has_a_wire_per_iteration() -> None:
     with tf.device("/job:a"):
         start = tf.constant(0.0)

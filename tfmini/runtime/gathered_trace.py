@@ -76,6 +76,9 @@ class _Merge:
     def _add_frame(self) -> None:
         """The step as the client sees it, and what the master does before the first part and after the last."""
         trace, log = self._trace, self._trace.log
+        home = task_of_device(trace.master)
+        if all(record.task != home for record in trace.records):  # it had no part of the step, and has no doubts
+            self._add(trace.master, labels.CLOCK, labels.clock_label(home, 0, 0), *[self._own(log.started)] * 2)
         called = self._own(min(log.called.values(), default=log.started))
         there = labels.op_label(labels.REQUEST, labels.REQUEST, ["values from the client"])
         self._add(trace.master, labels.REQUEST, there, self._own(log.started), called)

@@ -13,7 +13,7 @@ from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds
+from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.traced_step import TracedStep
 
@@ -115,7 +115,8 @@ class _MasterService:
                     respond(error)
                     return
                 try:
-                    metadata = b"" if asked is None else run_metadata(asked, plan, trace).SerializeToString()
+                    wanted = wants_metadata(asked)
+                    metadata = run_metadata(asked, plan, trace).SerializeToString() if wanted else b""
                     respond(m.RunStepReply(tuple(found), metadata))
                 except Exception as failure:  # noqa: BLE001 - raised in a callback it would leave the client waiting
                     text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
