@@ -53,6 +53,8 @@ def test_sessions_of_one_server_share_variables() -> None:
         ),
         (({"a": ["localhost:0"]}, "a", 0, "carrier-pigeon"), tf.errors.NotFoundError, "No server factory registered"),
         ((3,), TypeError, "Could not convert `server_or_cluster_def`"),
+        (({"a": ["localhost:0"]}, "a", "0"), TypeError, "got '0' (str); write int('0'), or 0 without quotes in TF_C"),
+        (({"a": ["localhost:0"]}, "a", 0.5), TypeError, "task_index must be an integer, but got 0.5 (float)."),
     ],
 )
 def test_wrong_definitions(arguments: tuple, kind: type[Exception], text: str) -> None:

@@ -17,6 +17,7 @@ from tfmini import errors
 from tfmini.graph.frames import FLOW_OPS, LOOP_OP, SWITCH_OPS, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.runtime import kernel_checks
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.kernel_calls import (
     OpFacts,
@@ -29,6 +30,7 @@ from tfmini.runtime.kernel_calls import (
     takes_reference,
 )
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.step_errors import named_errors
 from tfmini.runtime.trace import TraceTable
 from tfmini.runtime.units import Condition, Form, Unit
 
@@ -397,8 +399,14 @@ class Lowering:
         states = self.compilation.states
         name = f"v{len(states)}"
         kernel = facts.kernel
-        bound = bound_arguments(kernel, node)
-        states[name] = lambda resources: kernel.function(resources, **bound)
+        with named_errors(node):
+            bound = bound_arguments(kernel, node)
+
+        def make(resources: Resources) -> Any:
+            with named_errors(node):
+                return kernel.function(resources, **bound)
+
+        states[name] = make
         self.compilation.state_names[node.name, 0] = name
         if facts.reference_outputs:  # a resource handle is passed on, never read implicitly
             self.references.add((node.name, 0))
@@ -423,7 +431,7 @@ class Lowering:
         values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
         try:
             with np.errstate(all="ignore"):
-                result = make_callable(facts.kernel, node)(*values)
+                result = self._function(facts, node)(*values)
         except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
             return False
         outputs = (result,) if facts.single else result
@@ -432,6 +440,10 @@ class Lowering:
         for i, output in enumerate(outputs):
             constants[node.name, i] = output
         return True
+
+    def _function(self, facts: OpFacts, node: Node) -> Callable[..., Any]:
+        function = make_callable(facts.kernel, node)
+        return kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
 
     # ---- afterwards -------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ the plan needs are contacted.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -168,13 +167,11 @@ class Registration:
         for part in self.plan.parts:
             if part.task in waiting and part.peer is not None:
                 why = part.peer.why or part.peer.state.value
-                line = (
-                    f"CreateSession still waiting for response from worker: {part.task} at {part.peer.address}: {why}"
-                    f" ({self._waited:.0f} s; gives up after {limit:g} s)"
-                )
-                _log.warning("%s", line)
-                if not _log.handlers and not logging.getLogger().handlers:
-                    print(line, file=sys.stderr, flush=True)
+                # Without any configuration of logging, Python itself prints warnings.
+                _log.warning(
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%.0f s; gives up after %g s)",
+                    part.task, part.peer.address, why, self._waited, limit,
+                )  # fmt: skip
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 

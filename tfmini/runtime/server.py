@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import secrets
 import signal
@@ -251,4 +252,12 @@ def _definition(server: Any, job: str | None, index: int | None, protocol: str |
         if len(indices) != 1:
             raise ValueError("Must specify an explicit `task_index`.")
         index = indices[0]
-    return cluster, job, index, protocol or "grpc", config
+    return cluster, job, _index(index), protocol or "grpc", config
+
+
+def _index(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        hint = f"; write int({value!r}), or {value} without quotes in TF_CONFIG" if str(value).isdigit() else ""
+        raise TypeError(f"task_index must be an integer, but got {value!r} ({type(value).__name__}){hint}.") from None

@@ -20,7 +20,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime import servers
+from tfmini.runtime import kernel_checks, servers
 from tfmini.runtime.feeds import converter, flatten_feed
 from tfmini.runtime.fetches import Fetches, own_copy, to_client
 from tfmini.runtime.master import Master
@@ -222,7 +222,8 @@ class BaseSession:
             if not operations:
                 return
             try:
-                self._master.extend([node_of(op) for op in operations])
+                as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+                self._master.extend([as_node(op) for op in operations])
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
