@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.inspection.clusters import client_device, devices_of, read_cluster, requested_jobs, tf_config_cluster
-from tfmini.inspection.findings import Inspection
+from tfmini.inspection.findings import Finding, Inspection
 from tfmini.inspection.measured import measure
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
@@ -67,6 +67,9 @@ def inspect(
     if trace is not None:
         read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
         found.measured = measure(read, found.transfers)
+        if not any(op in found.nodes for op in found.measured.ops):
+            remedy = "Trace a run of the step that is inspected: see --fetch of both commands."
+            found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
     return found
 
 

@@ -250,9 +250,9 @@ class LoggingReply(Message):
     stats: bytes
 
 
-@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.SAFE)
+@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.NEVER)
 class Logging(Message):
-    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded on this task."""
+    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded here; given out once."""
 
     step_id: int
 

@@ -13,7 +13,7 @@ from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds
+from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
 from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.traced_step import TracedStep
 
@@ -113,13 +113,10 @@ class _MasterService:
             def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None = None) -> None:
                 if error is not None:
                     respond(error)
-                    return
-                try:
-                    metadata = b"" if asked is None else run_metadata(asked, plan, trace).SerializeToString()
-                    respond(m.RunStepReply(tuple(found), metadata))
-                except Exception as failure:  # noqa: BLE001 - raised in a callback it would leave the client waiting
-                    text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
-                    respond(errors.InternalError(None, None, text))
+                elif not wants_metadata(asked):
+                    respond(m.RunStepReply(tuple(found), b""))
+                elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, respond):
+                    respond(errors.CancelledError(None, None, f"{self.master.task} is shutting down."))
 
             cancel: Callable[[errors.OpError], None]
             if traced:
@@ -152,3 +149,12 @@ class _MasterService:
             respond(error if error is not None else m.ResetReply())
 
         self.master.reset(request.containers, request.device_filters, done)
+
+
+def _reply(found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, respond: Any) -> None:
+    """Answers with a RunMetadata, which takes long for many ops."""
+    try:
+        respond(m.RunStepReply(tuple(found), run_metadata(options, plan, trace).SerializeToString()))
+    except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the client wait for ever
+        text = f"the RunMetadata cannot be made: {type(error).__name__}: {error}"
+        respond(errors.InternalError(None, None, text))

@@ -90,8 +90,18 @@ class _WorkerService:
         respond(m.CleanupAllReply())
 
     def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
-        stats = self.worker.step_stats(request.step_id) if request.step_id else b""
-        respond(m.LoggingReply(time.time_ns(), stats))
+        if not request.step_id:
+            respond(m.LoggingReply(time.time_ns(), b""))
+        elif not self.worker.run_in_pool(self._report, request.step_id, respond):
+            respond(errors.CancelledError(None, None, f"{self.worker.task} is shutting down."))
+
+    def _report(self, step_id: int, respond: Any) -> None:
+        """Many ops make much to report: this is not for the thread that owns the sockets."""
+        try:
+            respond(m.LoggingReply(time.time_ns(), self.worker.step_stats(step_id)))
+        except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
+            text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
+            respond(errors.InternalError(None, None, text))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
