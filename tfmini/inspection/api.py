@@ -35,7 +35,8 @@ def inspect(
         first session would run.
       cluster: a ClusterSpec, a dict, or the path of a JSON or YAML file; or
       ps, workers: how many tasks of each job. Default: TF_CONFIG, else the tasks that the graph asks for.
-      master: the client's task, ``/job:worker/task:1``. Default: the first chief or worker.
+      master: the client's task, ``/job:worker/task:1``. Default: the worker that the graph is built for if it is
+        one, else the first chief or worker.
       fetches: tensors and ops, or their names, one or several. Default: the training op.
       feeds: tensors, or their names. Default: the placeholders that the step needs.
       batch: the size to assume for unknown first dimensions.
@@ -43,7 +44,8 @@ def inspect(
       arguments: of the script.
 
     Raises:
-      ValueError, TypeError: for a source or cluster that is none.
+      ValueError, TypeError: for a source or cluster that is none, or a name that is not in the graph.
+      ScriptError: the script failed.
       OpError: what a session would raise for the graph.
     """
     jobs = read_cluster(cluster, ps, workers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfmini.inspection.findings import Inspection
 
@@ -31,15 +33,28 @@ class Difference:
         return "\n".join(lines) or "no difference"
 
 
-def difference(before: Inspection, after: Inspection) -> Difference:
-    """Compares two placements of a graph, or two graphs."""
-    old, new = before.placement, after.placement
-    was = {(t.tensor, t.src, t.dst) for t in before.transfers}
-    now = {(t.tensor, t.src, t.dst) for t in after.transfers}
+def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
+    """Compares two placements of a graph, or two graphs; each an inspection, or what its ``to_json`` gave.
+
+    Raises:
+      ValueError: a mapping is no inspection.
+    """
+    old, was = _read(before)
+    new, now = _read(after)
     return Difference(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple((n, old[n].device, new[n].device) for n in old if n in new and old[n].device != new[n].device),
+        tuple((n, old[n], new[n]) for n in old if n in new and old[n] != new[n]),
         tuple(sorted(now - was)),
         tuple(sorted(was - now)),
     )
+
+
+def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
+    """Device per op, and the transfers."""
+    data = found.to_json() if isinstance(found, Inspection) else found
+    try:
+        devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
+        return devices, {(t["tensor"], t["src"], t["dst"]) for t in data["transfers"]}
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("not what tfmini inspect --json prints: it has no placement and transfers.") from None
