@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmini.inspection.clusters import client_device, devices_of, read_cluster, requested_jobs, tf_config_cluster
+from tfmini.inspection.clusters import (
+    client_device,
+    devices_of,
+    read_cluster,
+    requested_jobs,
+    tf_config_cluster,
+    tf_config_master,
+)
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
@@ -55,7 +62,10 @@ def inspect(
         jobs = jobs or script_jobs
     else:
         subject = read_source(_default_graph() if source is None else source)
-    jobs = jobs or tf_config_cluster(os.environ) or requested_jobs(subject.nodes)
+    if jobs is None:
+        jobs = tf_config_cluster(os.environ)
+        master = master or (tf_config_master(os.environ) if jobs else None)
+    jobs = jobs or requested_jobs(subject.nodes)
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)

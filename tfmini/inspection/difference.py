@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.text import short
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,16 @@ class Difference:
     new_transfers: tuple[tuple[str, str, str], ...]
     gone_transfers: tuple[tuple[str, str, str], ...]
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """One line per change, with short names of devices."""
         lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
-        lines += [f"~ {name}: {old} -> {new}" for name, old, new in self.moved]
-        lines += [f"+ wire {tensor}: {src} -> {dst}" for tensor, src, dst in self.new_transfers]
-        lines += [f"- wire {tensor}: {src} -> {dst}" for tensor, src, dst in self.gone_transfers]
-        return "\n".join(lines) or "no difference"
+        lines += [f"~ {name}: {short(old)} -> {short(new)}" for name, old, new in self.moved]
+        lines += [f"+ wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.new_transfers]
+        lines += [f"- wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.gone_transfers]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no difference"
 
 
 def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.compat import alias
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.default_graph import as_in_a_new_process, get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.inspection.clusters import Jobs, read_cluster
 from tfmini.inspection.sources import of_graph
@@ -61,7 +61,8 @@ def of_script(
     seen: list[ClusterSpec] = []
     if entry is None:
         Path(script).stat()
-    with _stopping(seen), _environment(jobs), _blaming(str(script) if entry is None else f"--entry {entry}"):
+    what = str(script) if entry is None else f"--entry {entry}"
+    with as_in_a_new_process(), _stopping(seen), _environment(jobs), _blaming(what):
         alias.install()
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():

@@ -22,6 +22,8 @@ from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
 
+_LINES = 50  # of a difference, on one screen
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
@@ -69,7 +71,9 @@ def inspect(
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif diff:
-        click.echo(str(_difference(diff, found, options)))
+        lines = _difference(diff, found, options).lines() or ["no difference"]
+        hidden = 0 if full else len(lines) - _LINES
+        click.echo("\n".join([*lines[:_LINES], f"… {hidden} more (--full)"] if hidden > 0 else lines))
     elif views or why or not (dot or svg or html):
         _print(found, views, why, full)
 
