@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tfmini import errors
 from tfmini.data import function_stages
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.pipeline import Element, Source, compiled
+from tfmini.data.reading import Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
@@ -81,7 +83,7 @@ def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources
 def _interleave(
     source: Source, captured: list[Any], cycle: Any, block: Any, *, f: FunctionBody, resources: Any
 ) -> Source:
-    width = _AUTOTUNED_CALLS if cycle == -1 else int(cycle)
+    width = (os.cpu_count() or 1) if cycle == -1 else int(cycle)
     return function_stages.interleave(source, compiled(f, resources, captured), width, int(block))
 
 
@@ -94,12 +96,12 @@ def _scan(source: Source, state: list[Any], captured: list[Any], *, f: FunctionB
 def _reduce(
     step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any
 ) -> Element:
-    return function_stages.reduce_elements(source, compiled(f, resources, captured), state, step.owner)
+    return function_stages.reduce_elements(source, compiled(f, resources, captured), state, Reading(step.owner, step))
 
 
 @single_element.kernel("CPU")
 def _single(step: Any, source: Source) -> Element:
-    stage = source.open(step.owner)
+    stage = source.open(Reading(step.owner, step))
     try:
         element = next(stage, None)
         if element is None:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.reading import CallStep, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import LocalStep, run_simple
+from tfmini.runtime.step_run import run_simple
 
 Element = tuple[Any, ...]
 
@@ -32,6 +33,11 @@ class Stage:
     def __next__(self) -> Element:
         raise NotImplementedError
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next element is known to be there without waiting."""
+        return False
+
     def close(self) -> None:
         """Ends the stage and those that it reads."""
 
@@ -39,8 +45,8 @@ class Stage:
 class Source:
     """A dataset: how to begin reading it."""
 
-    def open(self, owner: Any) -> Stage:
-        """Begins reading; ``owner`` is the worker for which functions run."""
+    def open(self, reading: Reading) -> Stage:
+        """Begins reading; ``reading`` says for whom, and when to end."""
         raise NotImplementedError
 
 
@@ -61,13 +67,13 @@ class GeneratorStage(Stage):
 
 
 class FunctionSource(Source):
-    """A source from ``begin(owner)``, which gives the elements in order."""
+    """A source from ``begin(reading)``, which gives the elements in order."""
 
-    def __init__(self, begin: Callable[[Any], Iterator[Element]]) -> None:
+    def __init__(self, begin: Callable[[Reading], Iterator[Element]]) -> None:
         self._begin = begin
 
-    def open(self, owner: Any) -> Stage:
-        return GeneratorStage(self._begin(owner))
+    def open(self, reading: Reading) -> Stage:
+        return GeneratorStage(self._begin(reading))
 
 
 class Transformation(Stage):
@@ -81,14 +87,14 @@ class Transformation(Stage):
 
 
 class TransformedSource(Source):
-    """A source made from another by ``begin(upstream stage, owner)``."""
+    """A source made from another by ``begin(upstream stage, reading)``."""
 
-    def __init__(self, source: Source, begin: Callable[[Stage, Any], Stage]) -> None:
+    def __init__(self, source: Source, begin: Callable[[Stage, Reading], Stage]) -> None:
         self._source = source
         self._begin = begin
 
-    def open(self, owner: Any) -> Stage:
-        return self._begin(self._source.open(owner), owner)
+    def open(self, reading: Reading) -> Stage:
+        return self._begin(self._source.open(reading), reading)
 
 
 class Function:
@@ -105,7 +111,7 @@ class Function:
         self._resources = resources
         self._captured = list(captured)
 
-    def __call__(self, owner: Any, *values: Any) -> Element:
+    def __call__(self, reading: Reading, *values: Any) -> Element:
         """The results for one element.
 
         Raises:
@@ -113,8 +119,7 @@ class Function:
         """
         program = self._program
         program.bind(self._resources)
-        task = getattr(owner, "task", "")
-        return tuple(run_simple(program, [*values, *self._captured], LocalStep(0, owner), task))
+        return tuple(run_simple(program, [*values, *self._captured], CallStep(reading), reading.task))
 
 
 def compiled(body: FunctionBody, resources: Any, captured: Sequence[Any]) -> Function:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
+from tfmini.data.reading import Reading
 
 
 class _Batch(Transformation):
@@ -64,12 +65,14 @@ def take(source: Source, count: int) -> Source:
 
 
 class _Skip(Transformation):
-    def __init__(self, upstream: Stage, count: int) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, count: int) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._count = count
 
     def __next__(self) -> Element:
         while self._count:
+            self._reading.check()
             if self._count < 0:
                 raise StopIteration
             self._count -= 1
@@ -79,7 +82,7 @@ class _Skip(Transformation):
 
 def skip(source: Source, count: int) -> Source:
     """All but the first ``count`` elements; none for -1."""
-    return TransformedSource(source, lambda upstream, _: _Skip(upstream, count))
+    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count))
 
 
 class _Shard(Transformation):
@@ -111,17 +114,17 @@ def shard(source: Source, shards: int, index: int) -> Source:
 
 
 class _Repeat(Stage):
-    def __init__(self, source: Source, count: int, owner: Any) -> None:
+    def __init__(self, source: Source, count: int, reading: Reading) -> None:
         self._source = source
         self._left = count
-        self._owner = owner
+        self._reading = reading
         self._stage: Stage | None = None
 
     def __next__(self) -> Element:
         while self._left != 0:
             fresh = self._stage is None
             if self._stage is None:
-                self._stage = self._source.open(self._owner)
+                self._stage = self._source.open(self._reading)
             try:
                 return next(self._stage)
             except StopIteration:
@@ -144,8 +147,8 @@ class RepeatSource(Source):
         self._source = source
         self._count = count
 
-    def open(self, owner: Any) -> Stage:
-        return _Repeat(self._source, self._count, owner)
+    def open(self, reading: Reading) -> Stage:
+        return _Repeat(self._source, self._count, reading)
 
 
 class _Shuffle(Transformation):
@@ -190,9 +193,9 @@ class ShuffleSource(Source):
         self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
         self._reshuffle = reshuffle
 
-    def open(self, owner: Any) -> Stage:
+    def open(self, reading: Reading) -> Stage:
         seed = self._seeds.spawn(1)[0] if self._reshuffle else self._seeds
-        return _Shuffle(self._source.open(owner), self._size, np.random.default_rng(seed))
+        return _Shuffle(self._source.open(reading), self._size, np.random.default_rng(seed))
 
 
 class _Zip(Stage):
@@ -216,20 +219,20 @@ class ZipSource(Source):
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
 
-    def open(self, owner: Any) -> Stage:
-        return _Zip([source.open(owner) for source in self._sources])
+    def open(self, reading: Reading) -> Stage:
+        return _Zip([source.open(reading) for source in self._sources])
 
 
 class _Concatenate(Stage):
-    def __init__(self, sources: list[Source], owner: Any) -> None:
+    def __init__(self, sources: list[Source], reading: Reading) -> None:
         self._waiting = list(sources)
-        self._owner = owner
+        self._reading = reading
         self._stage: Stage | None = None
 
     def __next__(self) -> Element:
         while self._stage is not None or self._waiting:
             if self._stage is None:
-                self._stage = self._waiting.pop(0).open(self._owner)
+                self._stage = self._waiting.pop(0).open(self._reading)
             try:
                 return next(self._stage)
             except StopIteration:
@@ -248,8 +251,8 @@ class ConcatenateSource(Source):
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
 
-    def open(self, owner: Any) -> Stage:
-        return _Concatenate(self._sources, owner)
+    def open(self, reading: Reading) -> Stage:
+        return _Concatenate(self._sources, reading)
 
 
 class _Recorder(Transformation):
@@ -277,10 +280,10 @@ class CacheSource(Source):
         self._source = source
         self._kept: list[Element] | None = None
 
-    def open(self, owner: Any) -> Stage:
+    def open(self, reading: Reading) -> Stage:
         if self._kept is not None:
-            return FunctionSource(lambda _: iter(self._kept or ())).open(owner)
-        return _Recorder(self._source.open(owner), self._keep)
+            return FunctionSource(lambda _: iter(self._kept or ())).open(reading)
+        return _Recorder(self._source.open(reading), self._keep)
 
     def _keep(self, elements: list[Element]) -> None:
         self._kept = elements
@@ -293,8 +296,8 @@ def _source_of(column: tuple[Any, ...]) -> Source:
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
     """Windows of elements: per component a source of its values."""
 
-    def windows(owner: Any) -> Any:
-        stage, over = source.open(owner), False
+    def windows(reading: Reading) -> Any:
+        stage, over = source.open(reading), False
         held: list[Element] = []
         span = (size - 1) * stride + 1
         while True:

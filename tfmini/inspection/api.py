@@ -16,8 +16,10 @@ from tfmini.inspection.clusters import (
     tf_config_master,
 )
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.measured import measure
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
+from tfmini.inspection.step_trace import StepTrace, read_trace
 from tfmini.inspection.study import study
 
 
@@ -33,6 +35,7 @@ def inspect(
     batch: int | None = None,
     entry: str | None = None,
     arguments: Sequence[str] = (),
+    trace: Any = None,
 ) -> Inspection:
     """Places and cuts one step of a graph exactly as servers would, without any server.
 
@@ -49,6 +52,8 @@ def inspect(
       batch: the size to assume for unknown first dimensions.
       entry: ``module:function`` that builds the graph, instead of ``source``.
       arguments: of the script.
+      trace: a traced run of the step, whose times and bytes are to be shown: the path of a timeline that
+        `tfmini trace` wrote, or a RunMetadata or the path of one.
 
     Raises:
       ValueError, TypeError: for a source or cluster that is none, or a name that is not in the graph.
@@ -70,7 +75,11 @@ def inspect(
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
     home = subject.master or client_device(jobs, master, subject.nodes)
-    return study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    if trace is not None:
+        read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
+        found.measured = measure(read, found.transfers)
+    return found
 
 
 def _default_graph() -> Any:

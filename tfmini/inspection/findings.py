@@ -17,6 +17,8 @@ from tfmini.shapes import RawShape
 if TYPE_CHECKING:
     import networkx
 
+    from tfmini.inspection.measured import Measured
+
 
 @dataclass(frozen=True)
 class DeviceSummary:
@@ -77,6 +79,7 @@ class Inspection:
       warnings: what `lint` found, and what could not be found out.
       foreign: ops that tfmini cannot run, with the reason.
       local_variables: variables that every worker has for itself, None where the source does not say.
+      measured: what a traced run of this step took.
     """
 
     nodes: Nodes
@@ -93,6 +96,7 @@ class Inspection:
     warnings: list[Finding] = field(default_factory=list)
     foreign: dict[str, str] = field(default_factory=dict)
     local_variables: list[str] | None = None
+    measured: Measured | None = None
 
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, nearest first.
@@ -177,14 +181,17 @@ class Inspection:
                 for name, d in self.placement.items()
             },
             "warnings": [str(w) for w in self.warnings],
-        }  # fmt: skip
+        } | ({} if self.measured is None else {"measured": self.measured.to_json()})  # fmt: skip
 
     def _transfer_json(self, t: Transfer) -> dict[str, Any]:
         opaque = self.foreign.get(t.producer, "").startswith("custom")
         dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
         shape = None if t.shape is None else list(t.shape)
-        return {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
-                "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
+               "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        if self.measured is not None and t in self.measured.transfers:
+            row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}
+        return row
 
 
 def _with(what: str, values: Sequence[Transfer]) -> str:

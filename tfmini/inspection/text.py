@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tfmini.devices import parse
 from tfmini.inspection.findings import DeviceSummary, Inspection, Message
+from tfmini.inspection.measured import milliseconds
 from tfmini.inspection.state_checks import balance
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
@@ -67,15 +68,17 @@ def _shape(shape: RawShape) -> str:
 
 
 def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
-    table = _table("task", "ops", "variables", "state B", "FLOPs", "sends B", "receives B",
-                   right=("ops", "variables", "state B", "FLOPs", "sends B", "receives B"))  # fmt: skip
+    columns = ["ops", "variables", "state B", "FLOPs", "sends B", "receives B"]
+    columns += [] if found.measured is None else ["sent B", "computed ms"]
+    table = _table("task", *columns, right=columns)
     out, into = _by_device(found, "src"), _by_device(found, "dst")
     busy = [d for d in found.devices if d.ops or d.variables or d.device in out or d.device in into]
     shown = busy if full else busy[:rows]
     for device in shown:
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
                       _number(device.state_bytes), _number(device.flops), _bytes(out.get(device.device, ())),
-                      _bytes(into.get(device.device, ())))  # fmt: skip
+                      _bytes(into.get(device.device, ())),
+                      *_measured_task(found, device.device))  # fmt: skip
     notes = _named("more tasks (--full)", busy[len(shown) :])
     notes += _named("without a part in this client's step", [d for d in found.devices if d not in busy])
     ratio = balance(found)
@@ -98,6 +101,13 @@ def _named(what: str, devices: Sequence[DeviceSummary]) -> list[str]:
     return [f"{len(names)} {what}: {', '.join(names[:4])}{more}"] if names else []
 
 
+def _measured_task(found: Inspection, device: str) -> list[str]:
+    if found.measured is None:
+        return []
+    sent = found.measured.bytes_of(t for t in found.transfers if t.src == device)
+    return [f"{sent:,}", milliseconds(found.measured.busy(device))]
+
+
 def _bytes(sizes: Sequence[int | None]) -> str:
     unknown = sum(size is None for size in sizes)
     return f"{sum(size or 0 for size in sizes):,}" + (f" + {unknown} ?" if unknown else "")
@@ -115,7 +125,7 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     blocks: list[RenderableType] = []
     for (src, dst), members in links.items():
         blocks.append(Text(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
-        blocks.append(_transfers(members, each, full))
+        blocks.append(_transfers(found, members, each, full))
     return Group(*blocks, total)
 
 
@@ -132,21 +142,30 @@ def _link_table(links: Links, rows: int) -> RenderableType:
     return table
 
 
-def _transfers(members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+    measured = ("sent B", "under way ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
-    table = _table("  tensor", "role", "dtype", "shape", "bytes", *extra, right=("bytes",))
+    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra, right=("bytes", *measured))
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
-        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *more)
+        times = _measured_transfer(found, t)
+        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
         table.add_row(f"  … {len(rest)} more", "", "", "", _bytes([t.bytes for t in rest]))
     if controls:
         table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
     return table
+
+
+def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
+    if found.measured is None:
+        return []
+    time = found.measured.time_of(t)
+    return ["", ""] if time is None else [f"{found.measured.bytes_of([t]):,}", milliseconds(time)]
 
 
 def _total(rows: Sequence[Transfer]) -> str:

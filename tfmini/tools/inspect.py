@@ -40,6 +40,8 @@ _LINES = 50  # of a difference, on one screen
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--diff", type=click.Path(exists=True),
               help="What has changed since this: another graph or script, or an earlier --json.")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False),
+              help="Show times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write a picture.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
@@ -101,7 +103,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
             return inspected(
                 source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
                 master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
-                batch=options["batch"], entry=options["entry"], arguments=options["arguments"],
+                batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
             )  # fmt: skip
     except (ValueError, TypeError, OSError, ScriptError, errors.OpError) as error:
         message = error.message if isinstance(error, errors.OpError) else str(error)

@@ -281,6 +281,12 @@ class Optimizer:
     def _non_slot_variables(self) -> Iterable[Any]:
         return self._non_slot_dict.values()
 
+    def _named_non_slot_variables(self) -> list[tuple[str, Any]]:
+        """(name, variable) of the state in the default graph that belongs to no variable, by name."""
+        graph = get_default_graph()
+        found = [(name, v) for (name, _), v in self._non_slot_dict.items() if v.op.graph is graph]
+        return sorted(found, key=lambda pair: pair[0])
+
     # ---- for subclasses ---------------------------------------------------------------------
 
     def _valid_dtypes(self) -> Iterable[dtypes.DType]:
