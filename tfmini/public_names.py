@@ -401,6 +401,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
     },
+    "contrib.summary": {
+        "train.contrib_summary": (
+            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
+            "create_summary_file_writer=create_file_writer flush generic histogram image import_event "
+            "initialize never_record_summaries record_summaries_every_n_global_steps scalar "
+            "should_record_summaries summary_writer_initializer_op"
+        ),
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
@@ -872,6 +880,7 @@ NAMES: dict[str, dict[str, str]] = {
             "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
         ),
         "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.contrib_summary": "all_v2_summary_ops=all_summary_ops initialize",
         "train.summary_writer": "FileWriter FileWriterCache",
     },
     "sysconfig": {
