@@ -65,6 +65,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
         "ops.assertion": "Assert",
+        "ops.barrier": "Barrier",
         "ops.case": "case switch_case",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
@@ -83,6 +84,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.control": "group no_op tuple",
         "ops.critical_section": "CriticalSection",
         "ops.csv_ops": "decode_compressed decode_csv",
+        "ops.ctc_loss": "ctc_loss_v2",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
         "ops.functional": "foldl foldr map_fn scan",
@@ -157,6 +159,7 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
         "ops.sparse_functions": (
@@ -261,9 +264,7 @@ NAMES: dict[str, dict[str, str]] = {
             "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
         "data.record_writers": "TFRecordWriter",
-        "data.selection": (
-            "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique"
-        ),
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
         "layers.arg_scope": (
@@ -402,9 +403,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.staging": "MapStagingArea StagingArea",
     },
     "contrib.summary": {
-        "train.contrib_summary": (
+        "train.recorded_summaries": (
             "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
-            "create_summary_file_writer=create_file_writer flush generic histogram image import_event "
+            "create_summary_file_writer=create_file_writer flush generic graph histogram image import_event "
             "initialize never_record_summaries record_summaries_every_n_global_steps scalar "
             "should_record_summaries summary_writer_initializer_op"
         ),
@@ -425,14 +426,12 @@ NAMES: dict[str, dict[str, str]] = {
         "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch "
-            "copy_to_device map_and_batch_with_legacy_function"
+            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
+            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
+            "shuffle_and_repeat unbatch"
         ),
         "data.record_writers": "TFRecordWriter",
-        "data.selection": (
-            "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique"
-        ),
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
@@ -566,22 +565,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "layers": {
         "layers.base": "Layer",
-        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
-        "layers.convolutional_variants": (
-            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d "
-            "separable_conv2d"
-        ),
+        "layers.convolutional": "Conv1D Conv2D Conv3D conv1d conv2d conv3d",
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",
         "layers.pooling": (
-            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
-            "max_pooling1d max_pooling2d"
+            "AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D "
+            "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d"
         ),
-        "layers.volumes": (
-            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d conv3d_transpose "
-            "max_pooling3d"
-        ),
+        "layers.separable": "SeparableConv1D SeparableConv2D separable_conv1d separable_conv2d",
+        "layers.transposed": "Conv2DTranspose Conv3DTranspose conv2d_transpose conv3d_transpose",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -614,7 +607,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "train.saved_tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable MutableHashTable",
     },
     "losses": {
         "layers.loss_reduction": (
@@ -702,6 +695,8 @@ NAMES: dict[str, dict[str, str]] = {
             "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
             "learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler"
         ),
+        "ops.ctc_decoding": "ctc_beam_search_decoder ctc_beam_search_decoder_v2 ctc_greedy_decoder",
+        "ops.ctc_loss": "collapse_repeated ctc_loss ctc_loss_v2 ctc_unique_labels",
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
         "ops.nn_batch_norm": "fused_batch_norm",
@@ -880,7 +875,7 @@ NAMES: dict[str, dict[str, str]] = {
             "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
         ),
         "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
-        "train.contrib_summary": "all_v2_summary_ops=all_summary_ops initialize",
+        "train.recorded_summaries": "all_v2_summary_ops=all_summary_ops initialize",
         "train.summary_writer": "FileWriter FileWriterCache",
     },
     "sysconfig": {

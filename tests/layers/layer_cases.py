@@ -11,6 +11,7 @@ X2 = np.linspace(-1.0, 2.0, 12, dtype=np.float32).reshape(4, 3)
 Y2 = np.cos(np.arange(12, dtype=np.float32)).reshape(4, 3)
 X3 = np.sin(np.arange(40, dtype=np.float32)).reshape(2, 5, 4)
 X4 = np.sin(np.arange(2 * 6 * 5 * 3, dtype=np.float32)).reshape(2, 6, 5, 3)
+X5 = np.sin(np.arange(2 * 3 * 4 * 3 * 2, dtype=np.float32)).reshape(2, 3, 4, 3, 2)
 ONE_HOT = np.eye(3, dtype=np.float32)[[0, 2, 1, 1]]
 CLASSES = np.array([0, 2, 1, 1], np.int64)
 GUESSES = np.array([0, 1, 1, 1], np.int64)
@@ -27,12 +28,16 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
     "conv1d": lambda tf: tf.layers.conv1d(X3, 3, 2),
     "conv2d_transpose": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2),
     "conv2d_transpose_same": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2, padding="same"),
+    "conv3d": lambda tf: tf.layers.conv3d(X5, 2, 2, strides=(1, 2, 1), padding="same"),
+    "conv3d_transpose": lambda tf: tf.layers.conv3d_transpose(X5, 2, 2, strides=(1, 2, 1)),
     "separable": lambda tf: tf.layers.separable_conv2d(X4, 4, 3, depth_multiplier=2),
     "separable1d": lambda tf: tf.layers.separable_conv1d(X3, 3, 2, strides=2, depth_multiplier=2),
     "max_pool": lambda tf: tf.layers.max_pooling2d(X4, 2, 2),
     "avg_pool": lambda tf: tf.layers.average_pooling2d(X4, [3, 2], 1, padding="same"),
     "max_pool1d": lambda tf: tf.layers.max_pooling1d(X3, 2, 2),
     "avg_pool1d": lambda tf: tf.layers.average_pooling1d(X3, 2, 1),
+    "max_pool3d": lambda tf: tf.layers.max_pooling3d(X5, 2, 1),
+    "avg_pool3d": lambda tf: tf.layers.average_pooling3d(X5, [1, 2, 2], 2, padding="same"),
     "flatten": lambda tf: tf.layers.flatten(X4),
     "dropout_off": lambda tf: tf.layers.dropout(X2, 0.5),
     "batch_norm": lambda tf: tf.layers.batch_normalization(X4),

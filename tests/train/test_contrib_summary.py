@@ -29,7 +29,7 @@ def test_summaries_of_each_kind(tmp_path: Path) -> None:
         summary.scalar("loss", tf.constant(0.5))
         summary.histogram("h", [1.0, 2.0], family="f")
         summary.image("i", tf.zeros([1, 2, 2, 3]))
-        summary.audio("a", tf.zeros([1, 10, 1]), 8000.0)
+        summary.audio("a", tf.zeros([1, 10, 1]), 8000.0, max_outputs=3)
         summary.generic("g", [1, 2], tf.SummaryMetadata(display_name="G"))
         summary.scalar("other step", 1.0, step=7)
         with tf.Session() as session:
@@ -79,7 +79,7 @@ def test_a_writer_begins_before_it_writes(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="session must be passed"):
             summary.initialize()
         op = summary.scalar("x", 1.0, step=0)
-        with tf.Session() as session, pytest.raises(tf.errors.NotFoundError, match="run its init op first"):
+        with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match="run its init op"):
             session.run(op)
     with summary.create_file_writer(None).as_default(), summary.always_record_summaries():
         assert summary.scalar("x", 1.0).type == "NoOp"

@@ -61,17 +61,33 @@ class TensorFlowFinder(MetaPathFinder):
         return ModuleSpec(fullname, _Present(module), is_package=True)
 
 
+_HOROVOD = {
+    "horovod.tensorflow": "tfmini.compat.horovod",
+    "horovod.tensorflow.mpi_ops": "tfmini.compat.horovod",
+    "horovod.tensorflow.compression": "tfmini.compat.horovod_compression",
+}
+
+
 class HorovodFinder(MetaPathFinder):
     """Lets ``horovod.tensorflow`` mean `tfmini.compat.horovod` (``horovod`` is a package around it)."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "horovod":
+            return None
         if fullname == "horovod":
-            return ModuleSpec(fullname, _Present(ModuleType(fullname)), is_package=True)
-        if fullname == "horovod.tensorflow":
-            return ModuleSpec(fullname, _Present(import_module("tfmini.compat.horovod")))
-        return None
+            package = ModuleType(fullname, "Horovod, served by tfmini.")
+            package.__dict__["__version__"] = import_module(_HOROVOD["horovod.tensorflow"]).__version__
+            return ModuleSpec(fullname, _Present(package), is_package=True)
+        if fullname in _HOROVOD:
+            return ModuleSpec(fullname, _Present(import_module(_HOROVOD[fullname])), is_package=True)
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: of Horovod tfmini has horovod.tensorflow with its interface for TensorFlow"
+            " 1 graphs (init, DistributedOptimizer, BroadcastGlobalVariablesHook, allreduce…); Keras, Torch, MXNet and"
+            " Spark are out of its scope.",
+            name="horovod",
+        )
 
 
 def _module(dotted: str) -> ModuleType | None:

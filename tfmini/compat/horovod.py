@@ -7,107 +7,87 @@ makes it the target of sessions that name none, as Horovod's scripts do. Without
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfmini.cluster import ClusterSpec
+from tfmini.compat.horovod_compression import Compression, Compressor
+from tfmini.compat.horovod_world import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    world,
+)  # fmt: skip
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import casting, math_elementwise
+from tfmini.ops import math_elementwise
 from tfmini.ops.variables import global_variables
-from tfmini.runtime import servers
-from tfmini.runtime.server import Server
-from tfmini.train.all_reduce import AllReduceOptimizer, BroadcastVariablesHook, Ranks
+from tfmini.train import collective_gradients
+from tfmini.train.all_reduce import AllReduceOptimizer, BroadcastVariablesHook
 from tfmini.train.optimizer import GradAndVar, Optimizer
 
+__version__ = "0.19.5"
 __all__ = [
-    "BroadcastGlobalVariablesHook", "Compression", "DistributedOptimizer", "allgather", "allreduce", "broadcast",
-    "broadcast_global_variables", "broadcast_variables", "init", "is_initialized", "local_rank", "local_size",
-    "mpi_threads_supported", "rank", "shutdown", "size",
+    "Adasum", "Average", "BroadcastGlobalVariablesHook", "Compression", "Compressor", "DistributedOptimizer", "Max",
+    "Min", "Product", "Sum", "allgather", "allreduce", "broadcast", "broadcast_global_variables",
+    "broadcast_variables", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "gloo_built",
+    "gloo_enabled", "grouped_allreduce", "init", "is_homogeneous", "is_initialized", "local_rank", "local_size",
+    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "rocm_built", "shutdown", "size",
 ]  # fmt: skip
 
-_GROUP_KEY = 0x6876  # apart from the groups that a script makes itself
+_ABSENT = {
+    "callbacks": "Keras is out of tfmini's scope; use hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession",
+    "keras": "Keras is out of tfmini's scope; use hvd.DistributedOptimizer with tf.train's optimizers",
+    "elastic": "the workers of a run are fixed; a worker that was restarted joins again by itself",
+    "DistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
+    "join": "every rank must run the same number of steps; use tf.train.StopAtStepHook",
+    "alltoall": "tfmini has no all-to-all; use hvd.allgather and take this rank's part",
+}
 
 
-class _World:
-    """This process among the workers."""
-
-    def __init__(self, hosts: list[str], rank: int, server: Server | None) -> None:
-        self.hosts, self.server = hosts, server
-        self.ranks = Ranks(len(hosts), rank, _GROUP_KEY)
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AttributeError(f"tfmini's Horovod has no hvd.{name}: {_ABSENT[name]}.")
+    raise AttributeError(f"module 'horovod.tensorflow' has no attribute {name!r} (tfmini.compat.horovod)")
 
 
-_worlds: list[_World] = []  # one when initialised
+class _ReduceOp:
+    """How ranks are combined (``hvd.Sum`` and others)."""
+
+    def __init__(self, name: str, merge: str, mean: bool = False) -> None:
+        self.name, self.merge, self.mean = name, merge, mean
+
+    def __repr__(self) -> str:
+        return f"hvd.{self.name}"
 
 
-def init(comm: Any = None) -> None:
-    """Finds out who this worker is and starts its server. A second call does nothing.
+Average, Sum = _ReduceOp("Average", "Add", mean=True), _ReduceOp("Sum", "Add")
+Min, Max, Product = _ReduceOp("Min", "Min"), _ReduceOp("Max", "Max"), _ReduceOp("Product", "Mul")
+Adasum = _ReduceOp("Adasum", "")
+
+
+def _chosen(op: Any, average: bool | None) -> _ReduceOp:
+    """The operation that ``op`` and the older ``average`` ask for.
 
     Raises:
-      ValueError: for ``comm`` (communicators of MPI are not supported), or a task that is no worker.
+      ValueError: when both are given.
+      NotImplementedError: for `Adasum`.
     """
-    if comm is not None:
-        raise ValueError("hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG.")
-    if not _worlds:
-        _worlds.append(_world_of(json.loads(os.environ.get("TF_CONFIG") or "{}")))
-
-
-def _world_of(config: dict[str, Any]) -> _World:
-    if not config.get("cluster"):
-        return _World(["localhost"], 0, None)
-    cluster = ClusterSpec(config["cluster"])
-    job, index = config["task"]["type"], int(config["task"]["index"])
-    workers = [t for name in ("chief", "worker") for t in cluster.tasks() if t.job == name]
-    places = [(t.job, t.task) for t in workers]
-    if (job, index) not in places:
-        raise ValueError(f"/job:{job}/task:{index} takes no part in Horovod: launch workers only (--ps 0).")
-    server = Server(cluster, job_name=job, task_index=index)
-    servers.set_default_target(server.target)
-    return _World([t.address.rpartition(":")[0] for t in workers], places.index((job, index)), server)
-
-
-def _world() -> _World:
-    if not _worlds:
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
-    return _worlds[0]
-
-
-def shutdown() -> None:
-    """Stops this worker's server."""
-    if _worlds:
-        server = _worlds.pop().server
-        if server is not None:
-            servers.set_default_target("")
-            server.stop()
-
-
-def is_initialized() -> bool:
-    """Whether `init` has been called."""
-    return bool(_worlds)
-
-
-def rank() -> int:
-    """The number of this worker."""
-    return _world().ranks.rank
-
-
-def size() -> int:
-    """How many workers there are."""
-    return _world().ranks.size
-
-
-def local_rank() -> int:
-    """The number of this worker among those on its host."""
-    world = _world()
-    return world.hosts[: world.ranks.rank].count(world.hosts[world.ranks.rank])
-
-
-def local_size() -> int:
-    """How many workers are on this host."""
-    world = _world()
-    return world.hosts.count(world.hosts[world.ranks.rank])
+    if op is not None and average is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+    if op is None:
+        return Sum if average is False else Average
+    if not isinstance(op, _ReduceOp):
+        raise ValueError(f"op must be hvd.Average, Sum, Min, Max or Product, got {op!r}.")
+    if op is Adasum:
+        raise NotImplementedError("hvd.Adasum is not supported; use hvd.Average.")
+    return op
 
 
 def mpi_threads_supported() -> bool:
@@ -115,76 +95,74 @@ def mpi_threads_supported() -> bool:
     return False
 
 
-class _NoneCompressor:
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        return tensor
+def _false() -> bool:
+    """False: tfmini speaks for itself."""
+    return False
 
 
-class _FP16Compressor:
-    """Sends floats as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return (casting.cast(tensor, "float16") if tensor.dtype.is_floating else tensor), tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        return casting.cast(tensor, context)
-
-
-class Compression:
-    """How tensors travel."""
-
-    none = _NoneCompressor
-    fp16 = _FP16Compressor
+mpi_built = mpi_enabled = gloo_built = gloo_enabled = nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _false
 
 
 def allreduce(
     tensor: Any,
-    average: bool = True,
+    average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
     compression: Any = Compression.none,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
     name: str | None = None,
 ) -> Any:
-    """The mean (or sum) of a tensor over all workers; of `IndexedSlices`, all of them.
+    """The mean (or sum…) of a tensor over all workers; of `IndexedSlices`, all of them. Can be differentiated.
 
     Args:
       tensor: of the same shape and dtype on all workers.
-      average: mean or sum.
+      average: mean (default) or sum.
       device_dense, device_sparse: accepted; the work is done on the CPU.
       compression: from `Compression`.
+      op: `Average`, `Sum`, `Min`, `Max` or `Product`, instead of ``average``.
+      prescale_factor, postscale_factor: factors before and after.
       name: for error messages; workers that call it differently get an error.
+
+    Raises:
+      ValueError: for both ``average`` and ``op``.
+      NotImplementedError: for `Adasum`, or slices with anything but a mean or sum.
     """
-    ranks = _world().ranks
+    chosen, ranks = _chosen(op, average), world().ranks
     if isinstance(tensor, IndexedSlices):
-        values = math_elementwise.divide(tensor.values, float(ranks.size)) if average else tensor.values
-        gathered = ranks.all_gather(values, f"{name or ''}")
-        return IndexedSlices(gathered, ranks.all_gather(tensor.indices, f"{name or ''}"), tensor.dense_shape)
-    small, context = compression.compress(convert_to_tensor(tensor))
-    return compression.decompress(ranks.all_reduce(small, name or "", mean=average), context)
+        if chosen.merge != "Add":
+            raise NotImplementedError(f"{chosen!r} does not support sparse tensors; use tf.convert_to_tensor first.")
+        values = math_elementwise.divide(tensor.values, float(ranks.size)) if chosen.mean else tensor.values
+        gathered = collective_gradients.all_gather(ranks, values, name or "")
+        return IndexedSlices(gathered, ranks.all_gather(tensor.indices, name or ""), tensor.dense_shape)
+    small, context = compression.compress(_scaled(convert_to_tensor(tensor), prescale_factor))
+    total = collective_gradients.all_reduce(ranks, small, name or "", chosen.merge, chosen.mean)
+    return _scaled(compression.decompress(total, context), postscale_factor)
+
+
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    return tensor if factor == 1.0 else tensor * factor
+
+
+def grouped_allreduce(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
+    """`allreduce` of several tensors."""
+    return [allreduce(tensor, *args, **kwargs) for tensor in tensors]
 
 
 def allgather(tensor: Any, name: str | None = None) -> Tensor:
-    """The workers' tensors joined along the first dimension, which may differ."""
-    return _world().ranks.all_gather(tensor, name or "")
+    """The workers' tensors joined along the first dimension, which may differ. Can be differentiated."""
+    return collective_gradients.all_gather(world().ranks, tensor, name or "")
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Tensor:
-    """The tensor of ``root_rank``, on all workers."""
-    return _world().ranks.broadcast(tensor, root_rank, name or "")
+    """The tensor of ``root_rank``, on all workers. Can be differentiated."""
+    return collective_gradients.broadcast(world().ranks, tensor, root_rank, name or "")
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Operation:
     """An operation that gives variables the values that they have at ``root_rank``."""
-    return _world().ranks.broadcast_variables(variables, root_rank)
+    return world().ranks.broadcast_variables(variables, root_rank)
 
 
 def broadcast_global_variables(root_rank: int) -> Operation:
@@ -201,17 +179,19 @@ class BroadcastGlobalVariablesHook(BroadcastVariablesHook):
     """
 
     def __init__(self, root_rank: int, device: str = "") -> None:
-        super().__init__(_world().ranks, root_rank)
+        super().__init__(world().ranks, root_rank)
 
 
 class _Distributed(AllReduceOptimizer):
     """An `AllReduceOptimizer` with compression and dense reduction of sparse gradients."""
 
-    def __init__(self, opt: Optimizer, name: str | None, compression: Any, sparse_as_dense: bool) -> None:
-        ranks = _world().ranks
+    def __init__(
+        self, opt: Optimizer, name: str | None, use_locking: bool, compression: Any, as_dense: bool, mean: bool
+    ) -> None:
+        ranks = world().ranks
         name = name or f"Distributed{type(opt).__name__}"
-        super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, name=name)
-        self._compression, self._sparse_as_dense = compression, sparse_as_dense
+        super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, mean=mean, use_locking=use_locking, name=name)
+        self._compression, self._sparse_as_dense = compression, as_dense
 
     def _reduce(self, pairs: Any) -> list[Tensor]:
         small = [self._compression.compress(grad) for grad, _ in pairs]
@@ -233,6 +213,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     device_sparse: str = "",
     compression: Any = Compression.none,
     sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: Any = Average,
+    gradient_predivide_factor: float = 1.0,
 ) -> Optimizer:
     """An optimizer that applies the mean gradient of all workers (see `tfmini.train.AllReduceOptimizer`).
 
@@ -242,5 +225,21 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
       use_locking, device_dense, device_sparse: accepted.
       compression: from `Compression`.
       sparse_as_dense: reduce sparse gradients as dense ones.
+      backward_passes_per_step: 1.
+      op: `Average` or `Sum`.
+      gradient_predivide_factor: accepted: the mean does not depend on it.
+
+    Raises:
+      ValueError: for something that is no ``tf.train.Optimizer``, or another ``op``.
+      NotImplementedError: for `Adasum` or more than one backward pass per step.
     """
-    return _Distributed(optimizer, name, compression, sparse_as_dense)
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(f"Provided optimizer doesn't inherit from tf.train.Optimizer: {optimizer!r}")
+    if backward_passes_per_step != 1:
+        raise NotImplementedError(
+            "hvd.DistributedOptimizer(backward_passes_per_step > 1) is not supported; use a larger batch."
+        )
+    chosen = _chosen(op, None)
+    if chosen.merge != "Add":
+        raise ValueError(f"op must be hvd.Average or hvd.Sum for gradients, got {chosen!r}.")
+    return _Distributed(optimizer, name, use_locking, compression, sparse_as_dense, chosen.mean)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
 from tfmini.data.reading import Reading
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class _Map(Transformation):
@@ -37,6 +39,8 @@ class _ParallelMap(_Map):
         self._over = False
 
     def __next__(self) -> Element:
+        from concurrent.futures import Future, ThreadPoolExecutor  # some ms that `import tfmini` saves
+
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
         while not self._over and len(self._under_way) < self._width:

@@ -49,7 +49,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Kernel:
-    """How an op is computed on a device type. ``bound`` lists the keyword-only parameters."""
+    """How an op is computed on a device type.
+
+    ``bound`` lists the keyword-only parameters. ``may_block``: it calls code of the user, which may wait for
+    another such op of the same step, so that they need threads of their own.
+    """
 
     function: Callable[..., Any]
     bound: tuple[str, ...]
@@ -57,12 +61,14 @@ class Kernel:
     is_factory: bool = False
     makes_state: bool = False
     is_async: bool = False
+    may_block: bool = False
 
 
 class OpHandle:
     """An op type with its rules. Calling it adds a node to the default graph (see `building`)."""
 
-    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site")
+    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site",
+                 "shapes_checked")  # fmt: skip
 
     def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
         self.name = text[: text.index("(")].strip()
@@ -73,6 +79,7 @@ class OpHandle:
         self.inline_expression: Callable[[Any], str | None] | None = None
         self.plan: Any = None  # filled by `building` at the first call
         self.site = site
+        self.shapes_checked = False  # whether `Graph` has looked at a result of the shape function
 
     @property
     def op_def(self) -> OpDef:
@@ -106,9 +113,9 @@ class OpHandle:
         """Attaches the function that computes the op on a device type."""
         return self._kernel_decorator(device_type, is_factory=False)
 
-    def kernel_factory(self, device_type: str) -> Callable[[F], F]:
-        """Attaches a function Node -> kernel function."""
-        return self._kernel_decorator(device_type, is_factory=True)
+    def kernel_factory(self, device_type: str, may_block: bool = False) -> Callable[[F], F]:
+        """Attaches a function Node -> kernel function (``may_block``: see `Kernel`)."""
+        return self._kernel_decorator(device_type, is_factory=True, may_block=may_block)
 
     def state_kernel(self, device_type: str) -> Callable[[F], F]:
         """Attaches ``function(resources, *, attrs…)`` -> the state object behind a ref or handle output.
@@ -131,12 +138,13 @@ class OpHandle:
         return function
 
     def _kernel_decorator(
-        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False
-    ) -> Callable[[F], F]:
+        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False,
+        may_block: bool = False,
+    ) -> Callable[[F], F]:  # fmt: skip
         def attach(function: F) -> F:
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
-            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async)
+            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)
             return function
 
         return attach
@@ -188,11 +196,13 @@ def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None
     GRADIENTS[op_type] = function
 
 
-def _describe_kernel(function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool) -> Kernel:
+def _describe_kernel(
+    function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool, may_block: bool
+) -> Kernel:
     # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
     code = getattr(function, "__code__", None)
     if code is None or is_factory:
-        return Kernel(function, (), False, is_factory)
+        return Kernel(function, (), False, is_factory, may_block=may_block)
     positional = code.co_varnames[: code.co_argcount]
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     wants_step = bool(positional) and positional[0] == "step"

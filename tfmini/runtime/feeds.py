@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.runtime.tensor_handles import TensorHandle
 from tfmini.shapes import RawShape, TensorShape, compatible_raw
 
 Convert = Callable[[Any], Any]
@@ -68,6 +69,8 @@ def converter(tensor: Tensor) -> Convert:
 
 
 def _cast(value: Any, dtype: dtypes.DType) -> Any:
+    if isinstance(value, TensorHandle):
+        value = value.eval()
     if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer:
         low, high = dtype.limits
         if not low <= value <= high:
@@ -91,6 +94,8 @@ def _refuse_tensor(tensor: Tensor, value: Any) -> None:
 
 
 def _strings(value: Any) -> Any:
+    if isinstance(value, TensorHandle):
+        value = value.eval()
     array = np.asarray(value, dtype=object)
     flat = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
     result = np.empty(len(flat), dtype=object)

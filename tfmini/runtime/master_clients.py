@@ -15,9 +15,13 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime.fetches import writable
+from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
+from tfmini.runtime.session_cluster import open_session
+from tfmini.runtime.traced_step import TracedStep, run_traced_here
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _TARGET_TIMEOUT_S = 60.0
@@ -29,8 +33,8 @@ class MasterClient(Protocol):
     def extend(self, nodes: Sequence[Node]) -> None: ...
     def prepare(self, signature: Signature) -> Any: ...
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]: ...
+    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]: ...
     def list_devices(self) -> list[DeviceAttributes]: ...
-    def partitions(self, plan: Any) -> Any: ...
     def close(self) -> None: ...
 
 
@@ -80,8 +84,9 @@ class Blocking:
 class DirectMaster:
     """A master in this process: plain calls, and no message for what stays on its task."""
 
-    def __init__(self, master: Master, options: SessionOptions) -> None:
+    def __init__(self, master: Master, options: SessionOptions, target: str = "") -> None:
         self._master = master
+        self._target = target
         self._options = options
         self._session: MasterSession | None = None
 
@@ -89,18 +94,20 @@ class DirectMaster:
     def session(self) -> MasterSession:
         """The master session, opened at the first use."""
         if self._session is None:
-            self._session = self._master.create_session((), self._options)
+            wait = Blocking(self._master.reactor)
+            open_session(self._master, (), self._options, self._target, wait.done)
+            self._session = wait.result()
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
         self.session.extend(nodes)
 
-    def prepare(self, signature: Signature) -> Any:
+    def prepare(self, signature: Signature, traced: bool = False) -> Any:
         self._check()
-        plan = self.session.find_plan(signature)
+        plan = self.session.find_plan(signature, traced)
         if plan is None:
             wait = Blocking(self._master.reactor)
-            self.session.prepare(signature, wait.done)
+            self.session.prepare(signature, wait.done, traced)
             plan = wait.result()
         return plan
 
@@ -114,16 +121,46 @@ class DirectMaster:
             return session.run_local(plan, values, timeout_s)
         wait = Blocking(self._master.reactor)
         cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)
+        return [writable(v) for v in self._result(wait, cancel, timeout_s)]
+
+    def _result(self, wait: Blocking, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> Any:
+        """Waits for a step that is under way."""
+        session = self._session
+        assert session is not None
         try:
-            expire = partial(session.expire, cancel, timeout_s)
-            found = wait.result(timeout_s, expire)
+            return wait.result(timeout_s, partial(session.expire, cancel, timeout_s))
         except errors.OpError:
             raise
         except BaseException:
             # Ctrl-C in the middle of a step: nobody will take its result.
             cancel(errors.CancelledError(None, None, "Step was cancelled by an interrupt of its client."))
             raise
-        return [writable(v) for v in found]
+
+    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
+        """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
+        timeout_s = timeout_seconds(options) or self._options.operation_timeout_s
+        traced = is_traced(options)
+        plan = self.prepare(signature, traced)
+        if traced:
+            found, trace = self._run_traced(plan, values, timeout_s)
+        else:
+            found, trace = self.run(plan, values, timeout_s), None
+        return found, run_metadata(options, plan, trace)
+
+    def _run_traced(
+        self, plan: Any, values: list[Any], timeout_s: float | None
+    ) -> tuple[list[Any], GatheredTrace | None]:
+        session = self._session
+        assert session is not None
+        if plan.local is not None:
+            return run_traced_here(session, plan, values, timeout_s)
+        wait = Blocking(self._master.reactor)
+        step = TracedStep(
+            session, plan, lambda error, found, trace: wait.done(error, (found, trace)), timeout_s, in_process=True
+        )
+        step.start(values)
+        found, trace = self._result(wait, step.cancel, timeout_s)
+        return [writable(v) for v in found], trace
 
     def _check(self) -> None:
         session = self._session
@@ -134,11 +171,9 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         wait = Blocking(self._master.reactor)
-        self._master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
+        master = self.session.master if self._options.cluster else self._master
+        master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
         return wait.result()  # type: ignore[no-any-return]
-
-    def partitions(self, plan: Any) -> Any:
-        return plan.partitions
 
     def close(self) -> None:
         if self._session is not None:
@@ -208,15 +243,20 @@ class RemoteMaster:
             from tfmini import protos
 
             options = protos.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000))).SerializeToString()
-        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options, "")
+        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
         return [writable(v) for v in self._call(request).values]
+
+    def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
+        from tfmini import protos
+
+        feeds, fetches, targets = signature
+        data = options.SerializeToString()
+        reply = self._call(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
+        return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:
         reply = self._call(m.ListDevices(self._handle), self._timeout_s, first=True)
         return [DeviceAttributes(*fields) for fields in reply.devices]
-
-    def partitions(self, plan: Any) -> Any:
-        return None
 
     def close(self) -> None:
         if self._handle:

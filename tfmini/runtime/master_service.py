@@ -9,10 +9,13 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.run_options import timeout_of
+from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds
+from tfmini.runtime.session_cluster import open_session
+from tfmini.runtime.traced_step import TracedStep
 
 
 def master_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
@@ -51,8 +54,14 @@ class _MasterService:
 
     def create_session(self, request: m.CreateSession, respond: Any) -> None:
         nodes = [Node.from_wire(fields) for fields in request.graph]
-        session = self.master.create_session(nodes, SessionOptions.from_bytes(request.config))
-        respond(m.CreateSessionReply(session.handle, session.graph_version))
+
+        def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
+            if session is None:
+                respond(error)
+            else:
+                respond(m.CreateSessionReply(session.handle, session.graph_version))
+
+        open_session(self.master, nodes, SessionOptions.from_bytes(request.config), request.target, opened)
 
     def extend_session(self, request: m.ExtendSession, respond: Any) -> None:
         session = self.master.session(request.session_handle)
@@ -92,21 +101,38 @@ class _MasterService:
         respond(m.ReleaseCallableReply())
 
     def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
-        timeout = timeout_of(options) or session.options.operation_timeout_s
-
-        def done(error: errors.OpError | None, found: list[Any]) -> None:
-            respond(error if error is not None else m.RunStepReply(tuple(found), b""))
+        asked = parsed(options)
+        timeout = timeout_seconds(asked) or session.options.operation_timeout_s
+        traced = is_traced(asked)
 
         def prepared(error: errors.OpError | None, plan: Any) -> None:
             if error is not None:
                 respond(error)
                 return
-            cancel = session.run(plan, values, done, timeout)
+
+            def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None = None) -> None:
+                if error is not None:
+                    respond(error)
+                    return
+                try:
+                    metadata = b"" if asked is None else run_metadata(asked, plan, trace).SerializeToString()
+                    respond(m.RunStepReply(tuple(found), metadata))
+                except Exception as failure:  # noqa: BLE001 - raised in a callback it would leave the client waiting
+                    text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
+                    respond(errors.InternalError(None, None, text))
+
+            cancel: Callable[[errors.OpError], None]
+            if traced:
+                step = TracedStep(session, plan, done, timeout)
+                cancel = step.cancel
+                step.start(values)
+            else:
+                cancel = session.run(plan, values, done, timeout)
             if respond.is_open:
                 text = "Step was cancelled by its client."
                 respond.on_cancel(lambda: cancel(errors.CancelledError(None, None, text)))
 
-        session.prepare(signature, prepared)
+        session.prepare(signature, prepared, traced)
 
     def close_session(self, request: m.CloseSession, respond: Any) -> None:
         self.master.session(request.session_handle).close()
@@ -118,7 +144,8 @@ class _MasterService:
             respond(m.ListDevicesReply([[d.name, d.device_type, d.memory_limit, d.incarnation] for d in devices]))
 
         session = self.master.sessions.get(request.session_handle)
-        self.master.list_devices(done, session.options.device_filters if session else ())
+        master = session.master if session else self.master
+        master.list_devices(done, session.options.device_filters if session else ())
 
     def reset(self, request: m.Reset, respond: Any) -> None:
         def done(error: errors.OpError | None) -> None:

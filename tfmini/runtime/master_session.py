@@ -20,10 +20,13 @@ from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
-from tfmini.runtime.step_run import LocalStep, TimedStep, private, run_simple
+from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
+from tfmini.runtime.trace import StepLog, clock
+from tfmini.runtime.traced_run import TracedLocalStep
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
@@ -36,6 +39,7 @@ _step_ids = random.Random(secrets.randbits(128))
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnValues = Callable[[errors.OpError | None, list[Any]], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_PlanKey = tuple[_Signature, bool]  # with whether it is traced
 
 
 class MasterSession:
@@ -53,8 +57,8 @@ class MasterSession:
         self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
         self.registered_tasks: dict[str, int] = {}
         self._names = itertools.count(0)
-        self._plans: dict[_Signature, Plan] = {}
-        self._building: dict[_Signature, list[OnPlan]] = {}
+        self._plans: dict[_PlanKey, Plan] = {}
+        self._building: dict[_PlanKey, list[OnPlan]] = {}
         self._steps: dict[int, _Run] = {}
         self._local_steps: dict[int, LocalStep] = {}
         self._registrations: set[Registration] = set()
@@ -107,38 +111,45 @@ class MasterSession:
 
     # ---- plans ------------------------------------------------------------------------------
 
-    def find_plan(self, signature: _Signature) -> Plan | None:
+    def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature if it is ready."""
-        return self._plans.get(signature)
+        return self._plans.get((signature, traced))
 
-    def prepare(self, signature: _Signature, on_plan: OnPlan) -> None:
+    def prepare(self, signature: _Signature, on_plan: OnPlan, traced: bool = False) -> None:
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
 
         A plan that could not be built is not remembered: the next call tries again.
+
+        Args:
+          traced: the plan whose programs record what they do: another one beside the usual.
         """
+        key = (signature, traced)
         with self._lock:
-            plan = self._plans.get(signature)
+            plan = self._plans.get(key)
             if plan is None:
-                others = self._building.get(signature)
+                others = self._building.get(key)
                 if others is not None:
                     others.append(on_plan)
                     return
-                self._building[signature] = [on_plan]
+                self._building[key] = [on_plan]
         if plan is not None:
             on_plan(None, plan)
             return
         try:
             self._check_open()
             plan = self._build(signature)
-            registration = Registration(self, plan, lambda error: self._prepared(signature, error, plan))
-            with self._lock:
+            plan.traced = traced
+            registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
+            with self._lock:  # either `close` sees the registration or it is never begun
+                if self.closed:
+                    raise errors.CancelledError(None, None, self.closed_because)
                 self._registrations.add(registration)
             registration.start()
         except errors.OpError as error:
-            self._prepared(signature, error, None)
+            self._prepared(key, error, None)
         except BaseException as error:
             # Whoever else waits for this plan must not wait for ever.
-            self._prepared(signature, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
+            self._prepared(key, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
             raise
 
     def _build(self, signature: _Signature) -> Plan:
@@ -150,12 +161,12 @@ class MasterSession:
                 client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
-    def _prepared(self, signature: _Signature, error: errors.OpError | None, plan: Plan | None) -> None:
+    def _prepared(self, key: _PlanKey, error: errors.OpError | None, plan: Plan | None) -> None:
         with self._lock:
             self._registrations = {r for r in self._registrations if not r.is_over}
             if error is None and plan is not None and not self.closed:
-                self._plans[signature] = plan
-            waiting = self._building.pop(signature, [])
+                self._plans[key] = plan
+            waiting = self._building.pop(key, [])
         for callback in waiting:
             callback(error, None if error is not None else plan)
 
@@ -183,9 +194,26 @@ class MasterSession:
         finally:
             del self._local_steps[step_id]
 
+    def run_traced(self, plan: Plan, values: Sequence[Any], timeout_s: float | None) -> tuple[list[Any], int]:
+        """As `run_local`, of a traced plan; returns the values and the step's id, under which the trace is kept."""
+        part = plan.local
+        assert part is not None
+        graph = part.graph
+        graph.program.bind(graph.resources)
+        step_id, worker = self.new_step_id(), self.master.worker
+        step = TracedLocalStep(step_id, worker, timeout_s)
+        worker.traces.keep(step_id, step.trace, graph)
+        self._local_steps[step_id] = step
+        try:
+            return run_simple(graph.program, values, step, worker.task), step_id
+        finally:
+            step.trace.finished = clock()
+            del self._local_steps[step_id]
+
     def run(
-        self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False
-    ) -> Callable[[errors.OpError], None]:
+        self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False,
+        log: StepLog | None = None,
+    ) -> Callable[[errors.OpError], None]:  # fmt: skip
         """Starts a step and returns a function that cancels it with an error.
 
         Args:
@@ -193,8 +221,9 @@ class MasterSession:
           on_done: called once with the error or the fetched values.
           timeout_s: seconds until DeadlineExceededError.
           in_process: the values go to a client in this process, which may change them.
+          log: of a traced step: gets its id, and when what was sent and came.
         """
-        run = _Run(self, plan, self.new_step_id(), on_done, in_process)
+        run = _Run(self, plan, self.new_step_id(), on_done, in_process, log)
         with self._lock:  # either `close` sees the step or the step sees that the session is closed
             if not self.closed:
                 self._steps[run.step_id] = run
@@ -244,7 +273,13 @@ class MasterSession:
 class _Run:
     """Drives one `Step`: turns its instructions into messages, and answers into events."""
 
-    def __init__(self, session: MasterSession, plan: Plan, step_id: int, on_done: OnValues, in_process: bool) -> None:
+    def __init__(
+        self, session: MasterSession, plan: Plan, step_id: int, on_done: OnValues, in_process: bool,
+        log: StepLog | None = None,
+    ) -> None:  # fmt: skip
+        self.log = log
+        if log is not None:
+            log.step_id = step_id
         self.session = session
         self.plan = plan
         self.step_id = step_id
@@ -262,11 +297,13 @@ class _Run:
             return
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
+            if self._step.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+                return
             if part.graph is not None:
                 local = index, part
             else:
                 self._guarded(index, self._call, index, part, [values[i] for i in part.feed_indices])
-        if local is not None:
+        if local is not None and not self._step.over:
             index, part = local
             self._guarded(index, self._run_local, index, part, [values[i] for i in part.feed_indices])
 
@@ -280,28 +317,36 @@ class _Run:
             self._event(Step.part_failed, index, errors.InternalError(None, None, f"{type(error).__name__}: {error}"))
 
     def _run_local(self, index: int, part: Part, feeds: list[Any]) -> None:
+        if self.log is not None:
+            self.log.called[index] = clock()
         self.session.master.worker.run_graph(
             part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
         )
 
     def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
+        if self.log is not None:
+            self.log.called[index] = clock()
         request = RunGraph(self.session.handle, part.graph_handle, self.step_id, tuple(feeds), 0)
         self._calls[index] = part.peer.call(
             request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation
         )
 
     def _answer(self, index: int, part: Part, answer: Any) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
         if isinstance(answer, errors.OpError):
             self._event(Step.part_failed, index, from_task(answer, part.task))
         else:
             self._event(Step.part_done, index, answer.values)
 
     def _local_answer(self, index: int, error: errors.OpError | None, values: list[Any]) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
         if error is not None:
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
-                values = private(self.plan.parts[index].graph.program, values)
+                values = make_private(values)
             self._event(Step.part_done, index, values)
 
     def cancel(self, error: errors.OpError) -> None:

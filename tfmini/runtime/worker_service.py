@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +24,14 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.RunGraph: service.run_graph,
         m.CleanupGraph: service.cleanup_graph,
         m.CleanupAll: service.cleanup_all,
+        m.Logging: service.logging,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
         m.CollectiveJoin: service.collective_join,
         m.CollectiveData: service.collective_data,
         m.CollectiveProbe: service.collective_probe,
+        m.CollectiveStage: service.collective_stage,
+        m.CollectiveBell: service.collective_bell,
         m.CollectiveFailure: service.collective_failure,
     }
 
@@ -41,7 +45,7 @@ class _WorkerService:
         respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
-        self.worker.create_session(request.session_handle, request.isolate, request.tasks)
+        self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
@@ -85,6 +89,10 @@ class _WorkerService:
         self.worker.cleanup_all(request.containers)
         respond(m.CleanupAllReply())
 
+    def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
+        stats = self.worker.step_stats(request.step_id) if request.step_id else b""
+        respond(m.LoggingReply(time.time_ns(), stats))
+
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
 
@@ -92,7 +100,9 @@ class _WorkerService:
         self.worker.abort_step(request.step_id, m.error_of(request))
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
-        self.worker.collectives.leader.join(request.group_key, request.group_size, request.device, respond)
+        self.worker.collectives.leader.join(
+            request.group_key, request.group_size, request.device, request.place, respond
+        )
 
     def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
         self.worker.collectives.receive(request)
@@ -102,3 +112,9 @@ class _WorkerService:
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
+
+    def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
+        self.worker.collectives.receive(request)
+
+    def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
+        self.worker.collectives.rung(request)

@@ -27,6 +27,7 @@ BUCKET_BYTES = 256 << 10
 """The most that gradients of one dtype are fused into; a larger gradient travels alone."""
 
 _CARRIED = ("float32", "float16", "float64", "int32", "int64")
+_CARRIER = {"uint32": "int64", "bfloat16": "float32"}  # of the other dtypes; those that are missing go as int32
 _keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -53,45 +54,60 @@ class Ranks:
         return get_default_graph()._attr_scope({"_collective_name": name.encode()})
 
     def all_reduce(self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
-        """The sum (``merge``: ``Mul``, ``Min``, ``Max``) of a tensor over all workers, or the mean."""
+        """The sum (``merge``: ``Mul``, ``Min``, ``Max``) of a tensor over all workers, or the mean.
+
+        Raises:
+          TypeError: for strings and other tensors that are no numbers.
+        """
         value = convert_to_tensor(tensor)
         if self.size == 1:
             return value
         with device(self.device), self._named(name):
             final = "Div" if mean else "Id"
-            return collective_ops.all_reduce(value, self.size, self.group_key, self._instance(), merge, final)
+            keys = (self.size, self.group_key, self._instance())
+            got = collective_ops.all_reduce(_carried(value), *keys, merge, final)
+        return _restored(got, value)
 
     def all_gather(self, tensor: Any, name: str = "") -> Tensor:
-        """The workers' tensors joined along the first dimension, in which they may differ."""
+        """The workers' tensors joined along the first dimension, in which they may differ.
+
+        Raises:
+          TypeError: as `all_reduce`.
+        """
         value = convert_to_tensor(tensor)
         if self.size == 1:
             return value
         shape = value.shape if value.shape.ndims is None else [None, *value.shape.as_list()[1:]]
         any_rows = get_default_graph()._attr_scope({"_collective_any_rows": True})
         with device(self.device), self._named(name), any_rows:
-            return collective_ops.collective_gather(  # type: ignore[no-any-return]
-                value, shape=shape, group_size=self.size, group_key=self.group_key, instance_key=self._instance()
-            )
+            got = collective_ops.collective_gather(
+                _carried(value), shape=shape, group_size=self.size, group_key=self.group_key,
+                instance_key=self._instance(),
+            )  # fmt: skip
+        return _restored(got, value)
 
     def broadcast(self, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
         """The tensor of one worker, on all. Its static shape must be known.
 
         Raises:
           ValueError: when it is not.
+          TypeError: as `all_reduce`.
         """
         value = convert_to_tensor(tensor)
+        if not 0 <= root_rank < self.size:
+            raise ValueError(f"root_rank must be in [0, {self.size}), got {root_rank}.")
         if self.size == 1:
             return value
         if not value.shape.is_fully_defined():
             raise ValueError(f"A tensor to broadcast needs a known shape; {value.name} has {value.shape}.")
-        carried = value if value.dtype.name in _CARRIED else casting.cast(value, "int32")
         keys = (self.size, self.group_key, self._instance())
+        carried = _carried(value)
         with device(self.device), self._named(name):
             if self.rank == root_rank:
                 got = collective_ops.broadcast_send(carried, value.shape, carried.dtype, *keys)
             else:
                 got = collective_ops.broadcast_recv(value.shape, carried.dtype, *keys)
-        return got if carried is value else casting.cast(got, value.dtype)
+        return _restored(got, value)
 
     def broadcast_variables(self, variables: Iterable[Any], root_rank: int = 0) -> Operation:
         """An operation that gives variables the values that they have at one worker."""
@@ -101,6 +117,19 @@ class Ranks:
                 value = self.broadcast(variable.value(), root_rank, variable.op.name)
                 updates.append(value.op if self.rank == root_rank else assign(variable, value).op)
             return control.group(*updates)
+
+
+def _carried(value: Tensor) -> Tensor:
+    """As one of the dtypes that collectives take."""
+    if value.dtype.name in _CARRIED:
+        return value
+    if not (value.dtype.is_integer or value.dtype.is_floating or value.dtype.is_bool):
+        raise TypeError(f"Collectives carry numbers; {value.name} is of type {value.dtype.name}.")
+    return casting.cast(value, _CARRIER.get(value.dtype.name, "int32"))
+
+
+def _restored(got: Tensor, value: Tensor) -> Tensor:
+    return got if got.dtype == value.dtype else casting.cast(got, value.dtype)
 
 
 class AllReduceOptimizer(Optimizer):

@@ -126,8 +126,7 @@ class FileWriter(SummaryToEventTransformer):
       flush_secs: how often they are flushed, in seconds.
       graph_def: deprecated, use ``graph``.
       filename_suffix: last part of the file's name.
-      session: write by ops of this session, in the task where its master places them; writers of one directory
-        then share a file.
+      session: write by ops that run in this session, and so to the file of its `tf.contrib.summary` writer.
     """
 
     def __init__(
@@ -135,10 +134,11 @@ class FileWriter(SummaryToEventTransformer):
         filename_suffix: str | None = None, session: Any = None,
     ) -> None:  # fmt: skip
         self._closed = False
-        if session is not None:
-            writer: Any = SessionEventWriter(session, logdir, max_queue, flush_secs, filename_suffix)
-        else:
+        writer: Any
+        if session is None:
             writer = EventFileWriter(logdir, max_queue, flush_secs, filename_suffix)
+        else:
+            writer = SessionEventWriter(session, logdir, max_queue, flush_secs, filename_suffix or "")
         super().__init__(writer, graph, graph_def)
 
     def __enter__(self) -> FileWriter:
