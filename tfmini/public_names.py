@@ -420,6 +420,7 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.counts": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
@@ -428,7 +429,7 @@ NAMES: dict[str, dict[str, str]] = {
         "data.recipes": (
             "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
             "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
-            "shuffle_and_repeat unbatch"
+            "shuffle_and_repeat unbatch cardinality"
         ),
         "data.record_writers": "TFRecordWriter",
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.counts import same
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
 from tfmini.data.reading import Reading
 
@@ -77,8 +78,8 @@ class _ParallelMap(_Map):
 def map_elements(source: Source, function: Function, width: int = 1) -> Source:
     """``function`` of each element, ``width`` calls at a time."""
     if width <= 1:
-        return TransformedSource(source, lambda upstream, reading: _Map(upstream, reading, function))
-    return TransformedSource(source, lambda upstream, reading: _ParallelMap(upstream, reading, function, width))
+        return TransformedSource(source, lambda upstream, reading: _Map(upstream, reading, function), same)
+    return TransformedSource(source, lambda upstream, reading: _ParallelMap(upstream, reading, function, width), same)
 
 
 class _Filter(_Map):

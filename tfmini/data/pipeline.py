@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.counts import UNKNOWN, Count
 from tfmini.data.reading import CallStep, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
@@ -43,7 +44,13 @@ class Stage:
 
 
 class Source:
-    """A dataset: how to begin reading it."""
+    """A dataset: how to begin reading it.
+
+    Attributes:
+      count: the number of its elements, `INFINITE` or `UNKNOWN`.
+    """
+
+    count: int = UNKNOWN
 
     def open(self, reading: Reading) -> Stage:
         """Begins reading; ``reading`` says for whom, and when to end."""
@@ -67,10 +74,11 @@ class GeneratorStage(Stage):
 
 
 class FunctionSource(Source):
-    """A source from ``begin(reading)``, which gives the elements in order."""
+    """A source from ``begin(reading)``, which gives the elements in order; ``count`` says how many."""
 
-    def __init__(self, begin: Callable[[Reading], Iterator[Element]]) -> None:
+    def __init__(self, begin: Callable[[Reading], Iterator[Element]], count: int = UNKNOWN) -> None:
         self._begin = begin
+        self.count = count
 
     def open(self, reading: Reading) -> Stage:
         return GeneratorStage(self._begin(reading))
@@ -87,11 +95,14 @@ class Transformation(Stage):
 
 
 class TransformedSource(Source):
-    """A source made from another by ``begin(upstream stage, reading)``."""
+    """A source made from another by ``begin(upstream stage, reading)``; ``count`` says how many elements it leaves."""
 
-    def __init__(self, source: Source, begin: Callable[[Stage, Reading], Stage]) -> None:
+    def __init__(
+        self, source: Source, begin: Callable[[Stage, Reading], Stage], count: Count = lambda n: UNKNOWN
+    ) -> None:
         self._source = source
         self._begin = begin
+        self.count = count(source.count)
 
     def open(self, reading: Reading) -> Stage:
         return self._begin(self._source.open(reading), reading)

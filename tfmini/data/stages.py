@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data import counts
+from tfmini.data.counts import batched, limited, sharded, skipping
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
 from tfmini.data.reading import Reading
 
@@ -42,7 +44,8 @@ def batch(
     """
     if size <= 0:
         raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
-    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine))
+    count = batched(size, drop_remainder)
+    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine), count)
 
 
 class _Limit(Transformation):
@@ -61,7 +64,7 @@ class _Limit(Transformation):
 
 def take(source: Source, count: int) -> Source:
     """The first ``count`` elements; all for -1."""
-    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count))
+    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count), limited(count))
 
 
 class _Skip(Transformation):
@@ -82,7 +85,7 @@ class _Skip(Transformation):
 
 def skip(source: Source, count: int) -> Source:
     """All but the first ``count`` elements; none for -1."""
-    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count))
+    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count), skipping(count))
 
 
 class _Shard(Transformation):
@@ -110,7 +113,7 @@ def shard(source: Source, shards: int, index: int) -> Source:
     if not 0 <= index < shards:
         text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
         raise errors.InvalidArgumentError(None, None, text)
-    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index))
+    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index), sharded(shards, index))
 
 
 class _Repeat(Stage):
@@ -145,6 +148,7 @@ class RepeatSource(Source):
 
     def __init__(self, source: Source, count: int) -> None:
         self._source = source
+        self.count = counts.repeated(count)(source.count)
         self._count = count
 
     def open(self, reading: Reading) -> Stage:
@@ -189,6 +193,7 @@ class ShuffleSource(Source):
         if size <= 0:
             raise errors.InvalidArgumentError(None, None, "buffer_size must be greater than zero.")
         self._source = source
+        self.count = source.count
         self._size = size
         self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
         self._reshuffle = reshuffle
@@ -218,6 +223,7 @@ class ZipSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.shortest([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Zip([source.open(reading) for source in self._sources])
@@ -250,6 +256,7 @@ class ConcatenateSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.total([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Concatenate(self._sources, reading)
@@ -278,6 +285,7 @@ class CacheSource(Source):
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.count = source.count
         self._kept: list[Element] | None = None
 
     def open(self, reading: Reading) -> Stage:
@@ -319,4 +327,4 @@ def window(source: Source, size: int, shift: int, stride: int, drop_remainder: b
     for name, value in (("size", size), ("shift", shift), ("stride", stride)):
         if value <= 0:
             raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
-    return FunctionSource(windows)
+    return FunctionSource(windows, counts.windows(size, shift, stride, drop_remainder)(source.count))
