@@ -16,6 +16,7 @@ from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
