@@ -185,7 +185,15 @@ class _Unbatch(Transformation):
         while True:
             for element in self._rows:
                 return element  # type: ignore[no-any-return]
-            self._rows = zip(*[rows_of(component) for component in next(self.upstream)])
+            self._rows = _rows(next(self.upstream))
+
+
+def _rows(element: Element) -> Any:
+    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    if len(lengths) > 1:
+        text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
+        raise errors.InvalidArgumentError(None, None, text)
+    return zip(*[rows_of(component) for component in element])
 
 
 def unbatch(source: Source) -> Source:

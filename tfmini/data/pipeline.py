@@ -71,6 +71,7 @@ class GeneratorStage(Stage):
         if close is not None:
             with suppress(ValueError):  # another thread is in the generator: it ends when that thread leaves
                 close()
+        self._elements = iter(())
 
 
 class FunctionSource(Source):
@@ -115,12 +116,17 @@ class Function:
       program: what `compile_program` made of the body.
       resources: of the task.
       captured: the values of the parameters that follow those of a call.
+      body: of a function whose random numbers begin anew with each reading, which gets a program of its own.
     """
 
-    def __init__(self, program: Program, resources: ResourceManager, captured: Sequence[Any]) -> None:
+    def __init__(
+        self, program: Program, resources: ResourceManager, captured: Sequence[Any],
+        body: FunctionBody | None = None,
+    ) -> None:  # fmt: skip
         self._program = program
         self._resources = resources
         self._captured = list(captured)
+        self._body = body
 
     def __call__(self, reading: Reading, *values: Any) -> Element:
         """The results for one element.
@@ -128,7 +134,9 @@ class Function:
         Raises:
           OpError: what the failing op gave.
         """
-        program = self._program
+        program, body = self._program, self._body
+        if body is not None:
+            program = reading.own(id(body), lambda: _compile(body, self._resources))
         program.bind(self._resources)
         return tuple(run_simple(program, [*values, *self._captured], CallStep(reading), reading.task))
 
@@ -143,7 +151,12 @@ def compiled(body: FunctionBody, resources: Any, captured: Sequence[Any]) -> Fun
     _, program = resources.lookup_or_create(
         "", "dataset function", f"{body.name} {id(body)}", lambda: (body, _compile(body, resources))
     )
-    return Function(program, resources, captured)
+    return Function(program, resources, captured, body if _is_seeded(body) else None)
+
+
+def _is_seeded(body: FunctionBody) -> bool:
+    """Whether a function draws random numbers whose sequence is fixed."""
+    return any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes)
 
 
 def _compile(body: FunctionBody, resources: Any) -> Program:

@@ -57,6 +57,7 @@ class _Limit(Transformation):
 
     def __next__(self) -> Element:
         if self._left == 0:
+            self.upstream.close()  # nobody will read on: files and threads can go
             raise StopIteration
         self._left -= 1
         return next(self.upstream)
@@ -301,30 +302,48 @@ def _source_of(column: tuple[Any, ...]) -> Source:
     return FunctionSource(lambda _: iter([(value,) for value in column]))
 
 
+class _Window(Transformation):
+    """Windows of ``size`` elements, ``stride`` apart, that begin ``shift`` apart."""
+
+    def __init__(self, upstream: Stage, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+        super().__init__(upstream)
+        self._size, self._shift, self._stride = size, shift, stride
+        self._drop = drop_remainder
+        self._span = (size - 1) * stride + 1
+        self._held: list[Element] = []
+        self._missing = 0  # elements between two windows
+        self._over = False
+
+    def __next__(self) -> Element:
+        try:
+            self._fill()
+        except StopIteration:
+            self._over = True
+        chosen = self._held[: self._span : self._stride]
+        if not chosen or self._missing or self._drop and len(chosen) < self._size:
+            raise StopIteration
+        self._missing = max(0, self._shift - len(self._held))
+        del self._held[: self._shift]
+        return tuple(_source_of(column) for column in zip(*chosen))
+
+    def _fill(self) -> None:
+        while self._missing:
+            next(self.upstream)
+            self._missing -= 1
+        while not self._over and len(self._held) < self._span:
+            self._held.append(next(self.upstream))
+
+
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
-    """Windows of elements: per component a source of its values."""
+    """Windows of elements: per component a source of its values.
 
-    def windows(reading: Reading) -> Any:
-        stage, over = source.open(reading), False
-        held: list[Element] = []
-        span = (size - 1) * stride + 1
-        while True:
-            while not over and len(held) < max(span, 1):
-                try:
-                    held.append(next(stage))
-                except StopIteration:
-                    over = True
-            chosen = held[:span:stride]
-            if not chosen or drop_remainder and len(chosen) < size:
-                return
-            yield tuple(_source_of(column) for column in zip(*chosen))
-            missing = shift - len(held)
-            del held[:shift]
-            for _ in range(missing):
-                if next(stage, None) is None:
-                    return
-
+    Raises:
+      InvalidArgumentError: for numbers below 1.
+    """
     for name, value in (("size", size), ("shift", shift), ("stride", stride)):
         if value <= 0:
             raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
-    return FunctionSource(windows, counts.windows(size, shift, stride, drop_remainder)(source.count))
+    count = counts.windows(size, shift, stride, drop_remainder)
+    return TransformedSource(
+        source, lambda upstream, _: _Window(upstream, size, shift, stride, drop_remainder), count
+    )
