@@ -192,14 +192,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_base": "Variable",
+        "ops.variable_defaults": "VariableScope",
         "ops.variable_kind": (
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
-        "ops.variable_defaults": "VariableScope",
         "ops.variable_scope": (
-            "get_local_variable get_variable get_variable_scope no_regularizer "
-            "variable_op_scope variable_scope"
+            "get_local_variable get_variable get_variable_scope no_regularizer variable_op_scope "
+            "variable_scope"
         ),
         "ops.variable_store": "AUTO_REUSE",
         "ops.variables": (
@@ -424,15 +424,16 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.counts": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
-            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
-            "shuffle_and_repeat unbatch"
+            "Counter RandomDataset cardinality copy_to_device enumerate_dataset get_single_element "
+            "ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave "
+            "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
         "data.record_writers": "TFRecordWriter",
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
