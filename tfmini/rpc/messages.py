@@ -150,6 +150,23 @@ class Reset(Message):
     device_filters: tuple[str, ...]
 
 
+@message(kind=37, direction=MASTER, is_reply=True)
+class DescribeWaitReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
+
+
+@message(kind=36, direction=MASTER, reply=DescribeWaitReply, retry=Retry.SAFE)
+class DescribeWait(Message):
+    """What does the session's step of this signature wait for?"""
+
+    session_handle: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------
 # Master -> worker
 # ---------------------------------------------------------------------------------------------
@@ -281,6 +298,20 @@ class Tracing(Message):
     """``duration_ms`` is for how long to record, in milliseconds."""
 
     duration_ms: int
+
+
+@message(kind=69, direction=WORKER, is_reply=True)
+class DescribeStepReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
+
+
+@message(kind=68, direction=WORKER, reply=DescribeStepReply, retry=Retry.SAFE)
+class DescribeStep(Message):
+    """What does this step wait for here?"""
+
+    step_id: int
 
 
 # ---------------------------------------------------------------------------------------------

@@ -175,6 +175,14 @@ class Registration:
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 
+    def describe_wait(self) -> str:
+        """Which tasks have not registered their part yet, and why; "" if all have."""
+        with self._lock:
+            waiting = set(self._waiting)
+        peers = [part for part in self.plan.parts if part.task in waiting and part.peer is not None]
+        tasks = ", ".join(f"{p.task} at {p.peer.address} ({p.peer.why or p.peer.state.value})" for p in peers)
+        return f"the session waits for {tasks}" if tasks else ""
+
     @property
     def is_over(self) -> bool:
         """Whether the outcome has been reported."""
