@@ -24,7 +24,7 @@ from tfmini.public_names import NAMES
 ROOT = "tfmini"
 Getter = Callable[[str], Any]
 
-_GRAPH_WAY = "build the graph with ops and run it in a tf.Session"
+_GRAPH_WAY = "a graph of ops and a tf.Session"
 # What is out of scope, and the nearest supported way. Keys are names below ``tf``.
 OUT_OF_SCOPE = {
     "keras": "tf.get_variable, tf.nn and a tf.train optimizer",
@@ -42,6 +42,7 @@ OUT_OF_SCOPE = {
     "enable_v2_tensorshape": _GRAPH_WAY,
     "enable_tensor_equality": _GRAPH_WAY,
     "distribute.experimental": "tf.train.replica_device_setter",
+    "contrib.distribute": "tf.distribute",
     "contrib.eager": _GRAPH_WAY,
     "contrib.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "contrib.learn": "tf.train.Server with tf.train.replica_device_setter and a tf.Session",

@@ -18,7 +18,7 @@ from tfmini import dtypes, errors
 from tfmini.graph.building import output_dtypes
 from tfmini.graph.node import Node, node_of
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OPS, KERNELS, Kernel
+from tfmini.graph.registry import KERNELS, OPS, Kernel
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 CHECK_ENV = "TFMINI_CHECK_KERNELS"

@@ -354,6 +354,8 @@ class _Run:
         if self.log is not None:
             self.log.answered[index] = clock()
         if error is not None:
+            # In a step of several tasks the text says which; alone, there is only one.
+            error = error if len(self.plan.parts) == 1 else from_task(error, self.plan.parts[index].task)
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
