@@ -13,9 +13,10 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.codec import encode
-from tfmini.rpc.connection_messages import Hello
+from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -276,7 +277,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
-    assert b"protocol version 9, this process version 1" in got[0][0]
+    assert b"protocol version 9, this process version %d" % PROTOCOL_VERSION in got[0][0]
     assert "protocol version 9" in caplog.text
     connection.close()
 
@@ -289,6 +290,8 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         [b"\x93\x01\x02"],
         encode(m.GetStatus(), 5),
         [b"x"] * 100,
+        encode(Goodbye("x" * 100_000)),
+        [b"\xdd\x00\x10\x00\x00" + b"\x80" * (1 << 20)],
     ):
         ended = Waiter()
         connection = ZmqTransport(reactor).connect(server.address)
@@ -296,7 +299,7 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         connection.send(parts)
         assert reactor.drive(ended, reactor.now() + TIMEOUT_S)
     call(peer, m.GetStatus())
-    assert server.counters["malformed"] == 4
+    assert server.counters["malformed"] == 7
 
 
 def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, lanes: bool) -> None:

@@ -62,7 +62,7 @@ def inspect(
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
-    home = subject.master or client_device(jobs, master)
+    home = subject.master or client_device(jobs, master, subject.nodes)
     found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
     if trace is not None:
         read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)

@@ -78,6 +78,7 @@ class Inspection:
       transfers: what crosses devices in a step.
       warnings: what `lint` found, and what could not be found out.
       foreign: ops that tfmini cannot run, with the reason.
+      local_variables: variables that every worker has for itself, None where the source does not say.
       measured: what a traced run of this step took.
     """
 
@@ -94,6 +95,7 @@ class Inspection:
     transfers: list[Transfer] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
     foreign: dict[str, str] = field(default_factory=dict)
+    local_variables: list[str] | None = None
     measured: Measured | None = None
 
     def why(self, op: str) -> list[str]:
@@ -132,7 +134,7 @@ class Inspection:
         for task in others:
             values = self._of(Route.FED, task, incoming=True)
             found.append(Message(master, task, _with("RunGraph", values), _size(values), values))
-        found += self._pushed()
+        found += self._pushed() + self._exchanged()
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
             found.append(Message(task, master, _with("done", values), _size(values), values))
@@ -153,6 +155,16 @@ class Inspection:
         return [
             Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
             for (src, dst, _), members in groups.items()
+        ]
+
+    def _exchanged(self) -> list[Message]:
+        links: dict[tuple[str, str], list[Transfer]] = {}
+        for transfer in self.transfers:
+            if transfer.route is Route.EXCHANGED:
+                links.setdefault((transfer.src, transfer.dst), []).append(transfer)
+        return [
+            Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
+            for (src, dst), members in links.items()
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -75,3 +75,7 @@ class Goodbye(Message):
 @message(kind=7, direction=CONNECTION)
 class LaneSwitch(Message):
     """The last message by the old route: all later ones come by the lane."""
+
+
+HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
+"""What may come from somebody who has not said Hello."""

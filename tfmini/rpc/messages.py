@@ -52,19 +52,6 @@ class ExtendSession(Message):
     current_graph_version: int
 
 
-@message(kind=21, direction=MASTER, is_reply=True)
-class PartialRunSetupReply(Message):
-    partial_run_handle: str
-
-
-@message(kind=20, direction=MASTER, reply=PartialRunSetupReply, retry=Retry.NEVER)
-class PartialRunSetup(Message):
-    session_handle: str
-    feeds: tuple[str, ...]
-    fetches: tuple[str, ...]
-    targets: tuple[str, ...]
-
-
 @message(kind=23, direction=MASTER, is_reply=True)
 class RunStepReply(Message):
     """``metadata``: serialized RunMetadata, or empty."""
@@ -75,7 +62,7 @@ class RunStepReply(Message):
 
 @message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
 class RunStep(Message):
-    """``options``: serialized RunOptions, or empty. ``partial_run_handle``: or empty."""
+    """``options``: serialized RunOptions, or empty."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -83,7 +70,6 @@ class RunStep(Message):
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     options: bytes
-    partial_run_handle: str
 
 
 @message(kind=25, direction=MASTER, is_reply=True)
@@ -288,18 +274,6 @@ class Logging(Message):
     step_id: int
 
 
-@message(kind=67, direction=WORKER, is_reply=True)
-class TracingReply(Message):
-    trace: bytes
-
-
-@message(kind=66, direction=WORKER, reply=TracingReply, retry=Retry.SAFE)
-class Tracing(Message):
-    """``duration_ms`` is for how long to record, in milliseconds."""
-
-    duration_ms: int
-
-
 @message(kind=69, direction=WORKER, is_reply=True)
 class DescribeStepReply(Message):
     """``text``: for people; empty when nothing is waited for."""
@@ -348,10 +322,14 @@ class AbortStep(Message):
 
 @message(kind=101, direction=PEER, is_reply=True)
 class CollectiveGroup(Message):
-    """All members of a group (full device names, in the order of the ring) in one life of it."""
+    """All members of a group (full device names, in the order of the ring) in one life of it.
+
+    ``places`` says where the memory of each is that others on its host can map; "": nowhere.
+    """
 
     epoch: int
     members: tuple[str, ...]
+    places: tuple[str, ...]
 
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
@@ -361,6 +339,7 @@ class CollectiveJoin(Message):
     group_key: int
     group_size: int
     device: str
+    place: str
 
 
 @message(kind=102, direction=PEER)
@@ -402,6 +381,29 @@ class CollectiveFailure(Message):
     device: str
     task: str
     derived: bool
+
+
+@message(kind=108, direction=PEER)
+class CollectiveStage(Message):
+    """In the sender's shared memory, its parts of a collective lie there from now on; see `collectives.stages`."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+    serial: int
+    offset: int
+    nbytes: int
+
+
+@message(kind=110, direction=PEER)
+class CollectiveBell(Message):
+    """What ``rank`` waits for in a collective has come to lie in shared memory."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
 
 
 def status_of(error: BaseException, task: str) -> Status:

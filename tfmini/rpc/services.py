@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -56,7 +57,7 @@ def method_of(service: Mapping[str, Method], name: str) -> Method:
 
 
 def protocol_table() -> list[dict[str, Any]]:
-    """One row per kind, by number: kind, name, direction, fields, reply, retry."""
+    """One row per kind, by number: kind, name, direction, fields, reply, retry, header_limit (bytes), text."""
     return [
         {
             "kind": row.kind,
@@ -65,6 +66,9 @@ def protocol_table() -> list[dict[str, Any]]:
             "fields": [(f.name, f.describe()) for f in row.fields],
             "reply": row.reply.__name__ if row.reply else "",
             "retry": "" if row.is_reply else row.retry.value,
+            "header_limit": cls.header_limit,
+            "text": inspect.cleandoc(cls.__doc__ or ""),
         }
-        for row in (REGISTRY[kind].row for kind in sorted(REGISTRY))
+        for _, cls in sorted(REGISTRY.items())
+        for row in (cls.row,)
     ]

@@ -26,6 +26,7 @@ from typing import Any
 import zmq
 
 from tfmini import errors, listen_fd
+from tfmini.rpc.codec import MESSAGE_LIMIT
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.security import Address, Keys, parse_address, port_busy
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
@@ -351,10 +352,11 @@ class ZmqTransport(Transport):
 
     Args:
       keys: CURVE keys for tcp, the same pair on both sides or mutually admitted.
-      max_message_bytes: refuse larger frames before they are allocated; -1: no limit.
+      max_message_bytes: refuse larger frames before they are allocated; -1: no limit. What somebody who has
+        not said Hello may send is limited in `Link`: ZeroMQ has one limit for all clients of a listener.
     """
 
-    def __init__(self, reactor: Reactor, keys: Keys | None = None, max_message_bytes: int = -1) -> None:
+    def __init__(self, reactor: Reactor, keys: Keys | None = None, max_message_bytes: int = MESSAGE_LIMIT) -> None:
         self.reactor = reactor
         self.keys = keys
         self._max_message_bytes = max_message_bytes

@@ -293,7 +293,7 @@ class RemoteMaster:
             from tfmini import protos
 
             options = protos.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000))).SerializeToString()
-        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options, "")
+        request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
         return [writable(v) for v in self._run_step(request).values]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
@@ -301,7 +301,7 @@ class RemoteMaster:
 
         feeds, fetches, targets = signature
         data = options.SerializeToString()
-        reply = self._run_step(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data, ""))
+        reply = self._run_step(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:
