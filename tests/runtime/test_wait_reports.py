@@ -6,6 +6,9 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -149,3 +152,27 @@ def test_a_task_that_does_not_answer_is_named() -> None:
     texts: list[str] = []
     wait_reports.describe_step(1, [part, part], {}, texts.append)  # type: ignore[list-item]
     assert texts == ["; ".join(["/job:ps/replica:0/task:0 does not say what it waits for: no answer in 2 s"] * 2)]
+
+
+def test_a_missing_task_is_told_once_also_without_any_logging_set_up() -> None:
+    program = """
+        import tfmini as tf
+        from tfmini.runtime import registration
+        registration._PROGRESS_S = 0.1
+        cluster = {"ps": ["localhost:1"], "worker": ["localhost:0"]}
+        server = tf.train.Server(cluster, job_name="worker", task_index=0)
+        with tf.device("/job:ps/task:0"):
+            there = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
+        config = tf.ConfigProto(operation_timeout_in_ms=450)
+        try:
+            tf.Session(server.target, config=config).run(there)
+        except tf.errors.OpError as error:
+            print(type(error).__name__)
+        server.stop()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=50
+    )
+    told = [line for line in done.stderr.splitlines() if "still waiting for response from worker" in line]
+    assert told and len(told) == len({line.partition("(")[2] for line in told}), done.stderr
+    assert not done.returncode and "Error" in done.stdout

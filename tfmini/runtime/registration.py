@@ -169,7 +169,7 @@ class Registration:
                 why = part.peer.why or part.peer.state.value
                 # Without any configuration of logging, Python itself prints warnings.
                 _log.warning(
-                    "CreateSession still waiting for response from worker: %s at %s: %s (%.0f s; gives up after %g s)",
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%g s; gives up after %g s)",
                     part.task, part.peer.address, why, self._waited, limit,
                 )  # fmt: skip
         reactor = self.session.master.reactor
