@@ -14,6 +14,7 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.runtime import wait_reports
 from tfmini.runtime.fetches import writable
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master import Master
@@ -63,22 +64,52 @@ class Blocking:
         else:
             self.done(None, answer)
 
-    def result(self, timeout_s: float | None = None, expire: Callable[[], None] | None = None) -> Any:
+    def result(
+        self, timeout_s: float | None = None, expire: Callable[[], None] | None = None,
+        describe: wait_reports.Describe | None = None,
+    ) -> Any:  # fmt: skip
         """Waits, then returns the value or raises the error.
 
         Args:
           timeout_s, expire: without a reactor, which has timers of its own: what to call when, so that
             the outcome comes.
+          describe: tells what is waited for, when that takes long.
         """
         if self._waiter is not None and not self._waiter.done:
-            self._reactor.drive(self._waiter)
+            self._wait(None, describe)
         # Without a network the wait is for another thread of this process.
-        if self._event is not None and not self._event.wait(timeout_s) and expire is not None:
+        if self._event is not None and not self._wait(timeout_s, describe) and expire is not None:
             expire()
             self._event.wait()
         if self.error is not None:
             raise self.error
         return self.value
+
+
+    def _wait(self, limit_s: float | None, describe: wait_reports.Describe | None) -> bool:
+        """Whether the outcome came within the limit; says what is waited for after 10 s, 20 s, 40 s…"""
+        if describe is None:
+            return self._sleep(limit_s)
+        waited, pause = 0.0, wait_reports.FIRST_S
+        while limit_s is None or waited < limit_s:
+            if self._sleep(pause if limit_s is None else min(pause, limit_s - waited)):
+                return True
+            waited += pause
+            pause = waited
+            if limit_s is None or waited < limit_s:
+                wait_reports.report(describe, self._reactor, waited, self._is_done)
+        return False
+
+    def _sleep(self, seconds: float | None) -> bool:
+        if self._waiter is None:
+            assert self._event is not None
+            return self._event.wait(seconds)
+        return self._reactor.drive(  # type: ignore[no-any-return]
+            self._waiter, None if seconds is None else self._reactor.now() + seconds
+        )
+
+    def _is_done(self) -> bool:
+        return self._event.is_set() if self._event is not None else self._waiter.done  # type: ignore[union-attr]
 
 
 class DirectMaster:
@@ -127,12 +158,15 @@ class DirectMaster:
         """Waits for a step that is under way."""
         session = self._session
         assert session is not None
+        describe = getattr(cancel, "describe", None)
         try:
-            return wait.result(timeout_s, partial(session.expire, cancel, timeout_s))
+            return wait.result(timeout_s, partial(session.expire, cancel, timeout_s), describe)
         except errors.OpError:
             raise
         except BaseException:
             # Ctrl-C in the middle of a step: nobody will take its result.
+            if describe is not None:
+                wait_reports.report_interrupt(describe, self._master.reactor)
             cancel(errors.CancelledError(None, None, "Step was cancelled by an interrupt of its client."))
             raise
 
@@ -204,11 +238,14 @@ class RemoteMaster:
         self._version = 0
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, _TARGET_TIMEOUT_S)
 
-    def _call(self, request: m.Message, timeout_s: float | None = None, first: bool = False) -> Any:
+    def _call(
+        self, request: m.Message, timeout_s: float | None = None, first: bool = False,
+        describe: wait_reports.Describe | None = None,
+    ) -> Any:  # fmt: skip
         wait = Blocking(get_reactor())
         handle = self._peer.call(request, wait.answered, timeout_s=timeout_s, wait_for_ready=first)
         try:
-            return wait.result()
+            return wait.result(describe=describe)
         except errors.DeadlineExceededError as error:
             if first:
                 text = (
@@ -220,8 +257,21 @@ class RemoteMaster:
         except errors.OpError:
             raise
         except BaseException:
+            if describe is not None:
+                wait_reports.report_interrupt(describe, get_reactor())
             handle.cancel()  # an interrupt: the master should not go on for nobody
             raise
+
+    def _run_step(self, request: m.RunStep) -> m.RunStepReply:
+        question = m.DescribeWait(self._handle, request.feeds, request.fetches, request.targets)
+
+        def describe(told: wait_reports.Told) -> None:
+            def answered(answer: Any) -> None:
+                told("" if isinstance(answer, errors.OpError) else answer.text)
+
+            self._peer.call(question, answered, timeout_s=wait_reports.ASK_S + 1.0)
+
+        return self._call(request, describe=describe)  # type: ignore[no-any-return]
 
     def extend(self, nodes: Sequence[Node]) -> None:
         graph = [n.to_wire() for n in nodes]
@@ -244,14 +294,14 @@ class RemoteMaster:
 
             options = protos.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000))).SerializeToString()
         request = m.RunStep(self._handle, feeds, tuple(values), fetches, targets, options)
-        return [writable(v) for v in self._call(request).values]
+        return [writable(v) for v in self._run_step(request).values]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         from tfmini import protos
 
         feeds, fetches, targets = signature
         data = options.SerializeToString()
-        reply = self._call(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
+        reply = self._run_step(m.RunStep(self._handle, feeds, tuple(values), fetches, targets, data))
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:

@@ -31,6 +31,7 @@ def master_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
         m.CloseSession: service.answer(service.close_session),
         m.ListDevices: service.answer(service.list_devices),
         m.Reset: service.answer(service.reset),
+        m.DescribeWait: service.answer(service.describe_wait),
     }
 
 
@@ -135,6 +136,11 @@ class _MasterService:
         self.master.session(request.session_handle).close()
         self._callables = {n: c for n, c in self._callables.items() if c[0] != request.session_handle}
         respond(m.CloseSessionReply())
+
+    def describe_wait(self, request: m.DescribeWait, respond: Any) -> None:
+        session = self.master.session(request.session_handle)
+        signature = (request.feeds, request.fetches, request.targets)
+        session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
 
     def list_devices(self, request: m.ListDevices, respond: Any) -> None:
         def done(devices: list[Any]) -> None:

@@ -27,6 +27,7 @@ from tfmini.runtime.step import Abort, Finish, Instruction, Step
 from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
 from tfmini.runtime.trace import StepLog, clock
 from tfmini.runtime.traced_run import TracedLocalStep
+from tfmini.runtime.wait_reports import Told, describe_step
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
@@ -214,7 +215,7 @@ class MasterSession:
         self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False,
         log: StepLog | None = None,
     ) -> Callable[[errors.OpError], None]:  # fmt: skip
-        """Starts a step and returns a function that cancels it with an error.
+        """Starts a step and returns a function that cancels it with an error (and describes itself).
 
         Args:
           values: one per feed of the plan.
@@ -232,7 +233,17 @@ class MasterSession:
             on_done(errors.FailedPreconditionError(None, None, "Session is closed."), [])
             return lambda error: None
         run.start(values, timeout_s)
-        return run.cancel
+        return run
+
+    def describe_wait(self, signature: _Signature, told: Told) -> None:
+        """Calls back with what a step of that signature waits for, or a task that keeps it from beginning."""
+        plans = [plan for traced in (False, True) if (plan := self._plans.get((signature, traced))) is not None]
+        run = next((run for run in list(self._steps.values()) if run.plan in plans), None)
+        if run is not None:
+            run.describe(told)
+            return
+        with self._lock:
+            told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
 
     def expire(self, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> None:
         """The time of a local step is up; ``cancel`` is what `run` returned."""
@@ -343,6 +354,8 @@ class _Run:
         if self.log is not None:
             self.log.answered[index] = clock()
         if error is not None:
+            # In a step of several tasks the text says which; alone, there is only one.
+            error = error if len(self.plan.parts) == 1 else from_task(error, self.plan.parts[index].task)
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
@@ -352,6 +365,14 @@ class _Run:
     def cancel(self, error: errors.OpError) -> None:
         """Ends the step for the reason given."""
         self._event(Step.cancel, error)
+
+    __call__ = cancel
+
+    def describe(self, told: Told) -> None:
+        """Calls back with what the step waits for, on the tasks that have not answered."""
+        with self._lock:
+            parts = [self.plan.parts[index] for index in sorted(self._step.waiting)]
+        describe_step(self.step_id, parts, self.session.master.worker.steps, told)
 
     def _expire(self, timeout_s: float) -> None:
         waits = [self.plan.parts[i].task for i in sorted(self._step.waiting)]

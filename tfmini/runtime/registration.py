@@ -169,11 +169,19 @@ class Registration:
                 why = part.peer.why or part.peer.state.value
                 # Without any configuration of logging, Python itself prints warnings.
                 _log.warning(
-                    "CreateSession still waiting for response from worker: %s at %s: %s (%.0f s; gives up after %g s)",
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%g s; gives up after %g s)",
                     part.task, part.peer.address, why, self._waited, limit,
                 )  # fmt: skip
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
+
+    def describe_wait(self) -> str:
+        """Which tasks have not registered their part yet, and why; "" if all have."""
+        with self._lock:
+            waiting = set(self._waiting)
+        peers = [part for part in self.plan.parts if part.task in waiting and part.peer is not None]
+        tasks = ", ".join(f"{p.task} at {p.peer.address} ({p.peer.why or p.peer.state.value})" for p in peers)
+        return f"the session waits for {tasks}" if tasks else ""
 
     @property
     def is_over(self) -> bool:

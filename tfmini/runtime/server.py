@@ -7,11 +7,12 @@ import operator
 import os
 import secrets
 import signal
+import sys
 import threading
 import weakref
 from typing import Any
 
-from tfmini import errors
+from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, check_server_cluster
 from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
@@ -30,7 +31,7 @@ _PROTOCOLS = ("grpc", "zmq")
 
 
 class _Terminated(BaseException):
-    """Raised by the SIGTERM handler inside `Server.join`; nothing between may swallow it."""
+    """Raised by the signal handler inside `Server.join`; nothing between may swallow it."""
 
 
 class Server:
@@ -169,28 +170,29 @@ class Server:
     def join(self) -> None:
         """Blocks until the server has been stopped, by `stop`.
 
-        SIGTERM in the main thread stops it too and then ends the process with exit code 0: what a script
-        writes after its ps's `join` is meant for its workers.
+        SIGTERM or Ctrl-C in the main thread stop it too and then end the process with exit code 0: what a
+        script writes after its ps's `join` is meant for its workers. (At a prompt Ctrl-C is a KeyboardInterrupt.)
 
         Raises:
-          SystemExit: after SIGTERM.
+          SystemExit: after SIGTERM or SIGINT.
         """
         if not self._started:
             self.stop()
             return
-        main = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, self._terminate) if main else None
+        previous = {signum: signal.signal(signum, self._terminate) for signum in _ending_signals()}
+        launch_report.tell(self._job, self._index, joined=True)
         try:
             while not self._ended.done:
                 get_reactor().drive(self._ended)
         except _Terminated:
-            _log.info("%s: SIGTERM", self._task)
+            _log.info("%s: ended by a signal", self._task)
         finally:
-            if main:
-                signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+            for signum, handler in previous.items():
+                signal.signal(signum, handler or signal.SIG_DFL)
         self.stop()
         if self._terminated:
             raise SystemExit(0)
+        launch_report.tell(self._job, self._index, joined=False)
 
     def _terminate(self, signum: int, frame: Any) -> None:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
@@ -221,6 +223,15 @@ class Server:
     def create_local_server(config: Any = None, start: bool = True) -> Server:
         """A server that is a cluster of its own, on a free port of this machine."""
         return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """The signals that end `Server.join`: none outside the main thread, where Python does not let us."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Who types at a prompt wants the prompt back.
+    return [signal.SIGTERM, *([signal.SIGINT] if default and not hasattr(sys, "ps1") else [])]
 
 
 def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.runtime.wait_reports import describe_run
 from tfmini.runtime.worker import Worker
 
 
@@ -25,6 +26,7 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.CleanupGraph: service.cleanup_graph,
         m.CleanupAll: service.cleanup_all,
         m.Logging: service.logging,
+        m.DescribeStep: service.describe_step,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
         m.CollectiveJoin: service.collective_join,
@@ -102,6 +104,9 @@ class _WorkerService:
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
             text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
             respond(errors.InternalError(None, None, text))
+
+    def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
+        respond(m.DescribeStepReply(describe_run(self.worker.steps.get(request.step_id))))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
