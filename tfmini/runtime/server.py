@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import signal
 import threading
@@ -17,6 +18,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime import servers
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime.forks import check_own
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_service import master_handlers
 from tfmini.runtime.worker import Worker
@@ -67,6 +69,7 @@ class Server:
                 f" server factories are: {list(_PROTOCOLS)}",
             )  # fmt: skip
         own = check_server_cluster(self._cluster, self._job, self._index)
+        self._pid = os.getpid()
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
         self._stopped = False
         self._terminated = False
@@ -149,8 +152,9 @@ class Server:
         """Starts serving. Idempotent.
 
         Raises:
-          FailedPreconditionError: when the server has been stopped.
+          FailedPreconditionError: when the server has been stopped, or is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         with self._lock:
             if self._stopped:
                 raise errors.FailedPreconditionError(None, None, "Server has stopped.")
@@ -171,7 +175,9 @@ class Server:
 
         Raises:
           SystemExit: after SIGTERM.
+          FailedPreconditionError: when the server is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         if not self._started:
             self.stop()
             return
@@ -197,7 +203,12 @@ class Server:
         raise _Terminated
 
     def stop(self) -> None:
-        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent."""
+        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent.
+
+        In a forked process its parent's server is left alone.
+        """
+        if self._pid != os.getpid():
+            return
         with self._lock:
             if self._stopped:
                 return
