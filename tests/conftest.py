@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import tfmini as tf
+# Before tfmini is imported, and for the processes that tests start: see runtime/kernel_checks.py.
+os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
+
+import tfmini as tf  # noqa: E402
 
 # A slow machine is no failure: examples have no deadline of their own, tests have a timeout.
 settings.register_profile("tfmini", deadline=None)

@@ -250,15 +250,21 @@ NAMES: dict[str, dict[str, str]] = {
         "train.object_graph": "Checkpointable=Trackable",
     },
     "contrib.data": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.dataset": "Dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.iterator": "Iterator",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE",
         "data.recipes": (
             "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element "
             "ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave "
             "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
         "layers.arg_scope": (
@@ -396,6 +402,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
     },
+    "contrib.summary": {
+        "train.recorded_summaries": (
+            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
+            "create_summary_file_writer=create_file_writer flush generic graph histogram image import_event "
+            "initialize never_record_summaries record_summaries_every_n_global_steps scalar "
+            "should_record_summaries summary_writer_initializer_op"
+        ),
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
@@ -406,11 +420,18 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
+            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
+            "shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
@@ -586,7 +607,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "train.saved_tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable MutableHashTable",
     },
     "losses": {
         "layers.loss_reduction": (
@@ -854,6 +875,7 @@ NAMES: dict[str, dict[str, str]] = {
             "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
         ),
         "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.recorded_summaries": "all_v2_summary_ops=all_summary_ops initialize",
         "train.summary_writer": "FileWriter FileWriterCache",
     },
     "sysconfig": {

@@ -35,7 +35,8 @@ class Browser:
     def __init__(self, path: str, profile: Path) -> None:
         ours, theirs = os.pipe(), os.pipe()  # what we write, what the browser writes
         # The browser reads descriptor 3 and writes descriptor 4.
-        command = f"exec {path} {' '.join(map(_quoted, _SWITCHES))} --user-data-dir={profile} 3<&{ours[0]} 4>&{theirs[1]}"
+        switches = " ".join(f"'{switch}'" for switch in (*_SWITCHES, f"--user-data-dir={profile}"))
+        command = f"exec '{path}' {switches} 3<&{ours[0]} 4>&{theirs[1]}"
         self._process = subprocess.Popen(
             ["bash", "-c", command], pass_fds=(ours[0], theirs[1]), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -87,7 +88,8 @@ class Browser:
         """Types into what has the focus, then Enter."""
         self.call("Input.insertText", text=text)
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+            self.call("Input.dispatchKeyEvent", type=kind, **key)
 
     def screenshot(self) -> bytes:
         """The page as a PNG."""
@@ -120,7 +122,3 @@ class Browser:
             if not data:
                 raise RuntimeError("the browser has ended")
             self._buffer += data
-
-
-def _quoted(switch: str) -> str:
-    return f"'{switch}'"

@@ -127,8 +127,8 @@ def test_a_send_is_followed_to_its_recv_and_back(opened) -> None:
     found = browser.run("cy.nodes('.found').map((n) => n.id())")
     assert {"op:layer_0/W/read", "op:layer_0/MatMul"} <= set(found)
     assert browser.run("cy.edges('.wire.found').length") >= 1
-    box = browser.run("(() => { const p = cy.getElementById('op:layer_0/MatMul').renderedPosition(); return [p.x, p.y]; })()")
-    assert 0 < box[0] < 880 and 0 < box[1] < 800  # the Recv's end is in view
+    x, y = spot(browser, "op:layer_0/MatMul")
+    assert 0 < x < 880 and 0 < y < 800  # the Recv's end is in view
     wire = browser.run(
         "(() => { const m = cy.edges('.wire').filter((e) => e.source().id() === 'op:layer_0/W/read')[0];"
         " cy.fit(m, 200); const p = m.renderedMidpoint(); return [p.x, p.y]; })()"

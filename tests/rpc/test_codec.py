@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tfmini import dtypes
+from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import HANDSHAKE_LIMIT, INLINE_LIMIT, decode, encode
 from tfmini.rpc.records import (
@@ -347,15 +348,15 @@ def array_of(item: bytes, count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big") + item * count
 
 
-HELLO = encode(m.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, ""), 1)
+HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, ""), 1)
 
 
 def test_a_stranger_may_say_hello_only() -> None:
-    assert decode(HELLO, handshake=True)[0] == m.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, "")
-    assert decode(encode(m.Goodbye("no")), handshake=True)[0] == m.Goodbye("no")
+    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, "")
+    assert decode(encode(connection.Goodbye("no")), handshake=True)[0] == connection.Goodbye("no")
     for parts, text in [
         (encode(m.Reset((), ()), 1), "expected a Hello, got Reset"),
-        (encode(m.Goodbye("x" * HANDSHAKE_LIMIT)), "expected a Hello, got 1 parts of"),
+        (encode(connection.Goodbye("x" * HANDSHAKE_LIMIT)), "expected a Hello, got 1 parts of"),
         ([*HELLO, b""], "expected a Hello, got 2 parts"),
         ([*HELLO, bytes(HANDSHAKE_LIMIT)], "expected a Hello, got 2 parts"),
         ([filled(1, last=array_of(b"\x80", 1000))], "max_array_len"),
@@ -397,7 +398,7 @@ def test_a_large_graph_passes() -> None:
 
 def test_what_nobody_would_take_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LocalProtocolError, match="Goodbye is too large: .* bytes beside its tensors"):
-        encode(m.Goodbye("x" * (2 << 20)))
+        encode(connection.Goodbye("x" * (2 << 20)))
     monkeypatch.setattr("tfmini.rpc.codec.MESSAGE_LIMIT", 1 << 20)
     with pytest.raises(LocalProtocolError, match="SendTensors is too large: .* at most 1048576 may travel at once"):
         encode(tensors(np.zeros(1 << 18)))

@@ -13,8 +13,10 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.codec import encode
+from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 pytestmark = pytest.mark.timeout(30)
@@ -168,8 +170,7 @@ def test_late_answers_from_another_thread(server: Any, peer: Any) -> None:
         threads[-1].start()
 
     server.serve({m.CleanupGraph: later})
-    for i in range(50):
-        call(peer, m.CleanupGraph(i))
+    assert [call(peer, m.CleanupGraph(i)) for i in range(50)] == [m.CleanupGraphReply()] * 50
     for thread in threads:
         thread.join(TIMEOUT_S)
 
@@ -271,7 +272,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection = ZmqTransport(reactor).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(m.Hello(9, "", 1, "", "", False, ""), 1)
+    parts = encode(Hello(9, "", 1, "", "", False, ""), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
@@ -288,7 +289,7 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         [b"\x93\x01\x02"],
         encode(m.GetStatus(), 5),
         [b"x"] * 100,
-        encode(m.Goodbye("x" * 100_000)),
+        encode(Goodbye("x" * 100_000)),
         [b"\xdd\x00\x10\x00\x00" + b"\x80" * (1 << 20)],
     ):
         ended = Waiter()
@@ -309,7 +310,8 @@ def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, la
     bad[0] = b"\x94" + bad[0][1:] + b"\x05"  # one field too many
     peer.link.send(bad)
     until(lambda: answers, "the answer")
-    call(peer, m.GetStatus())
+    assert isinstance(answers[0], errors.OpError)
+    assert isinstance(call(peer, m.GetStatus()), m.GetStatusReply)
 
 
 def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:

@@ -19,7 +19,8 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -114,12 +115,11 @@ def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, route: s
     peer.on_lost(lambda peer, why: lost.append(why))
     call = Call(peer, m.CleanupGraph(1))
     Call(peer, m.GetStatus()).wait()
-    start = time.monotonic()
     task.signal(signal.SIGKILL)
     answer = call.wait()
-    assert time.monotonic() - start < 1.0
     assert isinstance(answer, errors.UnavailableError)
     assert f"{PS} at {task.address} is unavailable" in answer.message
+    assert "silent" not in answer.message  # it was the closed connection, not the four seconds
     assert len(lost) == 1
     assert peer.state is State.LOST
     assert isinstance(Call(peer, m.GetStatus()).wait(), errors.UnavailableError)
@@ -143,20 +143,18 @@ def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, route: str
     assert isinstance(Call(peer, m.GetStatus(), incarnation=43).wait(), m.GetStatusReply)
 
 
-def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint) -> None:
+def test_a_stopped_task_is_lost_by_its_silence(tasks: Any, client: Endpoint) -> None:
     kinds = [tasks(route=route) for route in SETTINGS]
     peers = [connect(client, task) for task in kinds]
     calls = [Call(peer, m.CleanupGraph(1)) for peer in peers]
     calm = connect(client, tasks())
     never_met = tasks()
-    start = time.monotonic()
     for task in (*kinds, never_met):
         task.signal(signal.SIGSTOP)
         os.waitpid(task.process.pid, os.WUNTRACED)  # until it stands still
     connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
     for call in calls:
-        answer = call.wait()
-        assert time.monotonic() - start <= 5.0
+        answer = call.wait()  # how soon is a matter of virtual time: see test_simulated
         assert isinstance(answer, errors.UnavailableError)
         assert "silent: nothing came for 4 s" in answer.message
     assert calm.state is State.READY  # its heartbeats came

@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 
 from tfmini import dtypes
+from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc import protocol_page
 from tfmini.rpc.codec import encode
+from tfmini.rpc.records import PROTOCOL_VERSION
+from tfmini.rpc.services import protocol_table
 from tfmini.shapes import TensorShape
 
 PINNED = Path(__file__).with_name("protocol.txt")
@@ -40,19 +43,19 @@ def test_the_page_is_what_the_declarations_say() -> None:
 
 def test_every_kind_is_on_the_page() -> None:
     shown = re.findall(r"^\| \d+ \| \*\*(\w+)\*\*", protocol_page.page(), re.MULTILINE)
-    assert sorted(shown) == sorted(row["name"] for row in m.protocol_table())
+    assert sorted(shown) == sorted(row["name"] for row in protocol_table())
 
 
 def test_hello_is_pinned() -> None:
     """A process of another version reads this one to say what is wrong: entries may be added, none may move."""
-    version = m.PROTOCOL_VERSION
-    (head,) = encode(m.Hello(version, "/job:a", 7, "f", "h", True, "/job:b"), 9)
+    version = PROTOCOL_VERSION
+    (head,) = encode(connection.Hello(version, "/job:a", 7, "f", "h", True, "/job:b"), 9)
     assert msgpack.unpackb(head) == [version, 1, 9, version, "/job:a", 7, "f", "h", True, "/job:b"]
 
 
 def test_goodbye_is_pinned_for_all_versions() -> None:
-    (head,) = encode(m.Goodbye("why"))
-    assert head == b"\x94" + bytes([m.PROTOCOL_VERSION, 6, 0]) + b"\xa3why"
+    (head,) = encode(connection.Goodbye("why"))
+    assert head == b"\x94" + bytes([PROTOCOL_VERSION, 6, 0]) + b"\xa3why"
 
 
 def test_tensors_are_pinned() -> None:
@@ -60,8 +63,8 @@ def test_tensors_are_pinned() -> None:
     strings = np.array([b"s" * 3000, b""], object)
     head, floats, texts = encode(m.SendTensors(1, "2.0", 3, 4, (np.int32([5]), np.zeros(600, np.float32), strings)))
     inline = [3, b"\x05\x00\x00\x00", 1]
-    assert msgpack.unpackb(head) == [m.PROTOCOL_VERSION, 96, 0, 1, "2.0", 3, 4, [inline, [1, 1, 600], [7, 2, 2]]]
+    assert msgpack.unpackb(head) == [PROTOCOL_VERSION, 96, 0, 1, "2.0", 3, 4, [inline, [1, 1, 600], [7, 2, 2]]]
     assert (bytes(floats), bytes(texts)) == (bytes(2400), np.uint64([3000, 0]).tobytes() + b"s" * 3000)
     (head,) = encode(m.ListDevicesReply([np.int32(5), dtypes.float32, TensorShape([2, None])]), 1)
     extensions = [(1, b"\x92\x03\xc4\x04\x05\0\0\0"), (2, b"\x01"), (3, b"\x92\x02\xc0")]
-    assert msgpack.unpackb(head) == [m.PROTOCOL_VERSION, 33, 1, [msgpack.ExtType(*e) for e in extensions]]
+    assert msgpack.unpackb(head) == [PROTOCOL_VERSION, 33, 1, [msgpack.ExtType(*e) for e in extensions]]

@@ -35,7 +35,7 @@ def test_unknown_method_is_refused() -> None:
 
 
 def test_protocol_table_lists_every_kind() -> None:
-    rows = m.protocol_table()
+    rows = services.protocol_table()
     assert [row["kind"] for row in rows] == sorted(REGISTRY)
     run_graph = next(row for row in rows if row["name"] == "RunGraph")
     assert run_graph["reply"] == "RunGraphReply"

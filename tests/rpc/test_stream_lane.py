@@ -16,13 +16,15 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc import stream_lane
 from tfmini.rpc.channel import State
+from tfmini.rpc.connection_messages import Heartbeat
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.receive_buffers import ReceiveBuffers
 from tfmini.rpc.security import Keys
 from tfmini.rpc.stream_lane import StreamListener, StreamOpening
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -150,7 +152,7 @@ def test_what_has_come_of_a_message_is_activity(make: Any, lane: bool) -> None:
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
     other = next(iter(server._links))
-    other.post(m.Heartbeat())
+    other.post(Heartbeat())
     # Nobody reads here: the bytes are seen all the same.
     limit = time.monotonic() + 5
     while link.connection.activity == before:

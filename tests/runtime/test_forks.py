@@ -73,9 +73,10 @@ def test_inherited_sessions_and_servers_say_so() -> None:
         unused = tf.Session(server.target)
         with tf.Session(server.target) as session:
             session.run(a)
-            for use in (lambda: session.run(a), lambda: session.run(a + 1), session.list_devices, lambda: unused.run(a)):
+            uses = (lambda: session.run(a), lambda: session.run(a + 1), session.list_devices, lambda: unused.run(a))
+            for use in uses:
                 said = in_child(use)
-                assert said.startswith("FailedPreconditionError: This session of /job:local/replica:0/task:0 was made by")
+                assert said.startswith("FailedPreconditionError: This session of /job:local/replica:0/task:0 was made")
                 assert "Make it after the fork" in said
             for use in (server.join, server.start):
                 assert in_child(use).startswith("FailedPreconditionError: The server of /job:local/replica:0/task:0")

@@ -1,10 +1,11 @@
-"""Traced steps: what they record, that the programs of other steps are the same, and that all of the time is explained."""
+"""Traced steps: what they record, that other steps' programs stay as they are, and that all time is explained."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,8 +157,6 @@ def test_a_wait_for_an_element_lasts_until_it_comes() -> None:
         def run() -> None:
             answers.append(session.run(dequeue, options=FULL, run_metadata=metadata))
 
-        import threading
-
         thread = threading.Thread(target=run)
         thread.start()
         session.run(enqueue, {element: 5.0})
@@ -172,6 +171,15 @@ def test_an_error_in_a_traced_step_names_the_node() -> None:
     check = tf.check_numerics(x, "not a number", name="check")
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="check"):
         traced(session, check, {x: float("nan")})
+
+
+def test_a_traced_step_draws_the_next_random_numbers() -> None:
+    x = tf.random_uniform([], seed=3)
+    with tf.Session() as session:
+        usual = [session.run(x) for _ in range(4)]
+    with tf.Session() as session:
+        mixed = [session.run(x), traced(session, x)[0], session.run([x, x + 1.0])[0], session.run(x)]
+    assert mixed == usual
 
 
 def test_without_a_trace_level_there_are_no_stats_and_old_ones_are_cleared() -> None:

@@ -51,7 +51,8 @@ class Cluster:
         self._folder = folder
         self._mark = f"TFMINI_TEST={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")
-        self._env = {key: text for key, text in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+        ours = ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        self._env = {key: text for key, text in os.environ.items() if key not in ours}
         self._env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
 
     def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:

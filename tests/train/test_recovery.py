@@ -5,11 +5,15 @@ With one worker every step can be accounted for, so the bounds are exact.
 
 from __future__ import annotations
 
+import random
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.train import training_task
 from tests.train.training_runs import EVERY, LAST, Run, training_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
@@ -72,3 +76,51 @@ def test_everything_killed_goes_on_from_the_directory(tmp_path: Path) -> None:
         tasks.start_task("worker", 0)
         steps, loss = run.finish(0)
         assert steps[0] in (saved, saved + 1) and steps[-1] >= LAST - 1 and loss < 1e-3
+
+
+def alone(steps: int) -> np.ndarray:
+    """The parameters after as many steps of one process that nobody disturbs."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        _, _, train, _ = training_task.model(None, 0, is_sync=False)
+        session.run(tf.global_variables_initializer())
+        for _ in range(steps):
+            session.run(train)
+        return np.concatenate([np.ravel(value) for value in session.run(tf.trainable_variables())])
+
+
+def all_to_the_end(run: Run, workers: int) -> list[tuple[list[int], float]]:
+    """What `Run.finish` gives for each worker; they are read at once, so that none waits for a full pipe."""
+    found: dict[int, tuple[list[int], float]] = {}
+
+    def read(worker: int) -> None:
+        found[worker] = run.finish(worker)
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == workers, "a worker ended without a result"
+    return [found[i] for i in range(workers)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("victim", [("ps", 1), ("worker", 0), ("worker", 1)], ids=lambda v: f"{v[0]}{v[1]}")
+def test_synchronous_training_goes_on_as_if_nothing_had_happened(tmp_path: Path, victim: tuple[str, int]) -> None:
+    moment = random.randint(5, LAST - 20)
+    with training_cluster(tmp_path, "sync", ps=2) as tasks:
+        run = Run(tasks)
+        before = run.until_step(0, moment)
+        run.restart(*victim)
+        results = all_to_the_end(run, 2)
+    for steps, _ in results:
+        # Two steps more than an interval: the chief saves after its step, and the other may be one ahead.
+        falls = [a - b for a, b in zip(steps, steps[1:]) if b < a]
+        assert all(fall <= EVERY + 2 for fall in falls), (moment, before, falls)
+    assert max(steps[-1] for steps, _ in results if steps) >= LAST - 1
+    reached = newest_checkpoint(tmp_path)
+    assert reached >= LAST
+    reader = tf.train.load_checkpoint(str(tmp_path))
+    parameters = np.concatenate([np.ravel(reader.get_tensor(name)) for name in ("w", "b")])
+    np.testing.assert_allclose(parameters, alone(reached), rtol=1e-4, atol=1e-5)
+    assert all(loss < 1e-3 for _, loss in results)

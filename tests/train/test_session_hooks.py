@@ -309,12 +309,16 @@ def test_a_stop_ends_the_wait_for_a_global_step() -> None:
     hook.begin()
     hook.after_create_session(None, coord)
 
+    looks = []
+
     class Session:
         def run(self, fetch: Any) -> int:
+            looks.append(fetch)
             coord.request_stop()
             return 0
 
     hook.before_run(tf.train.SessionRunContext(None, Session()))
+    assert len(looks) == 1
 
 
 def test_final_ops_and_feeds() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfmini.collectives.schedules import DIRECT_LIMIT, piece_count
+from tfmini.collectives.shared_reduce import is_direct
 
 
 class Cost(NamedTuple):
@@ -37,6 +38,13 @@ def all_reduce_cost(nbytes: int, size: int) -> Cost:
     if nbytes <= DIRECT_LIMIT // (size - 1):
         return Cost(size - 1, float(nbytes * (size - 1)))
     return Cost(2 * (size - 1) * piece_count(nbytes, size), 2 * (size - 1) / size * nbytes)
+
+
+def shared_all_reduce_cost(nbytes: int, size: int) -> Cost:
+    """What one rank lays out in shared memory for the others, once for each who takes it: data in no messages."""
+    if is_direct(nbytes):
+        return Cost(0, float(nbytes * (size - 1)))
+    return Cost(0, 2 * (size - 1) / size * nbytes)
 
 
 def parameter_server_cost(nbytes: int, workers: int) -> Cost:

@@ -32,6 +32,16 @@ class Fingerprint(NamedTuple):
         name, shape, dtype, op, step = text.rsplit("|", 4)
         return cls(name, shape, dtype, op, int(step))
 
+    def lasting(self) -> str:
+        """All but the step, the name last."""
+        return f"{self.shape}|{self.dtype}|{self.op}|{self.name}"
+
+    @classmethod
+    def of_lasting(cls, text: str, step: int) -> Fingerprint:
+        """The inverse of `lasting`."""
+        shape, dtype, op, name = text.split("|", 3)
+        return cls(name, shape, dtype, op, step)
+
     def __str__(self) -> str:
         name = f'"{self.name}" ' if self.name else ""
         return f"{name}{self.op} {self.dtype}{self.shape} in step {self.step or 'unknown'}"

@@ -312,7 +312,7 @@ class Dataset:
         return self._then(ops.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
-        """Keeps the elements in memory once they have been read to the end."""
+        """Keeps the elements once they have been read to the end: in memory, or in files called ``filename``."""
         return self._then(ops.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
 
     def prefetch(self, buffer_size: Any) -> Dataset:

@@ -14,7 +14,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.shapes import RawShape, as_raw
 
 
@@ -44,8 +44,7 @@ def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
     """
     if isinstance(given, Tensor):
         tensor = cast(given, dtypes.int64)
-        known = constant_value(tensor)
-        raw: RawShape = None if known is None else tuple(None if d < 0 else int(d) for d in known)
+        raw: RawShape = constant_value_as_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.data import stages
+from tfmini.data.cache_file import FileCacheSource
 from tfmini.data.function_stages import ignore_errors, unbatch
 from tfmini.data.padding import padded_combiner
 from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
@@ -177,11 +178,9 @@ def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each
 
 
 @cache_dataset.kernel("CPU")
-def _cache(source: Source, filename: Any) -> Source:
-    if np.asarray(filename, object).item():
-        text = "Dataset.cache keeps elements in memory only: call it without a filename."
-        raise errors.UnimplementedError(None, None, text)
-    return stages.CacheSource(source)
+def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
+    path = np.asarray(filename, object).item().decode()
+    return FileCacheSource(source, path, len(output_types)) if path else stages.CacheSource(source)
 
 
 @prefetch_dataset.kernel("CPU")

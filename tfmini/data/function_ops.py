@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tfmini import errors
@@ -82,7 +83,7 @@ def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources
 def _interleave(
     source: Source, captured: list[Any], cycle: Any, block: Any, *, f: FunctionBody, resources: Any
 ) -> Source:
-    width = _AUTOTUNED_CALLS if cycle == -1 else int(cycle)
+    width = (os.cpu_count() or 1) if cycle == -1 else int(cycle)
     return function_stages.interleave(source, compiled(f, resources, captured), width, int(block))
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
 from tfmini.data.reading import Reading
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class _Map(Transformation):
@@ -20,7 +22,10 @@ class _Map(Transformation):
         self._function = function
 
     def __next__(self) -> Element:
-        return self._function(self._reading, *next(self.upstream))
+        try:
+            return self._function(self._reading, *next(self.upstream))
+        except errors.OutOfRangeError:  # a function may say that there is no more, as a Python one by StopIteration
+            raise StopIteration from None
 
 
 class _ParallelMap(_Map):
@@ -34,6 +39,8 @@ class _ParallelMap(_Map):
         self._over = False
 
     def __next__(self) -> Element:
+        from concurrent.futures import Future, ThreadPoolExecutor  # some ms that `import tfmini` saves
+
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
         while not self._over and len(self._under_way) < self._width:
@@ -50,7 +57,10 @@ class _ParallelMap(_Map):
         if not self._under_way:
             self._stop()
             raise StopIteration
-        return self._under_way.popleft().result()
+        try:
+            return self._under_way.popleft().result()
+        except errors.OutOfRangeError:
+            raise StopIteration from None
 
     def _stop(self) -> None:
         if self._pool is not None:

@@ -34,6 +34,15 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
     return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
 
 
+def shuffled_and_repeated(
+    dataset: Dataset, num_epochs: int | None, shuffle: bool, buffer_size: int, seed: Any
+) -> Dataset:
+    """A dataset of records as training reads it: ``num_epochs`` times (None: for ever), perhaps shuffled."""
+    if shuffle:
+        dataset = dataset.shuffle(buffer_size, seed)
+    return dataset if num_epochs == 1 else dataset.repeat(num_epochs)
+
+
 def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
     num_parallel_calls: Any = None,
@@ -57,6 +66,11 @@ def parallel_interleave(
     return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
 
 
+def map_and_batch_with_legacy_function(*args: Any, **kwargs: Any) -> Transformation:
+    """`map_and_batch`."""
+    return map_and_batch(*args, **kwargs)
+
+
 def unbatch() -> Transformation:
     """`Dataset.unbatch`."""
     return lambda dataset: dataset.unbatch()
@@ -70,6 +84,11 @@ def enumerate_dataset(start: Any = 0) -> Transformation:
 def ignore_errors() -> Transformation:
     """Leaves out the elements whose computation fails."""
     return lambda dataset: dataset._then(ignore_errors_dataset)
+
+
+def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> Transformation:
+    """The dataset itself: ``target_device`` must be the one that has the iterator."""
+    return lambda dataset: dataset
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:

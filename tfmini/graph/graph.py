@@ -217,13 +217,33 @@ def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShap
     if handle.shape_function is None:
         return [None] * outputs
     try:
-        return handle.shape_function(op)
+        shapes = handle.shape_function(op)
     except ValueError as error:
         shapes = ", ".join(format_raw(t._shape) for t in op._inputs)
         text = str(error)
         if " for '" in text and "(op: " in text:
             raise
         raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {shapes}.") from None
+    if not handle.shapes_checked or len(shapes) != outputs:
+        _check_shapes(handle, shapes, outputs)
+    return shapes
+
+
+def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
+    """Looks at what a shape function has returned: at its first result in full, at later ones only when they differ.
+
+    Raises:
+      TypeError: naming the function, when that is not one shape per output.
+    """
+    code = handle.shape_function.__code__ if hasattr(handle.shape_function, "__code__") else None
+    site = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else handle.site
+    prefix = f"The shape function of {handle.name} at {site} returned {shapes!r}:"
+    if not isinstance(shapes, (list, tuple)) or len(shapes) != outputs:
+        raise TypeError(f"{prefix} a list of {outputs} shapes is wanted, one per output.")
+    for shape in shapes:
+        if shape is not None and not isinstance(shape, tuple):
+            raise TypeError(f"{prefix} a shape is a tuple of sizes, or None where the rank is unknown.")
+    handle.shapes_checked = True
 
 
 def handle_of(op_type: str) -> OpHandle:

@@ -67,7 +67,8 @@ class Kernel:
 class OpHandle:
     """An op type with its rules. Calling it adds a node to the default graph (see `building`)."""
 
-    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site")
+    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site",
+                 "shapes_checked")  # fmt: skip
 
     def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
         self.name = text[: text.index("(")].strip()
@@ -78,6 +79,7 @@ class OpHandle:
         self.inline_expression: Callable[[Any], str | None] | None = None
         self.plan: Any = None  # filled by `building` at the first call
         self.site = site
+        self.shapes_checked = False  # whether `Graph` has looked at a result of the shape function
 
     @property
     def op_def(self) -> OpDef:

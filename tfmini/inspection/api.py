@@ -9,8 +9,10 @@ from typing import Any
 
 from tfmini.inspection.clusters import client_device, devices_of, read_cluster, requested_jobs, tf_config_cluster
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.measured import measure
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
+from tfmini.inspection.step_trace import StepTrace, read_trace
 from tfmini.inspection.study import study
 
 
@@ -26,6 +28,7 @@ def inspect(
     batch: int | None = None,
     entry: str | None = None,
     arguments: Sequence[str] = (),
+    trace: Any = None,
 ) -> Inspection:
     """Places and cuts one step of a graph exactly as servers would, without any server.
 
@@ -41,6 +44,8 @@ def inspect(
       batch: the size to assume for unknown first dimensions.
       entry: ``module:function`` that builds the graph, instead of ``source``.
       arguments: of the script.
+      trace: a traced run of the step, whose times and bytes are to be shown: the path of a timeline that
+        `tfmini trace` wrote, or a RunMetadata or the path of one.
 
     Raises:
       ValueError, TypeError: for a source or cluster that is none.
@@ -57,8 +62,12 @@ def inspect(
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
-    home = subject.master or client_device(jobs, master)
-    return study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    home = subject.master or client_device(jobs, master, subject.nodes)
+    found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    if trace is not None:
+        read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
+        found.measured = measure(read, found.transfers)
+    return found
 
 
 def _default_graph() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ CONTROL, TASK, STEP = "control", "task", "step"
 _KIND_OF_OP = {
     **dict.fromkeys((labels.SEND, "_HostSend"), SEND),
     **dict.fromkeys((labels.RECEIVE, "_HostRecv"), RECEIVE),
-    **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.REQUEST: CONTROL, labels.ANSWER: CONTROL, labels.PART: TASK, labels.STEP: STEP},
+    **dict.fromkeys((labels.REQUEST, labels.ANSWER), CONTROL),
+    **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.PART: TASK, labels.STEP: STEP},
 }
 _WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})
 STATS_KEY = "step_stats"
@@ -31,7 +32,8 @@ class Span:
 
     Attributes:
       kind: ``op``, ``send``, ``wire`` (a tensor under way, at its receiver), ``receive`` (being taken in), ``wait``
-        (a task with nothing to run), ``dispatch`` (between being ready and running), ``control`` (RunGraph and its answer), ``task`` or ``step`` (the frames).
+        (a task with nothing to run), ``dispatch`` (between being ready and running), ``control`` (RunGraph and its
+        answer), ``task`` or ``step`` (the frames).
       name: of the node, or of the tensor's producer, or what was waited for.
       op: the op type; "" where there is none.
       device: full name. ``peer``: the device at the other end of a transfer, or "".
@@ -131,7 +133,8 @@ class StepTrace:
 
     def busy(self, task: str) -> float:
         """Microseconds in which a task computed, sent or took in."""
-        return covered([s for s in self.spans if s.kind in (OP, SEND, RECEIVE) and s.task == task], self.start, self.end)
+        work = [span for span in self.of_kind(OP, SEND, RECEIVE) if span.task == task]
+        return covered(work, self.start, self.end)
 
 
 def covered(spans: Iterable[Span], start: float, end: float) -> float:
@@ -196,12 +199,3 @@ def _times(entry: Any) -> tuple[float, float]:
     # TensorFlow's records of transfers have microseconds only.
     end = max(entry.all_end_rel_micros, entry.op_end_rel_micros)
     return float(entry.all_start_micros), float(entry.all_start_micros + end)
-
-
-def transfers_by_edge(spans: Sequence[Span]) -> dict[tuple[str, str, str], list[Span]]:
-    """(edge, source, destination) -> its spans under way, in order."""
-    found: dict[tuple[str, str, str], list[Span]] = {}
-    for span in spans:
-        if span.kind == WIRE:
-            found.setdefault((span.edge, span.peer, span.device), []).append(span)
-    return found

@@ -10,6 +10,8 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import step_graph
 from tfmini.inspection import cost
+from tfmini.inspection.clusters import task_order
+from tfmini.inspection.exchanges import exchanges
 from tfmini.inspection.findings import DeviceSummary, Finding, Inspection
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.lint import lint
@@ -32,6 +34,7 @@ class Subject:
       nodes: the whole graph.
       shapes: static shapes, as far as known.
       train_ops: names in the collection ``train_op``.
+      local_variables: names in the collection of variables that every worker has for itself; None: not known.
       notes: what could not be read.
       decided: where a session has placed ops already, and why.
       devices, master: of a live session; otherwise a cluster is asked for.
@@ -40,6 +43,7 @@ class Subject:
     nodes: Nodes
     shapes: dict[Endpoint, RawShape] = field(default_factory=dict)
     train_ops: list[str] = field(default_factory=list)
+    local_variables: list[str] | None = None
     notes: list[Finding] = field(default_factory=list)
     decided: Mapping[str, Decision] = field(default_factory=dict)
     devices: list[DeviceAttributes] = field(default_factory=list)
@@ -80,8 +84,10 @@ def study(
     layout, shapes = lay_out(partitions), subject.shapes
     found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions, layout)
     found.foreign = foreign
+    found.local_variables = subject.local_variables
     found.transfers = transfers(partitions, shapes, layout.routes)
     found.devices = _summaries(found, [device.name for device in devices])
+    found.transfers += exchanges(found)
     found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
     return found
 
@@ -151,10 +157,11 @@ def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
         if node.op in cost.VARIABLES:
             variables[found.placement[name].device].append(node)
     summaries, running = [], _own(found)
-    for device in sorted(names):
+    for device in sorted(names, key=task_order):
         own = running.get(device, [])
         state = [cost.state_bytes(node) for node in variables[device]]
-        work = [cost.flops(node, found.shapes) for node in own]
+        # In the partition an op may take its input from a Recv, whose shape nobody noted.
+        work = [cost.flops(found.nodes[node.name], found.shapes) for node in own]
         held = tuple(node.name for node in variables[device])
         summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
     return summaries

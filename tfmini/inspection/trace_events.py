@@ -141,17 +141,20 @@ def _lanes(bars: Iterable[_Bar]) -> list[list[_Bar]]:
     lanes: list[tuple[list[_Bar], list[Span]]] = []
     for bar in bars:
         span = bar.first
-        for members, open_spans in lanes:
-            while open_spans and open_spans[-1].end <= span.start:
-                open_spans.pop()
-            if not open_spans or span.end <= open_spans[-1].end and span.thread == open_spans[-1].thread:
-                break
-        else:
-            members, open_spans = [], []
-            lanes.append((members, open_spans))
-        members.append(bar)
-        open_spans.append(span)
+        lane = next((lane for lane in lanes if _fits(lane[1], span)), None)
+        if lane is None:
+            lane = ([], [])
+            lanes.append(lane)
+        lane[0].append(bar)
+        lane[1].append(span)
     return [members for members, _ in lanes]
+
+
+def _fits(open_spans: list[Span], span: Span) -> bool:
+    """Whether a span lies after all that is open on a lane, or inside it; what has ended is closed."""
+    while open_spans and open_spans[-1].end <= span.start:
+        open_spans.pop()
+    return not open_spans or span.end <= open_spans[-1].end and span.thread == open_spans[-1].thread
 
 
 def _bar_event(bar: _Bar, pid: int, tid: int, zero: float) -> dict[str, Any]:

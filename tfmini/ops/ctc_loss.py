@@ -251,7 +251,8 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
         labels = convert_to_tensor(labels, name="labels")
         seq_length = convert_to_tensor(seq_length, name="seq_length")
         differs = not_equal(labels[:, 1:], labels[:, :-1])
-        kept = concat([ones_like(labels[:, :1], dtype=dtypes.bool), differs], axis=1) & sequence_mask(seq_length, shape(labels)[1])
+        used = sequence_mask(seq_length, shape(labels)[1])
+        kept = concat([ones_like(labels[:, :1], dtype=dtypes.bool), differs], axis=1) & used
         lengths = reduce_sum(cast(kept, dtypes.int32), axis=1)
         places = where(sequence_mask(lengths, reduce_max(lengths)))
         size = concat([shape(labels)[:1], expand_dims(reduce_max(lengths), 0)], axis=0)

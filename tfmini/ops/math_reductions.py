@@ -236,6 +236,9 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
         exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
 
         def kernel(x: Any, axis_value: Any) -> Any:
+            if np.ndim(axis_value):
+                text = f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}"
+                raise InvalidArgumentError(None, None, text)
             axis = int(axis_value)
             if not -x.ndim <= axis < x.ndim:
                 raise InvalidArgumentError(

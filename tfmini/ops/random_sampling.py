@@ -263,7 +263,7 @@ def _samples_by_parameters(node: Operation) -> list[RawShape]:
     return [None if samples is None or parameters is None else samples + parameters]
 
 
-def _numpy_generator(node: Any) -> Any:
+def numpy_generator(node: Any) -> Any:
     """Numpy's generator, seeded by both seeds (these two streams are not TensorFlow's)."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if not (seed or seed2):
@@ -273,7 +273,7 @@ def _numpy_generator(node: Any) -> Any:
 
 @gamma_op.kernel_factory("CPU")
 def _gamma(node: Any) -> Callable[..., Any]:
-    generator = _numpy_generator(node)
+    generator = numpy_generator(node)
     dtype = node.attrs["T"].numpy
     return lambda shape, alpha: generator.standard_gamma(
         np.asarray(alpha, np.float64), as_shape(shape) + np.shape(alpha)
@@ -282,7 +282,7 @@ def _gamma(node: Any) -> Callable[..., Any]:
 
 @poisson_op.kernel_factory("CPU")
 def _poisson(node: Any) -> Callable[..., Any]:
-    generator = _numpy_generator(node)
+    generator = numpy_generator(node)
     dtype = node.attrs["dtype"].numpy
     return lambda shape, rate: generator.poisson(
         np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)

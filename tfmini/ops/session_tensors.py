@@ -93,7 +93,8 @@ def _missing(name: str) -> errors.OpError:
 
 def device_of_handle(handle: Any) -> str:
     """The device on which the tensor of a handle lies."""
-    return DeviceSpec.from_string(_text(handle if not isinstance(handle, str) else handle.encode()).split(";")[-1]).to_string()
+    text = handle if isinstance(handle, str) else _text(handle)
+    return DeviceSpec.from_string(text.split(";")[-1]).to_string()  # type: ignore[no-any-return]
 
 
 def get_session_handle(data: Any, name: str | None = None) -> Tensor:

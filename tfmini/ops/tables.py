@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from tfmini import dtypes
@@ -131,6 +130,8 @@ class StaticHashTable(InitializableLookupTableBase):
     """A table that does not change after its initialisation (``tf.lookup.StaticHashTable``)."""
 
     def __init__(self, initializer: TableInitializerBase, default_value: Any, name: str | None = None) -> None:
+        import uuid  # some ms that `import tfmini` saves
+
         # Tables of one file are shared by name; others must never meet.
         self._shared_name = initializer._shared_name or f"hash_table_{uuid.uuid4()}"
         self._table_name = name or "hash_table"

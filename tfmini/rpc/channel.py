@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.rpc.calls import CallHandle, OnReply
 from tfmini.rpc.codec import encode
+from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
-from tfmini.rpc.messages import Goodbye
 from tfmini.rpc.records import Message, Retry
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
-from tfmini.rpc.messages import HANDSHAKE
+from tfmini.rpc.connection_messages import HANDSHAKE
 from tfmini.rpc.records import (
     PROTOCOL_VERSION,
     REGISTRY,

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
+from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
 from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_S, Liveness, Verdict
-from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
+from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.stream_lane import SCHEME
 from tfmini.rpc.transport import Connection

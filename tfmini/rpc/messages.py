@@ -1,4 +1,4 @@
-"""Every message kind of the protocol, declared once each.
+"""The message kinds of the protocol's services, declared once each; `connection_messages` has the others.
 
 Frame 0 is msgpack ``[protocol_version, kind, request_id, field, ...]``, the fields in the order
 below. A reply is a message of the request's reply kind, or `Status`, that carries the request's
@@ -11,111 +11,11 @@ Within a service requests are even and the reply of a request is the next odd nu
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from tfmini import errors
-from tfmini.rpc.records import (
-    PROTOCOL_VERSION,
-    REGISTRY,
-    LocalProtocolError,
-    Message,
-    RemoteProtocolError,
-    Retry,
-    Structure,
-    Tensors,
-    message,
-)
+from tfmini.rpc.connection_messages import Status
+from tfmini.rpc.records import Message, Retry, Structure, Tensors, message
 
-__all__ = [
-    "PROTOCOL_VERSION",
-    "LocalProtocolError",
-    "Message",
-    "RemoteProtocolError",
-    "Retry",
-    "protocol_table",
-]
-
-CONNECTION, MASTER, WORKER, PEER = "any", "client->master", "master->worker", "worker->worker"
-
-
-# ---------------------------------------------------------------------------------------------
-# Connection
-# ---------------------------------------------------------------------------------------------
-
-
-@message(kind=2, direction=CONNECTION, is_reply=True)
-class HelloReply(Message):
-    """The listener's answer: who it is, and where a lane to it opens.
-
-    ``lane_address`` is ``lane://name`` for a local lane, ``stream://port`` for a stream lane on the
-    host that was dialled, or empty.
-    """
-
-    version: int
-    task: str
-    incarnation: int
-    cluster_fingerprint: str
-    host_id: str
-    lane_address: str
-    lane_token: bytes
-
-
-@message(kind=1, direction=CONNECTION, reply=HelloReply, retry=Retry.SAFE)
-class Hello(Message):
-    """First message of the side that connects.
-
-    ``expected_task`` is whom it hopes to reach ("": anyone). ``host_id`` is "" when it does not
-    want a local lane, and ``wants_stream`` whether it would take a stream lane.
-    """
-
-    version: int
-    task: str
-    incarnation: int
-    cluster_fingerprint: str
-    host_id: str
-    wants_stream: bool
-    expected_task: str
-
-
-@message(kind=3, direction=CONNECTION, is_reply=True)
-class Status(Message):
-    """A failure, in place of a reply. ``code`` is one of `tfmini.errors`' codes."""
-
-    code: int
-    message: str
-    node: str
-    device: str
-    task: str
-    derived: bool
-
-
-@message(kind=4, direction=CONNECTION)
-class Cancel(Message):
-    """The caller no longer wants the answer to that request."""
-
-    request_id: int
-
-
-@message(kind=5, direction=CONNECTION)
-class Heartbeat(Message):
-    """Sent on a connection that had nothing to send for a second."""
-
-
-@message(kind=6, direction=CONNECTION)
-class Goodbye(Message):
-    """The last message: the sender closes the connection, and why."""
-
-    reason: str
-
-
-@message(kind=7, direction=CONNECTION)
-class LaneSwitch(Message):
-    """The last message by the old route: all later ones come by the lane."""
-
-
-HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
-"""What may come from somebody who has not said Hello."""
+MASTER, WORKER, PEER = "client->master", "master->worker", "worker->worker"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -260,11 +160,13 @@ class CreateWorkerSessionReply(Message):
 
 @message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
-    """``tasks``: the addresses of the cluster as the master knows them."""
+    """``tasks``: the addresses of the cluster as the master knows them. ``task``: who of them the receiver is, or
+    empty: who it says it is."""
 
     session_handle: str
     isolate: bool
     tasks: Structure
+    task: str
 
 
 @message(kind=53, direction=WORKER, is_reply=True)
@@ -389,10 +291,14 @@ class AbortStep(Message):
 
 @message(kind=101, direction=PEER, is_reply=True)
 class CollectiveGroup(Message):
-    """All members of a group (full device names, in the order of the ring) in one life of it."""
+    """All members of a group (full device names, in the order of the ring) in one life of it.
+
+    ``places`` says where the memory of each is that others on its host can map; "": nowhere.
+    """
 
     epoch: int
     members: tuple[str, ...]
+    places: tuple[str, ...]
 
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
@@ -402,6 +308,7 @@ class CollectiveJoin(Message):
     group_key: int
     group_size: int
     device: str
+    place: str
 
 
 @message(kind=102, direction=PEER)
@@ -445,6 +352,29 @@ class CollectiveFailure(Message):
     derived: bool
 
 
+@message(kind=108, direction=PEER)
+class CollectiveStage(Message):
+    """In the sender's shared memory, its parts of a collective lie there from now on; see `collectives.stages`."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+    serial: int
+    offset: int
+    nbytes: int
+
+
+@message(kind=110, direction=PEER)
+class CollectiveBell(Message):
+    """What ``rank`` waits for in a collective has come to lie in shared memory."""
+
+    epoch: int
+    rank: int
+    sender: int
+    instance: int
+
+
 def status_of(error: BaseException, task: str) -> Status:
     """The failure as a message; ``task`` is the reporter if the error does not name one."""
     if not isinstance(error, errors.OpError):
@@ -463,21 +393,3 @@ def error_of(status: Status | AbortStep | CollectiveFailure) -> errors.OpError:
         derived=status.derived,
         node_name=status.node,
     )
-
-
-def protocol_table() -> list[dict[str, Any]]:
-    """One row per kind, by number: kind, name, direction, fields, reply, retry, header_limit (bytes), text."""
-    return [
-        {
-            "kind": row.kind,
-            "name": row.name,
-            "direction": row.direction,
-            "fields": [(f.name, f.describe()) for f in row.fields],
-            "reply": row.reply.__name__ if row.reply else "",
-            "retry": "" if row.is_reply else row.retry.value,
-            "header_limit": cls.header_limit,
-            "text": inspect.cleandoc(cls.__doc__ or ""),
-        }
-        for _, cls in sorted(REGISTRY.items())
-        for row in (cls.row,)
-    ]

@@ -11,10 +11,12 @@ import sys
 from typing import Any
 
 from tfmini.rpc import codec, messages
+from tfmini.rpc.connection_messages import CONNECTION, HANDSHAKE
 from tfmini.rpc.records import PROTOCOL_VERSION
+from tfmini.rpc.services import protocol_table
 
 _TITLES = {
-    messages.CONNECTION: "On every connection",
+    CONNECTION: "On every connection",
     messages.MASTER: "Client to master",
     messages.WORKER: "Master to worker",
     messages.PEER: "Worker to worker",
@@ -47,9 +49,9 @@ again when its fate is unknown; one that is `never` sent again is refused the se
 
 def page() -> str:
     """The page as Markdown."""
-    handshake = ", ".join(sorted(cls.__name__ for cls in messages.HANDSHAKE))
+    handshake = ", ".join(sorted(cls.__name__ for cls in HANDSHAKE))
     parts = [_INTRODUCTION.replace("{handshake}", handshake)]
-    rows = messages.protocol_table()
+    rows = protocol_table()
     for direction, title in _TITLES.items():
         parts.append(f"\n## {title}\n\n| kind | message | reply | retry | frame 0 |\n|---|---|---|---|---|\n")
         mine = [row for row in rows if row["direction"] == direction]
@@ -72,7 +74,7 @@ def _line(row: dict[str, Any]) -> str:
 def listing() -> str:
     """The wire format, a line per kind and nothing that does not matter to the other side."""
     lines = [f"version {PROTOCOL_VERSION}"]
-    for row in messages.protocol_table():
+    for row in protocol_table():
         fields = ", ".join(f"{name}: {kind}" for name, kind in row["fields"])
         tail = (f" -> {row['reply']}" if row["reply"] else "") + (f" {row['retry']}" if row["retry"] else "")
         lines.append(f"{row['kind']} {row['direction']} {row['name']}({fields}){tail}")

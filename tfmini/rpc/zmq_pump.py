@@ -13,7 +13,8 @@ from typing import Any
 
 import zmq
 
-from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Backlog
 
 LINGER_MS = 1000

@@ -1,9 +1,9 @@
 """Kernels that may block: Python functions of the user, which may wait for one another.
 
-A segment runs its kernels one after the other, so two functions of one step that wait for each
-other would wait for ever. Where a program has several, each begins like an op that answers later
-and runs in a thread of its own. A program with a single one calls it in the segment, which saves
-a thread hand-off.
+A segment runs its kernels one after the other, so two functions that wait for each other would wait
+for ever, and one that takes its time would hold up the thread that answers a server's peers. So on a
+server, and where a program has several, each begins like an op that answers later and runs in a
+thread of its own. A local program with a single one calls it in the segment, which saves a hand-off.
 """
 
 from __future__ import annotations

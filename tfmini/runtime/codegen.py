@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,14 @@ import numpy as np
 from tfmini.graph.frames import MERGE_OPS
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
+from tfmini.runtime import kernel_checks
 from tfmini.runtime.blocking_kernels import in_own_thread
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
+from tfmini.runtime.step_errors import NODE_LINES, named_errors
 from tfmini.runtime.trace import TraceTable, clock
 from tfmini.runtime.units import Condition, Form, Unit
 
 _counter = itertools.count(1)
-# The key in a program's namespace of: file name of generated code -> the node that each line computes.
-NODE_LINES = "node_lines"
 
 
 @dataclass
@@ -39,6 +39,8 @@ class BlockContext:
       slots: values that live in the step's slot list.
       namespace: receives the objects that the text names.
       trace: for a traced program, what the numbers in its text stand for.
+      kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
+        of a session share it.
     """
 
     constants: dict[Endpoint, Any]
@@ -47,6 +49,7 @@ class BlockContext:
     namespace: dict[str, Any]
     device_type: str
     trace: TraceTable | None = None
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
@@ -237,11 +240,18 @@ class BlockWriter:
         if facts.handle.inline_expression is not None:
             text = facts.handle.inline_expression(node)
             if text is not None:
-                return text.format(*self._arguments(unit))
+                text = text.format(*self._arguments(unit))
+                return self._checked(text, node) if kernel_checks.ENABLED else text
         call = self._grouped(unit)
         if facts.kernel.wants_step:
             call = ["step", *call]
         return f"{self._kernel(node)}({', '.join(call)})"
+
+    def _checked(self, text: str, node: Node) -> str:
+        """An inline expression whose value is checked."""
+        name = f"k{len(self.context.namespace)}"
+        self.context.namespace[name] = kernel_checks.ResultCheck(node)
+        return f"{name}({text})"
 
     def _kernel(self, node: Node) -> str:
         """The namespace's name for the function that computes a node."""
@@ -249,7 +259,16 @@ class BlockWriter:
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         name = f"k{len(namespace)}"
-        namespace[name] = make_callable(facts.kernel, node, namespace.get("resources"))
+        kernels = self.context.kernels
+        call = kernels.get(node.name)
+        if call is None:
+            with named_errors(node):
+                call = make_callable(facts.kernel, node, namespace.get("resources"))
+            if kernel_checks.ENABLED:
+                call = kernel_checks.checked(call, facts.kernel, node)
+            if facts.kernel.is_factory and facts.op_def.is_stateful:
+                kernels[node.name] = call
+        namespace[name] = call
         return name
 
     def _grouped(self, unit: Unit) -> list[str]:

@@ -1,76 +1,133 @@
-"""From a collective op to a `Call`: which schedule computes it, and its fingerprint."""
+"""What collective ops ask for: what is known of a node beforehand, and the `Call` of one run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.collectives import schedules
+from tfmini.collectives.fingerprints import Fingerprint
+from tfmini.collectives.stages import fingerprint_text
 from tfmini.graph.node import Node
 from tfmini.graph.waiting import Wait
-from tfmini.runtime.collective_exchange import Call
 from tfmini.runtime.collective_groups import canonical
 
+_REMEMBERED_NODES = 10_000
 
-def collective_call(wait: Wait, node: Node, value: Any) -> Call:
-    """The call that a node of a collective op stands for; ``value`` is None where it only receives.
 
-    Raises:
-      InvalidArgumentError: when the value does not have the shape that the node says.
+@dataclass(frozen=True)
+class About:
+    """What all calls of a node for values of one shape have in common.
+
+    Attributes:
+      device: of the op: who it is in the group.
+      fingerprint: without a step; ``text``: as stages show it.
+      cause: what is waited for, for people.
+      reduction: (merge op, final op) of an all-reduce.
+      pieces: the least number of pieces that each chunk travels in.
     """
+
+    device: str
+    group_key: int
+    group_size: int
+    instance: int
+    fingerprint: Fingerprint
+    text: bytes
+    cause: str
+    reduction: tuple[str, str] | None
+    pieces: int
+
+
+class Call:
+    """One run of a collective op; ``value`` is None where it only receives."""
+
+    __slots__ = ("wait", "about", "value", "instance", "_node")
+
+    def __init__(self, wait: Wait, about: About, node: Node, value: Any) -> None:
+        self.wait, self.about, self.value, self._node = wait, about, value, node
+        self.instance = about.instance
+
+    def describe(self) -> str:
+        """For people."""
+        about = self.about
+        name = f' of "{about.fingerprint.name}"' if about.fingerprint.name else ""
+        return f"collective {about.fingerprint.op}{name} (group {about.group_key}, instance {about.instance})"
+
+    def schedule(self, rank: int, members: list[str]) -> Any:
+        """The schedule by messages, for the members in the order of the ring.
+
+        Raises:
+          InvalidArgumentError: when the value does not have the shape that the node says.
+        """
+        return _SCHEDULES[self._node.op](self, self._node, rank, members)
+
+
+class Calls:
+    """Makes calls, and remembers what is known of their nodes."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Node, Any, About]] = {}
+
+    def make(self, wait: Wait, node: Node, value: Any) -> Call:
+        """The call that a node stands for."""
+        if value is not None and type(value) is not np.ndarray:
+            value = np.asarray(value)
+        shape = None if value is None else value.shape
+        known = self._known.get(id(node))
+        if known is None or known[0] is not node or known[1] != shape:
+            if len(self._known) >= _REMEMBERED_NODES:
+                self._known.clear()
+            known = self._known[id(node)] = node, shape, _about(node, shape)
+        return Call(wait, known[2], node, value)
+
+
+def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     attrs = node.attrs
-    array = None if value is None else np.asarray(value)
-    dtype = attrs["T"].as_numpy_dtype
-    shape = tuple(attrs["shape"]) if array is None else array.shape
-    kind, make = _KINDS[node.op](node, array, shape, dtype)
-    sizes = list(map(str, shape))
+    sizes = list(map(str, attrs["shape"] if shape is None else shape))
     if attrs.get("_collective_any_rows"):
         sizes[:1] = ["?"]
-    shown = f"[{', '.join(sizes)}]"
+    reduction = None
+    op = {"CollectiveGather": "gather"}.get(node.op, "broadcast")
+    if node.op == "CollectiveReduce":
+        reduction = attrs["merge_op"].decode(), attrs["final_op"].decode()
+        op = f"all-reduce({', '.join(reduction)})"
     name = attrs.get("_collective_name", b"").decode()
-    return Call(
-        wait, node.device, attrs["group_key"], attrs["group_size"], attrs["instance_key"], name, shown,
-        attrs["T"].name, kind, make,
+    fingerprint = Fingerprint(name, f"[{', '.join(sizes)}]", attrs["T"].name, op, 0)
+    group_key, group_size, instance = attrs["group_key"], attrs["group_size"], attrs["instance_key"]
+    quoted = f' of "{name}"' if name else ""
+    cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
+    return About(
+        node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.lasting()), cause,
+        reduction, max(1, len(attrs.get("subdiv_offsets", ()))),
     )  # fmt: skip
 
 
-def _reduce(node: Node, value: Any, shape: tuple[int, ...], dtype: Any) -> tuple[str, Any]:
-    merge, final = node.attrs["merge_op"].decode(), node.attrs["final_op"].decode()
-    pieces = max(1, len(node.attrs["subdiv_offsets"]))
-
-    def make(rank: int, members: list[str]) -> schedules.Schedule:
-        return schedules.all_reduce(rank, len(members), value, merge, final, pieces)
-
-    return f"all-reduce({merge}, {final})", make
+def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+    assert call.about.reduction is not None
+    merge, final = call.about.reduction
+    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces)
 
 
-def _broadcast(node: Node, value: Any, shape: tuple[int, ...], dtype: Any) -> tuple[str, Any]:
+def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     wanted = tuple(node.attrs["shape"])
-    if shape != wanted:
-        text = f"Broadcast of shape {list(wanted)} got a tensor of shape {list(shape)}."
+    if call.value is not None and call.value.shape != wanted:
+        text = f"Broadcast of shape {list(wanted)} got a tensor of shape {list(call.value.shape)}."
         raise errors.InvalidArgumentError(None, None, text)
-
-    def make(rank: int, members: list[str]) -> schedules.Schedule:
-        return schedules.Broadcast(rank, len(members), value, shape, dtype)
-
-    return "broadcast", make
+    return schedules.Broadcast(rank, len(members), call.value, wanted, node.attrs["T"].as_numpy_dtype)
 
 
-def _gather(node: Node, value: Any, shape: tuple[int, ...], dtype: Any) -> tuple[str, Any]:
-    if not shape:
+def _gather(call: Call, node: Node, rank: int, members: list[str]) -> Any:
+    if not call.value.shape:
         raise errors.InvalidArgumentError(None, None, "A collective gather needs a tensor of at least one dimension.")
-
-    def make(rank: int, members: Sequence[str]) -> schedules.Schedule:
-        order = sorted(range(len(members)), key=lambda r: canonical(members[r]))
-        return schedules.Gather(rank, len(members), value, order)
-
-    return "gather", make
+    order = sorted(range(len(members)), key=lambda r: canonical(members[r]))
+    return schedules.Gather(rank, len(members), call.value, order)
 
 
-_KINDS = {
+_SCHEDULES: dict[str, Callable[[Call, Node, int, list[str]], Any]] = {
     "CollectiveReduce": _reduce,
     "CollectiveBcastSend": _broadcast,
     "CollectiveBcastRecv": _broadcast,

@@ -5,58 +5,44 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from tfmini.collectives.fingerprints import Fingerprint
-from tfmini.collectives.schedules import Schedule
-from tfmini.graph.waiting import Wait
-from tfmini.rpc.messages import CollectiveData
+from tfmini.runtime.collective_calls import Call
+from tfmini.runtime.collective_stages import Stages
 
 _REMEMBERED_STEPS = 64
 
 
-@dataclass(frozen=True)
-class Call:
-    """What an op asks for.
+class Exchange:
+    """The n-th run of one collective by one member. ``lock`` guards the schedule.
 
     Attributes:
-      device: of the op: who it is in the group.
-      name, shape, dtype, op: for the `Fingerprint`.
-      make: (rank, members in the order of the ring) -> schedule.
+      again: a thread that could not have the lock asks its holder to look once more.
     """
 
-    wait: Wait
-    device: str
-    group_key: int
-    group_size: int
-    instance: int
-    name: str
-    shape: str
-    dtype: str
-    op: str
-    make: Callable[[int, list[str]], Schedule]
-
-    def describe(self) -> str:
-        """For people."""
-        name = f' of "{self.name}"' if self.name else ""
-        return f"collective {self.op}{name} (group {self.group_key}, instance {self.instance})"
-
-
-class Exchange:
-    """The n-th run of one collective by one member. ``lock`` guards the schedule."""
-
-    def __init__(self, call: Call, schedule: Schedule, count: int, fingerprint: Fingerprint) -> None:
+    def __init__(self, call: Call, count: int, step: int) -> None:
         self.call = call
-        self.schedule = schedule
+        self.schedule: Any = None
         self.count = count
-        self.fingerprint = fingerprint
-        self.packed = fingerprint.pack()
+        self.step = step
         self.lock = threading.Lock()
         self.finished = False
+        self.again = False
         self.began_at = time.monotonic()
         self.present: set[int] = set()  # ranks that are known to take part
         self.warn_after_s = 0.0
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What this rank believes it is doing."""
+        return self.call.about.fingerprint._replace(step=self.step)
+
+    @cached_property
+    def packed(self) -> str:
+        """The fingerprint as a field of messages."""
+        return self.fingerprint.pack()
 
     @property
     def key(self) -> tuple[int, int]:
@@ -82,6 +68,8 @@ class Member:
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
       lost: who was lost while nothing was under way; the next call fails.
+      stages: where all ranks share memory.
+      running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
     def __init__(self, group_key: int, group_size: int, device: str) -> None:
@@ -92,12 +80,15 @@ class Member:
         self.tasks: list[str] = []
         self.queued: list[Call] = []
         self.exchanges: dict[tuple[int, int], Exchange] = {}
-        self.early: dict[tuple[int, int], list[CollectiveData]] = {}
+        self.early: dict[tuple[int, int], list[Any]] = {}
         self.counts: dict[int, int] = {}
         self.lost = ""
         self.over = False
         self.joined_at = time.monotonic()
         self.warn_after_s = 0.0
+        self.stages: Stages | None = None
+        self.running: dict[int, Exchange] = {}
+        self.later: dict[int, collections.deque[Call]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)
         self._ordinal = 0
         self._is_ordered = True
@@ -116,6 +107,15 @@ class Member:
                 self._is_ordered = False
             self._steps.append(step_id)
         return self._ordinal if self._is_ordered else 0
+
+    def take_calls(self) -> list[Call]:
+        """The calls that have no answer yet; none of them is kept."""
+        later = [call for calls in self.later.values() for call in calls]
+        calls = [*self.queued, *(exchange.call for exchange in self.exchanges.values()), *later]
+        for exchange in self.exchanges.values():
+            exchange.finished = True
+        self.queued, self.exchanges, self.early, self.later = [], {}, {}, {}
+        return calls
 
     def who(self, rank: int) -> str:
         """A rank for people."""

@@ -26,33 +26,35 @@ class GroupLeader:
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self._addresses = addresses
-        self._joining: dict[int, dict[str, tuple[int, Respond]]] = {}
+        self._joining: dict[int, dict[str, tuple[int, str, Respond]]] = {}
         self._lock = threading.Lock()
 
-    def join(self, group_key: int, group_size: int, device: str, respond: Respond) -> None:
+    def join(self, group_key: int, group_size: int, device: str, place: str, respond: Respond) -> None:
         """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later."""
         with self._lock:
             joining = self._joining.setdefault(group_key, {})
             replaced = joining.get(device)
-            joining[device] = group_size, respond
-            sizes = {name: size for name, (size, _) in joining.items()}
+            joining[device] = group_size, place, respond
+            sizes = {name: size for name, (size, _, _) in joining.items()}
+            places = {name: where for name, (_, where, _) in joining.items()}
             complete = len(joining) >= group_size or len(set(sizes.values())) > 1
             if complete:
                 del self._joining[group_key]
         if replaced is not None:
             text = f"{device} has joined collective group {group_key} again."
-            replaced[1](errors.CancelledError(None, None, text, derived=True))
+            replaced[2](errors.CancelledError(None, None, text, derived=True))
         if complete:
-            answer = self._answer(group_key, sizes)
-            for _, waiting in joining.values():
+            answer = self._answer(group_key, sizes, places)
+            for _, _, waiting in joining.values():
                 waiting(answer)
 
-    def _answer(self, group_key: int, sizes: Mapping[str, int]) -> Any:
+    def _answer(self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, str]) -> Any:
         if len(set(sizes.values())) > 1:
             said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
             return errors.InvalidArgumentError(None, None, text)
-        return CollectiveGroup(secrets.randbits(60) | 1, tuple(ring_order(sizes, self._addresses)))
+        members = tuple(ring_order(sizes, self._addresses))
+        return CollectiveGroup(secrets.randbits(60) | 1, members, tuple(places[device] for device in members))
 
     def present(self, group_key: int) -> list[str]:
         """The devices that have joined a group which is not complete yet."""

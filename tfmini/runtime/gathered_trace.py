@@ -149,7 +149,7 @@ class _Merge:
             departure = departures.pop()
             start = departure.all_start_nanos
             end = max(start, entry.all_start_nanos)
-            size = departure.output[0].tensor_description.allocation_description.requested_bytes if departure.output else 0
+            size = sum(out.tensor_description.allocation_description.requested_bytes for out in departure.output)
             label = labels.wire_label(size, (end - start) / 1e9, edge, other, device)
             self._add(device, labels.WIRE, label, start, end, size)
 

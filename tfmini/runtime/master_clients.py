@@ -22,6 +22,7 @@ from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
+from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.traced_step import TracedStep, run_traced_here
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -85,8 +86,9 @@ class Blocking:
 class DirectMaster:
     """A master in this process: plain calls, and no message for what stays on its task."""
 
-    def __init__(self, master: Master, options: SessionOptions) -> None:
+    def __init__(self, master: Master, options: SessionOptions, target: str = "") -> None:
         self._master = master
+        self._target = target
         self._options = options
         self._session: MasterSession | None = None
         self._pid = os.getpid() if master.reactor is not None else 0  # 0: any process may go on with its copy
@@ -96,7 +98,9 @@ class DirectMaster:
         """The master session, opened at the first use."""
         if self._session is None:
             self._check_own()
-            self._session = self._master.create_session((), self._options)
+            wait = Blocking(self._master.reactor)
+            open_session(self._master, (), self._options, self._target, wait.done)
+            self._session = wait.result()
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
@@ -177,7 +181,8 @@ class DirectMaster:
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
         wait = Blocking(self._master.reactor)
-        self._master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
+        master = self.session.master if self._options.cluster else self._master
+        master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
         return wait.result()  # type: ignore[no-any-return]
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds
+from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.traced_step import TracedStep
 
 
@@ -53,8 +54,14 @@ class _MasterService:
 
     def create_session(self, request: m.CreateSession, respond: Any) -> None:
         nodes = [Node.from_wire(fields) for fields in request.graph]
-        session = self.master.create_session(nodes, SessionOptions.from_bytes(request.config))
-        respond(m.CreateSessionReply(session.handle, session.graph_version))
+
+        def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
+            if session is None:
+                respond(error)
+            else:
+                respond(m.CreateSessionReply(session.handle, session.graph_version))
+
+        open_session(self.master, nodes, SessionOptions.from_bytes(request.config), request.target, opened)
 
     def extend_session(self, request: m.ExtendSession, respond: Any) -> None:
         session = self.master.session(request.session_handle)
@@ -114,6 +121,7 @@ class _MasterService:
                     text = f"the RunMetadata cannot be made: {type(failure).__name__}: {failure}"
                     respond(errors.InternalError(None, None, text))
 
+            cancel: Callable[[errors.OpError], None]
             if traced:
                 step = TracedStep(session, plan, done, timeout)
                 cancel = step.cancel
@@ -136,7 +144,8 @@ class _MasterService:
             respond(m.ListDevicesReply([[d.name, d.device_type, d.memory_limit, d.incarnation] for d in devices]))
 
         session = self.master.sessions.get(request.session_handle)
-        self.master.list_devices(done, session.options.device_filters if session else ())
+        master = session.master if session else self.master
+        master.list_devices(done, session.options.device_filters if session else ())
 
     def reset(self, request: m.Reset, respond: Any) -> None:
         def done(error: errors.OpError | None) -> None:

@@ -18,11 +18,12 @@ from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
 from tfmini.runtime.step_ids import new_step_id
-from tfmini.runtime.step_run import LocalStep, TimedStep, private, run_simple
+from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
 from tfmini.runtime.trace import StepLog, clock
 from tfmini.runtime.traced_run import TracedLocalStep
 
@@ -135,7 +136,9 @@ class MasterSession:
             plan = self._build(signature)
             plan.traced = traced
             registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
-            with self._lock:
+            with self._lock:  # either `close` sees the registration or it is never begun
+                if self.closed:
+                    raise errors.CancelledError(None, None, self.closed_because)
                 self._registrations.add(registration)
             registration.start()
         except errors.OpError as error:
@@ -188,7 +191,7 @@ class MasterSession:
             del self._local_steps[step_id]
 
     def run_traced(self, plan: Plan, values: Sequence[Any], timeout_s: float | None) -> tuple[list[Any], int]:
-        """As `run_local`, of a traced plan; returns the values and the step's id, by which the worker keeps its trace."""
+        """As `run_local`, of a traced plan; returns the values and the step's id, under which the trace is kept."""
         part = plan.local
         assert part is not None
         graph = part.graph
@@ -286,11 +289,13 @@ class _Run:
             return
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
+            if self._step.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+                return
             if part.graph is not None:
                 local = index, part
             else:
                 self._guarded(index, self._call, index, part, [values[i] for i in part.feed_indices])
-        if local is not None:
+        if local is not None and not self._step.over:
             index, part = local
             self._guarded(index, self._run_local, index, part, [values[i] for i in part.feed_indices])
 
@@ -333,7 +338,7 @@ class _Run:
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
-                values = private(self.plan.parts[index].graph.program, values)
+                values = make_private(values)
             self._event(Step.part_done, index, values)
 
     def cancel(self, error: errors.OpError) -> None:

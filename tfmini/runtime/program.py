@@ -18,7 +18,6 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
-from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.layout import lay_out
 from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
@@ -34,7 +33,7 @@ class Program(Level):
     Attributes:
       feeds: slot per fed value, in the order of the request.
       fetches: slot per fetched value.
-      copies: per fetch, whether the value may share memory with a variable or a constant.
+      kept_feeds: slots of fed values that go into state that outlives the step, such as a queue.
       sends: sent group -> destination task.
       waits: event -> the node that answers it.
       loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
@@ -44,7 +43,7 @@ class Program(Level):
 
     feeds: list[int]
     fetches: list[int]
-    copies: list[bool]
+    kept_feeds: list[int]
     sends: dict[int, str]
     states: dict[str, Callable[[Resources], Any]]
     namespace: dict[str, Any]
@@ -85,6 +84,7 @@ def compile_program(
     fold_constants: bool = True,
     traced: bool = False,
     threads: bool = False,
+    kernels: dict[str, Callable[..., Any]] | None = None,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -96,15 +96,17 @@ def compile_program(
       fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
       traced: note when each node runs; the step must have a trace.
-      threads: where several kernels may block (Python functions), each runs in a thread of its own.
+      threads: kernels that may block (Python functions) run in threads of their own.
+      kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
     trace = TraceTable() if traced else None
-    threads = threads and several_may_block(nodes, device_type)
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads)
+    shared = Compilation(
+        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels
+    )
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)
@@ -120,17 +122,15 @@ def compile_program(
 def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: list[str], node_count: int) -> Program:
     shared = lowering.compilation
     fetches: list[int] = []
-    copies = []
     for name in fetch_names:
         source = shared.fetch_sources[name]
         slot = lowering.slots[source]
         if source in shared.constants:
             level.template[slot] = shared.constants[source]
-        # A variable's, a constant's or a feed's array is not the client's, nor is one it gets twice.
-        copies.append(source in shared.reads or source in shared.constants or slot < len(feeds) or slot in fetches)
         fetches.append(slot)
     return Program(
-        **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches, copies=copies,
+        **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches,
+        kept_feeds=sorted(shared.kept_feeds),
         sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=node_count,
         waits=shared.waits, loops=shared.loops, loop_groups=shared.loop_groups,
         uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends, trace=shared.trace,

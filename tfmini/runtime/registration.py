@@ -8,8 +8,8 @@ the plan needs are contacted.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +36,12 @@ class Registration:
         self._waiting: set[str] = set()
         self._progress: Any = None
         self._waited = 0.0
+        self._began = time.monotonic()
 
     def start(self) -> None:
         """Sends the requests; a plan without remote parts is done at once."""
         master = self.session.master
-        remote = [p for p in self.plan.parts if p.task != master.worker.task]
+        remote = [p for p in self.plan.parts if p.task != master.task]
         self._left = len(remote) + 1
         try:
             self._register_local()
@@ -58,7 +59,7 @@ class Registration:
     def _register_local(self) -> None:
         master = self.session.master
         for part in self.plan.parts:
-            if part.task == master.worker.task:
+            if part.task == master.task:
                 master.open_local_session(self.session)
                 part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
                 part.incarnation = master.worker.incarnation
@@ -76,9 +77,8 @@ class Registration:
         spare = len(program.template)
         program.feeds = [slots.get(i, spare) for i in range(len(self.plan.feeds))]
         program.template.append(None)  # where values go that nothing reads
-        fetches = dict(zip(part.fetch_indices, zip(program.fetches, program.copies)))
-        program.fetches = [fetches[i][0] for i in range(len(self.plan.fetches))]
-        program.copies = [fetches[i][1] for i in range(len(self.plan.fetches))]
+        fetches = dict(zip(part.fetch_indices, program.fetches))
+        program.fetches = [fetches[i] for i in range(len(self.plan.fetches))]
         part.feed_indices, part.fetch_indices = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
 
     def _options(self, part: Part) -> dict[str, Any]:
@@ -97,7 +97,8 @@ class Registration:
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation)
             return
-        request = CreateWorkerSession(session.handle, session.options.isolate_session_state, master.addresses())
+        isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
+        request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
         part.peer.call(
             request,
             lambda answer: self._session_opened(part, answer),
@@ -111,6 +112,7 @@ class Registration:
             return
         if self.session.closed:
             part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
+            self._finish(errors.CancelledError(None, None, self.session.closed_because))
             return
         known = self.session.registered_tasks.setdefault(part.task, part.peer.incarnation)
         if known != part.peer.incarnation:
@@ -123,10 +125,18 @@ class Registration:
         part.incarnation = incarnation
         try:
             request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
-            part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
+            part.peer.call(
+                request, lambda answer: self._registered(part, answer), incarnation=incarnation,
+                timeout_s=self._time_left(),
+            )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
             text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
             self._finish(errors.InternalError(None, None, text))
+
+    def _time_left(self) -> float | None:
+        """Seconds until the session's operation timeout, counted from the start of the registration."""
+        limit = self.session.options.operation_timeout_s
+        return None if not limit else max(0.001, self._began + limit - time.monotonic())
 
     def _registered(self, part: Part, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
@@ -157,13 +167,11 @@ class Registration:
         for part in self.plan.parts:
             if part.task in waiting and part.peer is not None:
                 why = part.peer.why or part.peer.state.value
-                line = (
-                    f"CreateSession still waiting for response from worker: {part.task} at {part.peer.address}: {why}"
-                    f" ({self._waited:.0f} s; gives up after {limit:g} s)"
-                )
-                _log.warning("%s", line)
-                if not _log.handlers and not logging.getLogger().handlers:
-                    print(line, file=sys.stderr, flush=True)
+                # Without any configuration of logging, Python itself prints warnings.
+                _log.warning(
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%.0f s; gives up after %g s)",
+                    part.task, part.peer.address, why, self._waited, limit,
+                )  # fmt: skip
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 

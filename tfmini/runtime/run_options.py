@@ -1,4 +1,4 @@
-"""RunOptions and RunMetadata as the runtime reads and fills them, without importing protobuf for a run that has none."""
+"""RunOptions as the runtime reads them and RunMetadata as it fills it; protobuf is imported for runs that have any."""
 
 from __future__ import annotations
 

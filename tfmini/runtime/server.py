@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import secrets
 import signal
@@ -94,7 +95,8 @@ class Server:
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
             for i in range(count or 1)
         ]
-        self.worker = Worker(self._task, devices, self._peer)
+        threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
+        self.worker = Worker(self._task, devices, self._peer, threads if threads > 0 else max(2, os.cpu_count() or 1))
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
@@ -112,7 +114,7 @@ class Server:
         """Tells the worker when a task that it may exchange tensors with is lost."""
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
-            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why))
+            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""
@@ -127,7 +129,7 @@ class Server:
         return handle
 
     def _peer(self, task: str, address: str) -> Any:
-        return self._endpoint.peer(address, task)
+        return self._endpoint.peer(address, task or None)
 
     # ---- TensorFlow's interface -------------------------------------------------------------
 
@@ -260,4 +262,12 @@ def _definition(server: Any, job: str | None, index: int | None, protocol: str |
         if len(indices) != 1:
             raise ValueError("Must specify an explicit `task_index`.")
         index = indices[0]
-    return cluster, job, index, protocol or "grpc", config
+    return cluster, job, _index(index), protocol or "grpc", config
+
+
+def _index(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        hint = f"; write int({value!r}), or {value} without quotes in TF_CONFIG" if str(value).isdigit() else ""
+        raise TypeError(f"task_index must be an integer, but got {value!r} ({type(value).__name__}){hint}.") from None

@@ -62,6 +62,15 @@ def server_at(address: str) -> Any:
     return server if pid == os.getpid() else None
 
 
+def same_address(one: str, other: str) -> bool:
+    """Whether two spellings of ``host:port``, with or without a scheme, mean the same."""
+    return _canonical(_without_scheme(one)) == _canonical(_without_scheme(other))
+
+
+def _without_scheme(address: str) -> str:
+    return next((address[len(scheme) :] for scheme in _SCHEMES if address.startswith(scheme)), address)
+
+
 def _canonical(address: str) -> str:
     host, _, port = address.rpartition(":")
     return f"{'localhost' if host in ('127.0.0.1', '[::1]', '0.0.0.0') else host}:{port}"

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
@@ -18,7 +19,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime import servers
+from tfmini.runtime import kernel_checks, servers
 from tfmini.runtime.feeds import converter, flatten_feed
 from tfmini.runtime.fetches import Fetches, own_copy, to_client
 from tfmini.runtime.master import Master
@@ -86,11 +87,11 @@ class BaseSession:
 
     def _connect(self) -> MasterClient:
         if not self._target:
-            return DirectMaster(_local_master(self._options), self._options)
+            return DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
         address = servers.address_of_target(self._target)
         server = servers.server_at(address)
         if server is not None:
-            return DirectMaster(server.master, self._options)
+            return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
         return RemoteMaster(address, config, self._options)
 
@@ -219,7 +220,8 @@ class BaseSession:
             if not operations:
                 return
             try:
-                self._master.extend([node_of(op) for op in operations])
+                as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+                self._master.extend([as_node(op) for op in operations])
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)

@@ -22,6 +22,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.levels import Level, WaitingLoop
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.program import Program
 from tfmini.runtime.step_errors import kernel_error, node_error
 
@@ -183,6 +184,9 @@ class StepRun(Activation):
         """Runs what can run; ``on_done(error, fetched values)`` is called once, now or later."""
         for slot, value in zip(self.program.feeds, feeds):
             self.slots[slot] = value
+        for slot in self.program.kept_feeds:  # the client may use its buffer again
+            if isinstance(self.slots[slot], np.ndarray):
+                self.slots[slot] = self.slots[slot].copy()
         self.started_at = time.monotonic()
         with self.lock:
             self._on_done = on_done
@@ -268,7 +272,7 @@ class StepRun(Activation):
         with self.lock:
             groups = [*self.missing, *(group for group, _ in self._iterations)]
             causes = [wait.cause for wait in self.waits]
-        waits = ", ".join([*(self.graph.describe_group(g) for g in sorted(groups)), *causes]) or "nothing"
+        waits = ", ".join([*(self.graph.describe_group(g) for g in sorted(groups)), *causes]) or "its own kernels"
         seconds = time.monotonic() - self.started_at
         return f"step {self.id} on {self.worker.task} waits for {waits} for {seconds:.1f} s"
 
@@ -444,16 +448,6 @@ def dead_fetch(index: int) -> errors.OpError:
     )
 
 
-def private(program: Program, values: Sequence[Any]) -> list[Any]:
-    """Fetched values that their receiver may change: arrays of variables and constants are copied."""
-    return [
-        value.copy()
-        if isinstance(value, np.ndarray) and (copy or value.base is not None or not value.flags.writeable)
-        else value
-        for value, copy in zip(values, program.copies)
-    ]
-
-
 class LocalStep:
     """The step context of kernels in a step that is one function call."""
 
@@ -529,4 +523,5 @@ def run_simple(program: Program, feeds: Sequence[Any], step: Any, task: str) -> 
     values = [slots[s] for s in program.fetches]
     if program.uncertain and any(value is DEAD for value in values):
         raise dead_fetch([value is DEAD for value in values].index(True))
-    return private(program, values)
+    del slots
+    return make_private(values)

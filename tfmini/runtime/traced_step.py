@@ -32,7 +32,7 @@ def run_traced_here(
     found, log.step_id = session.run_traced(plan, values, timeout_s)
     log.finished = log.answered[0] = clock()
     worker = session.master.worker
-    record = TaskRecord(worker.task, worker.step_stats(log.step_id), OWN)
+    record = TaskRecord(session.master.task, worker.step_stats(log.step_id), OWN)
     return found, GatheredTrace(session.master.default_device, log, [record])
 
 
@@ -66,7 +66,7 @@ class TracedStep:
     def start(self, values: Sequence[Any]) -> None:
         """Begins; ``values`` are one per feed of the plan."""
         self._values = values
-        self._for_all(lambda index, part: ClockReader(part.peer, lambda read: self._aligned(index, read)).ask(), self._run)
+        self._for_all(self._read_clock, self._run)
 
     def cancel(self, error: errors.OpError) -> None:
         """Ends the step for the reason given."""
@@ -89,6 +89,9 @@ class TracedStep:
             finished = self._left == 0
         if finished:
             self._then()
+
+    def _read_clock(self, index: int, part: Part) -> None:
+        ClockReader(part.peer, lambda found: self._aligned(index, found)).ask()
 
     def _aligned(self, index: int, found: Alignment | None) -> None:
         self._alignments[index] = found

@@ -26,6 +26,8 @@ from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
+from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.collective_executor import CollectiveExecutor
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.early_tensors import EarlyTensors
@@ -49,6 +51,7 @@ class RegisteredGraph:
     """A compiled partition, waiting to be run.
 
     Attributes:
+      task: what the worker is called in the session's cluster.
       peers: destination task -> something with ``send(message)``.
       labels: group -> what it carries and from whom, for people.
       senders: group -> the task that sends it.
@@ -58,6 +61,7 @@ class RegisteredGraph:
     session_handle: str
     program: Program
     resources: Resources
+    task: str = ""
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
@@ -68,12 +72,19 @@ class RegisteredGraph:
 
 @dataclass
 class WorkerSession:
-    """A master's session as this worker sees it."""
+    """A master's session as this worker sees it.
+
+    Attributes:
+      task: what the worker is called in the session's own cluster, if it has one.
+      kernels: those with a state of their own, which the session's programs share.
+    """
 
     handle: str
     resources: Resources
     addresses: Mapping[str, str]
+    task: str = ""
     graphs: set[int] = field(default_factory=set)
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class Worker:
@@ -83,11 +94,13 @@ class Worker:
       task: full task name.
       devices: the devices of this task.
       peer_for: (task, address) -> peer to send tensors to; None for a worker without a network.
+      pool_size: how many long segments may run at once (``inter_op_parallelism_threads``).
     """
 
     def __init__(
-        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None
-    ) -> None:
+        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
+        pool_size: int = 2,
+    ) -> None:  # fmt: skip
         self.task = task
         self.devices = list(devices)
         self.incarnation = devices[0].incarnation if devices else secrets.randbits(63)
@@ -103,16 +116,23 @@ class Worker:
         self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task)
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
-    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str]) -> None:
-        """Opens a session; ``isolate`` gives it resources of its own."""
+    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str], task: str = "") -> None:
+        """Opens a session.
+
+        Args:
+          isolate: gives it resources of its own.
+          addresses: of the tasks in its cluster.
+          task: what this one is called there, if it is another cluster than the server's own.
+        """
         resources = ResourceManager(self.default_container) if isolate else self.resources.for_session(handle)
         with self._lock:
-            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses))
+            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses, task))
 
     def delete_session(self, handle: str) -> None:
         """Forgets a session and its graphs; its steps are cancelled."""
@@ -155,9 +175,12 @@ class Worker:
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
             traced=options.get("traced", False),
-            threads=True,
+            kernels=session.kernels,
+            threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
-        graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
+        graph = RegisteredGraph(
+            next(self._handles), session_handle, program, session.resources, session.task or self.task
+        )
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
         graph.labels, graph.senders = _received_groups(nodes)
@@ -169,7 +192,7 @@ class Worker:
     def _peer(self, session: WorkerSession, task: str) -> Any:
         if self._peer_for is None or task not in session.addresses:
             raise errors.InternalError(None, None, f"{self.task} does not know the address of {task}")
-        return self._peer_for(task, session.addresses[task])
+        return self._peer_for("" if session.task else task, session.addresses[task])
 
     def deregister_graph(self, handle: int) -> None:
         """Forgets a partition."""
@@ -205,7 +228,7 @@ class Worker:
             run = TracedRun(self, graph, step_id)
             self.traces.keep(step_id, run.trace, graph)
         with self._lock:
-            loss = self._early.loss(step_id)
+            loss: errors.OpError | None = self._early.loss(step_id)
             early = self._early.take(step_id)
             over = step_id in self._over
             self.steps[step_id] = run
@@ -220,12 +243,10 @@ class Worker:
         for group, values, path, arrived_ns in early:
             run.deliver(group, values, path, arrived_ns)
         if over:
-            run.start(feeds, finished)
-            run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
-        else:
-            run.start(feeds, finished)
-            if loss is not None:
-                run.abort(loss)
+            loss = errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True)
+        if loss is not None:
+            run.abort(loss)  # before the start, which then runs nothing
+        run.start(feeds, finished)
         return run
 
     def receive(self, step_id: int, group: int, values: Sequence[Any], dead: int = 0, iteration: str = "") -> None:
@@ -257,9 +278,9 @@ class Worker:
     def step_stats(self, step_id: int) -> bytes:
         """What a traced step recorded here, as a StepStats in this task's wall-clock time; empty if nothing is kept."""
         found = self.traces.find(step_id)
-        return b"" if found is None else task_stats(self.task, step_id, *found).SerializeToString()
+        return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
-    def peer_lost(self, task: str, why: str) -> None:
+    def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
         """Ends the steps that exchange tensors with a task that cannot be reached any more.
 
         The master sees the tasks that it talks to itself; the link between two workers only they see.
@@ -270,6 +291,7 @@ class Worker:
                 run
                 for run in self.steps.values()
                 if task in run.program.sends.values()
+                or peer is not None and peer in run.graph.peers.values()  # it may have another name in a session
                 or any(run.graph.senders.get(g) == task for g in run.missing | run.program.loop_groups)
             ]
         for run in involved:
@@ -296,13 +318,18 @@ class Worker:
 
     def schedule(self, activation: Activation, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller should run it itself."""
-        if self._peer_for is None or activation.level.segments[segment].seconds < _LONG_SEGMENT_S:
+        if self._peer_for is None:
+            return False
+        seconds = activation.level.segments[segment].seconds
+        # What has not run yet may take any time. A client's own thread may try it, since the reactor's steward
+        # takes over meanwhile; the steward has nobody behind it.
+        if seconds < _LONG_SEGMENT_S and (seconds or not get_reactor().is_steward()):
             return False
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfmini-kernels")
+                self._pool = ThreadPoolExecutor(self._pool_size, thread_name_prefix="tfmini-kernels")
             self._pool.submit(activation.run_later, segment)
         return True
 

@@ -30,6 +30,8 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.CollectiveJoin: service.collective_join,
         m.CollectiveData: service.collective_data,
         m.CollectiveProbe: service.collective_probe,
+        m.CollectiveStage: service.collective_stage,
+        m.CollectiveBell: service.collective_bell,
         m.CollectiveFailure: service.collective_failure,
     }
 
@@ -43,7 +45,7 @@ class _WorkerService:
         respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
-        self.worker.create_session(request.session_handle, request.isolate, request.tasks)
+        self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
@@ -98,7 +100,9 @@ class _WorkerService:
         self.worker.abort_step(request.step_id, m.error_of(request))
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
-        self.worker.collectives.leader.join(request.group_key, request.group_size, request.device, respond)
+        self.worker.collectives.leader.join(
+            request.group_key, request.group_size, request.device, request.place, respond
+        )
 
     def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
         self.worker.collectives.receive(request)
@@ -108,3 +112,9 @@ class _WorkerService:
 
     def collective_failure(self, peer: Any, request: m.CollectiveFailure, respond: Any) -> None:
         self.worker.collectives.failed(request.epoch, m.error_of(request))
+
+    def collective_stage(self, peer: Any, request: m.CollectiveStage, respond: Any) -> None:
+        self.worker.collectives.receive(request)
+
+    def collective_bell(self, peer: Any, request: m.CollectiveBell, respond: Any) -> None:
+        self.worker.collectives.rung(request)

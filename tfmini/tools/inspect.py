@@ -34,6 +34,8 @@ from tfmini.inspection.text import VIEWS, view
 @click.option("--full", is_flag=True, help="All rows, with producers, consumers and rendezvous keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--diff", type=click.Path(exists=True), help="Compare with this other graph on the same cluster.")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False),
+              help="Show times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
 @click.argument("source", type=click.Path(exists=True), required=False)
@@ -76,7 +78,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
             return inspected(
                 source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
                 master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
-                batch=options["batch"], entry=options["entry"], arguments=options["arguments"],
+                batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
             )  # fmt: skip
     except (ValueError, TypeError, OSError, errors.OpError) as error:
         message = error.message if isinstance(error, errors.OpError) else str(error)

@@ -12,7 +12,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
 from tfmini.compat import alias
-from tfmini.tools import python2
+from tfmini.tools import python2, tracing
 
 _INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
 
@@ -28,6 +28,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
       OSError: when the script cannot be read.
     """
     alias.install()
+    tracing.install_if_asked()
     with io.open_code(os.path.abspath(script)) as file:
         data = file.read()
     main = _main_module(script, args)

@@ -48,7 +48,7 @@ class ChromeTrace:
     def format_to_string(self, pretty: bool = False) -> str:
         """The trace as JSON text."""
         trace = {"traceEvents": self.metadata + self.events}
-        return json.dumps(trace, indent=4, separators=(",", ": ")) if pretty else json.dumps(trace, separators=(",", ":"))
+        return json.dumps(trace, indent=4) if pretty else json.dumps(trace, separators=(",", ":"))
 
 
 class Timeline:
@@ -107,7 +107,7 @@ class _Drawing:
         for name, pid in self._pids.items():
             self.trace.add_process(pid, f"{name} Compute")
             self.trace.add_process(pid + 1, f"{name} Tensors")
-        for device, pid, lane, entry in self._entries():
+        for _, pid, lane, entry in self._entries():
             self._add_tensors(pid, lane, entry, show_memory)
         for device, pid, lane, entry in self._entries():
             self._add_op(device, pid, lane, entry, show_dataflow)
@@ -135,7 +135,8 @@ class _Drawing:
                 self.trace.add("O", "Tensor", name, pid + 1, lane, end - 1, id=number, args={"snapshot": about})
 
     def _add_op(self, device: str, pid: int, lane: int, entry: Any, show_dataflow: bool) -> None:
-        name, inputs = entry.node_name, []
+        name: str = entry.node_name
+        inputs: list[str] = []
         fake = any(part in device for part in _FAKE_DEVICES)
         if fake:
             name, op = (*name.split(":"), "unknown")[:2]
@@ -172,7 +173,8 @@ class _Drawing:
             self.maximums[allocator] = self._add_curve(allocator, sorted(events))
 
     def _add_curve(self, allocator: str, changes: list[tuple[int, int, str]]) -> AllocationMaximum:
-        total, held = 0, set()
+        total = 0
+        held: set[str] = set()
         maximum = AllocationMaximum(0, 0, set())
         for time, size, name in changes:
             total += size

@@ -27,17 +27,16 @@ function showOp(op) {
 function transferRows(t) {
   return [
     line(t.tensor, null, "h2"), what(t),
-    line("Send " + t.send + " on " + t.src + ", computed by " + t.producer, () => follow([t], [t.producer])),
-    line("Recv " + t.recv + " on " + t.dst + ", for " + t.consumers.join(", "), () => follow([t], t.consumers)),
+    line("Send " + t.send + " on " + t.src + (t.producer ? ", computed by " + t.producer : ""), () => follow([t], [t.producer])),
+    line("Recv " + t.recv + " on " + t.dst + (t.consumers.length ? ", for " + t.consumers.join(", ") : ""), () => follow([t], t.consumers)),
     line("key " + t.key, null, "div"),
   ];
 }
 
 // Marks transfers from Send to Recv; `towards` names the ops to look at, default: all of them.
 function follow(transfers, towards) {
-  const known = (names) => names.filter((name) => byName.has(name)).map((name) => byName.get(name).node);
-  const all = known([...new Set(transfers.flatMap((t) => [t.producer, ...t.consumers]))]);
-  const ends = towards ? known(towards) : all;
+  const all = [...new Set(transfers.flatMap((t) => endsOf(t).flat()))];
+  const ends = towards ? all.filter((node) => node.op && towards.includes(node.op.name)) : all;
   all.forEach(openPath);
   const found = reveal(ends.length ? ends : all);
   const indices = new Set(transfers.map((t) => t.index));
@@ -74,11 +73,11 @@ function step(i) {
   rows.forEach((row, j) => row.classList.toggle("now", i === j));
   rows[i].scrollIntoView({ block: "nearest" });
   const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
-  if (transfers.some((t) => byName.has(t.producer))) follow(transfers);
+  if (transfers.length) follow(transfers);
   else {
     const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
     if (ends.length) reveal(ends);
-    details(line("message " + (i + 1) + " of " + rows.length, null, "h2"), rows[i].textContent, ...transfers.flatMap(transferRows));
+    details(line("message " + (i + 1) + " of " + rows.length, null, "h2"), rows[i].textContent);
   }
 }
 $("next").onclick = () => step(now + 1);

@@ -47,13 +47,19 @@ function edges() {
     for (const source of op.inputs) join(ops[source].node, op.node, "data");
     for (const source of op.controls) if (shownFor(op.node).op) join(ops[source].node, op.node, "order");
   }
-  for (const t of DATA.transfers) for (const user of t.consumers) {
-    const from = byName.get(t.producer), to = byName.get(user);
-    const edge = from && to ? join(from.node, to.node, t.control ? "wire control" : "wire") : null;
+  for (const t of DATA.transfers) for (const [from, to] of endsOf(t)) {
+    const edge = join(from, to, t.control ? "wire control" : "wire");
     if (edge && !edge.data.transfers.includes(t.index)) edge.data.transfers.push(t.index);
   }
   for (const edge of found.values()) edge.data.label = wireLabel(edge);
   return found.values();
+}
+
+// Pairs of nodes; a task stands for what the client hands in or takes, and for members of a group with graphs of their own.
+function endsOf(t) {
+  const nodeOf = (name, device) => (byName.has(name) ? byName.get(name).node : devices[DATA.devices.indexOf(device)]);
+  const users = t.consumers.length ? t.consumers : [""];
+  return users.map((user) => [nodeOf(t.producer, t.src), nodeOf(user, t.dst)]);
 }
 
 function wireLabel(edge) {

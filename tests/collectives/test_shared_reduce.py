@@ -1,0 +1,153 @@
+"""The all-reduce of ranks that share memory: any order of turns, memory of one process."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfmini.collectives import schedules, shared_reduce
+from tfmini.collectives.costs import shared_all_reduce_cost
+from tfmini.collectives.shared_reduce import SharedReduce, stage_bytes
+from tfmini.collectives.stages import Stage, fingerprint_text
+
+DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
+
+
+def make_stages(size: int, nbytes: int) -> list[Stage]:
+    stages = [Stage(np.zeros(stage_bytes(nbytes), np.uint8), serial=r + 1) for r in range(size)]
+    for stage in stages:
+        stage.open(0)
+    return stages
+
+
+def run_all(ranks: list[SharedReduce], seed: int) -> None:
+    """Random ranks take turns; a rank that has met a wait sleeps until it is rung."""
+    rng = random.Random(seed)
+    awake = set(range(len(ranks)))
+    while awake:
+        rank = rng.choice(sorted(awake))
+        awake.discard(rank)
+        awake.update(ranks[rank].advance())
+        awake.discard(rank)
+    assert all(rank.done for rank in ranks), [rank.missing() for rank in ranks]
+
+
+def exchange(stages: list[Any], values: list[Any], merge: str, final: str, count: int, seed: int) -> list[Any]:
+    size = len(stages)
+    ranks = [
+        SharedReduce(
+            r, size, values[r], merge, final, stages, count, b"same", 1, np.empty(values[r].size, values[r].dtype)
+        )
+        for r in range(size)
+    ]
+    run_all(ranks, seed)
+    return [rank.result() for rank in ranks]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    size=st.integers(2, 8), count=st.sampled_from([0, 1, 2, 7, 31, 64, 101]), dtype=st.sampled_from(DTYPES),
+    merge=st.sampled_from(["Add", "Mul", "Min", "Max"]), final=st.sampled_from(["Id", "Div"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_small_tensors(size, count, dtype, merge, final, seed) -> None:
+    stages = make_stages(size, count * 8)
+    for step in range(3):
+        values = [np.random.RandomState(seed + step + r).randint(-3, 4, count).astype(dtype) for r in range(size)]
+        direct = [schedules.DirectReduce(r, size, values[r], merge, final) for r in range(size)]
+        for schedule in direct:
+            for r in range(size):
+                schedule.receive(r, 0, values[r])
+        for result in exchange(stages, values, merge, final, step, seed):
+            assert result.dtype == dtype
+            assert result.tobytes() == direct[0].result().tobytes()
+
+
+@settings(max_examples=15, deadline=None)
+@given(size=st.integers(2, 8), count=st.sampled_from([701, 997, 1024, 4096, 5003]), seed=st.integers(0, 99))
+def test_windows(size, count, seed) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_reduce, "DIRECT_LIMIT", 64)
+        patch.setattr(shared_reduce, "WINDOW_BYTES", 256)
+        stages = make_stages(size, count * 4)
+        for step in range(3):
+            values = [np.random.RandomState(seed + step + r).randn(count).astype(np.float32) for r in range(size)]
+            results = exchange(stages, values, "Add", "Div", step, seed)
+            for result in results:
+                assert result.tobytes() == results[0].tobytes()
+            np.testing.assert_allclose(results[0], np.mean(values, axis=0), rtol=1e-4, atol=1e-6)
+
+
+def test_a_real_window() -> None:
+    values = [np.full(700_001, r + 1, np.float32) for r in range(3)]
+    for result in exchange(make_stages(3, values[0].nbytes), values, "Add", "Id", 0, 0):
+        assert (result == 6).all()
+
+
+def test_a_rank_runs_ahead_by_one_small_exchange_and_no_more() -> None:
+    stages: list[Any] = make_stages(2, 4)
+    one = np.ones(1, np.float32)
+
+    def begun(rank: int, count: int) -> SharedReduce:
+        reduce = SharedReduce(
+            rank, 2, one * (count + 1), "Add", "Id", stages, count, b"", 0, np.empty(1, np.float32), is_loose=count > 0
+        )
+        reduce.advance()
+        return reduce
+
+    first, second = begun(0, 0), begun(0, 1)  # as a rank whose steps overlap would, were it not made to wait
+    assert not first.done and not second.done
+    assert begun(1, 0).done
+    first.advance()
+    assert first.result() == 2
+    assert begun(1, 1).result() == 4
+    second.advance()
+    assert second.result() == 4
+
+
+def test_fingerprints_are_compared_before_anything_is_added() -> None:
+    stages: list[Any] = make_stages(2, 4)
+    a, b = (
+        SharedReduce(r, 2, np.ones(1), "Add", "Id", stages, 0, b"ab"[r : r + 1], 1, np.empty(1)) for r in range(2)
+    )
+    a.advance()
+    assert b.advance() == [0]
+    assert b.stranger == 0 and not b.done
+    a.advance()
+    assert a.stranger == 1 and stages[1].signature(0) == (b"b", 1)
+    a.accept()
+    a.advance()
+    assert a.done
+
+
+def test_a_stage_with_a_new_user_breaks_the_exchange() -> None:
+    stages: list[Any] = make_stages(2, 4)
+    a, b = (SharedReduce(r, 2, np.ones(1), "Add", "Id", stages, 0, b"", 1, np.empty(1)) for r in range(2))
+    b.advance()
+    Stage(stages[1].memory, serial=9).open(0)
+    a.advance()
+    assert not a.done and a.missing() == [1]
+
+
+def test_a_long_fingerprint_is_cut_and_still_differs() -> None:
+    texts = [fingerprint_text("v" * 3000 + end) for end in "ab"]
+    assert texts[0] != texts[1]
+    assert len(texts[0]) < 1792
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [100_003, 1_500_000])
+def test_what_a_rank_lays_out_is_what_the_cost_model_says(size: int, count: int) -> None:
+    stages: list[Any] = make_stages(size, 4 * count)
+    value = np.ones(count, np.float32)
+    ranks = [SharedReduce(r, size, value, "Add", "Id", stages, 0, b"", 0, np.empty_like(value)) for r in range(size)]
+    cost = shared_all_reduce_cost(value.nbytes, size)
+    for rank in ranks:
+        windows = -(-value.nbytes // shared_reduce.WINDOW_BYTES)
+        assert abs(rank.sent_bytes - cost.nbytes) <= 4 * size * windows
+    assert sum(rank.sent_bytes for rank in ranks) == round(cost.nbytes * size)
+    assert cost.nbytes == 2 * (size - 1) / size * value.nbytes

@@ -1,0 +1,214 @@
+"""All-reduce among tasks that share memory: the driver of `collectives.shared_reduce`.
+
+Ranks read each other's memory. What is sent is where a rank's parts lie, once per collective, and a bell for a rank
+that waits. Whoever rings, calls or brings news drives the exchange as far as it goes; nobody waits for a lock.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Protocol
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.collectives.fingerprints import Fingerprint, mismatch
+from tfmini.collectives.shared_reduce import SharedReduce, is_direct
+from tfmini.collectives.stages import COPIED, REDUCED, WROTE
+from tfmini.rpc import messages as m
+from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
+from tfmini.runtime.collective_calls import Call
+from tfmini.runtime.collective_exchange import Exchange, Member
+from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
+from tfmini.runtime.collective_stages import Channel, Stages
+
+
+class Owner(Protocol):
+    """What it needs of the executor."""
+
+    lock: Any
+    sent_messages: int
+    sent_bytes: int
+
+    def send(self, member: Member, task: str, message: Any) -> None: ...
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
+    def answer(self, member: Member, exchange: Exchange) -> None: ...
+    def new_exchange(self, member: Member, call: Call) -> Exchange: ...
+
+
+class SharedCollectives:
+    """See the module."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._arena: Arena | None = None
+        self._is_possible = True
+        self._neighbours = Neighbours()
+
+    def place(self) -> str:
+        """Where this task's memory is; "": nowhere."""
+        with self._owner.lock:
+            if self._arena is None and self._is_possible:
+                self._arena = make_arena()
+                self._is_possible = self._arena is not None
+            return self._arena.place if self._arena is not None else ""
+
+    def enter(self, member: Member, places: list[str]) -> None:
+        """The group is complete; maps the memory of all if it can be shared.
+
+        Raises:
+          UnavailableError: another rank's cannot be mapped. The next life of the group goes by messages.
+        """
+        if self._arena is None or not can_share(places):
+            return
+        try:
+            neighbours = [self._neighbours.map(place) for place in places]
+        except (OSError, ValueError) as error:
+            self._is_possible, self._arena = False, None
+            text = f"{member.device} cannot map the memory of a rank of group {member.group_key}: {error}"
+            raise errors.UnavailableError(None, None, text) from None
+        member.stages = Stages(member.rank, self._arena, neighbours)
+
+    def begin(self, member: Member, call: Call) -> bool:
+        """Begins an all-reduce in shared memory; False: it has to go by messages."""
+        stages = member.stages
+        if stages is None or call.about.reduction is None:
+            return False
+        owner, instance = self._owner, call.instance
+        with owner.lock:
+            if instance in member.running:
+                member.later.setdefault(instance, collections.deque()).append(call)
+                return True
+            value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
+            exchange = owner.new_exchange(member, call)
+            channel, news = stages.open(instance, value.nbytes, exchange.count)
+            schedule = exchange.schedule = self._schedule(member, exchange, channel, value)
+            member.running[instance] = exchange
+            member.exchanges[exchange.key] = exchange
+            owner.sent_bytes += schedule.sent_bytes
+        if news is not None:
+            for rank in range(len(member.members)):
+                if rank != member.rank:
+                    self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
+        self._drive(member, exchange)
+        return True
+
+    def _schedule(self, member: Member, exchange: Exchange, channel: Channel, value: Any) -> SharedReduce:
+        about = exchange.call.about
+        assert about.reduction is not None
+        is_loose, channel.is_small = channel.is_small, is_direct(value.nbytes)
+        out, face = _memory_like(value)
+        return SharedReduce(
+            member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
+            exchange.step, out, is_loose, face,
+        )  # fmt: skip
+
+    def _drive(self, member: Member, exchange: Exchange) -> None:
+        exchange.again = True
+        while exchange.again:
+            if not exchange.lock.acquire(False):
+                return
+            try:
+                exchange.again = False
+                ring = exchange.schedule.advance() if not exchange.finished else []
+                is_over = exchange.finish()
+            finally:
+                exchange.lock.release()
+            for rank in ring:
+                self._send(member, m.CollectiveBell(member.epoch, rank, member.rank, exchange.call.instance))
+            if exchange.schedule.stranger >= 0:
+                self._compare(member, exchange)
+            elif is_over:
+                self._over(member, exchange)
+        if member.over:
+            self.leave(member)
+
+    def _compare(self, member: Member, exchange: Exchange) -> None:
+        schedule, stages = exchange.schedule, member.stages
+        rank = schedule.stranger
+        stage = stages.channel(exchange.call.instance).stages[rank] if stages is not None else None
+        if stage is None:
+            return
+        text, step = stage.signature(exchange.count)
+        theirs = Fingerprint.of_lasting(text.decode(), step)
+        error = mismatch(exchange.fingerprint, member.who(member.rank), theirs, member.who(rank))
+        if error is not None:
+            self._owner.fail(member, error, tell=True)
+        else:
+            schedule.accept()
+            exchange.again = True
+
+    def _over(self, member: Member, exchange: Exchange) -> None:
+        instance = exchange.call.instance
+        with self._owner.lock:
+            member.running.pop(instance, None)
+            if member.stages is not None:
+                member.stages.channel(instance).is_busy = False
+            waiting = member.later.get(instance)
+            following = waiting.popleft() if waiting else None
+        self._owner.answer(member, exchange)
+        if following is not None:
+            self.begin(member, following)
+
+    def _send(self, member: Member, message: Any) -> None:
+        self._owner.sent_messages += 1
+        self._owner.send(member, member.tasks[message.rank], message)
+
+    # ---- what comes from others -------------------------------------------------------------
+
+    def placed(self, member: Member, message: m.CollectiveStage) -> None:
+        """Another rank's parts of a collective lie elsewhere from now on."""
+        with self._owner.lock:
+            if member.stages is None or member.over:
+                return
+            member.stages.place(message.instance, message.sender, message.serial, message.offset, message.nbytes)
+            stages = member.stages.channel(message.instance).stages
+            theirs, own = stages[message.sender], stages[member.rank]
+            assert theirs is not None
+            # It may have begun to wait for what had come before this side knew whom to ring.
+            marks = (WROTE, REDUCED, COPIED)
+            waits = own is not None and any(0 < theirs.wanted(word) <= own.words[word] for word in marks)
+        if waits:
+            self._send(member, m.CollectiveBell(member.epoch, message.sender, member.rank, message.instance))
+        self.look(member, message.instance)
+
+    def look(self, member: Member, instance: int) -> None:
+        """Drives a collective: somebody has rung, or some time has passed."""
+        with self._owner.lock:
+            exchange = member.running.get(instance)
+        if exchange is not None:
+            self._drive(member, exchange)
+            exchange.present.update(exchange.schedule.present() if not exchange.finished else ())
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    def leave(self, member: Member) -> None:
+        """This life of the group is over: gives its memory back as soon as nobody writes to it."""
+        with self._owner.lock:
+            held = []
+            for exchange in list(member.running.values()):
+                if not exchange.lock.acquire(False):
+                    break  # whoever drives it comes here afterwards
+                held.append(exchange)
+            else:
+                member.running = {}
+                if member.stages is not None:
+                    member.stages.close()
+                    member.stages = None
+            for exchange in held:
+                exchange.lock.release()
+
+    def close(self) -> None:
+        """Lets the arena go."""
+        if self._arena is not None:
+            self._arena.close()
+            self._arena, self._is_possible = None, False
+
+
+def _memory_like(value: Any) -> tuple[Any, Any]:
+    """Memory for a result and what to show of it: of a large one, whose pages are warm, a view of its loan."""
+    if value.nbytes < POOL_FROM:
+        out = np.empty(value.size, value.dtype)
+        return out, out
+    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
+    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)

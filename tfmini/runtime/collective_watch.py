@@ -1,0 +1,143 @@
+"""Collectives that stand still: who is slow, who has left one out, who has never come.
+
+Every second each rank asks those it waits for whether they take part. This finds the dead, as a message to them
+cannot be delivered, and two ranks that wait for each other in different collectives.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tfmini import errors
+from tfmini.collectives.fingerprints import Fingerprint, skipped
+from tfmini.rpc import messages as m
+from tfmini.runtime.collective_exchange import Exchange, Member
+
+_log = logging.getLogger("tfmini")
+_TICK_S = 1.0
+_SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
+_SLOW_S = 4.5
+
+
+class Executor(Protocol):
+    """What it needs of the executor."""
+
+    task: str
+    leader_task: str
+    leader: Any
+    lock: Any
+    closed: bool
+
+    def waiting(self) -> list[Member]: ...
+    def look(self, member: Member, exchange: Exchange) -> None: ...
+    def member_of(self, epoch: int, rank: int) -> Member | None: ...
+    def send(self, member: Member, task: str, message: Any) -> None: ...
+    def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
+
+
+class Watch:
+    """See the module.
+
+    Attributes:
+      ticking: it is at work.
+      call_later: (seconds, function, arguments…): the clock; None: nobody watches.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.ticking = False
+        self.call_later: Callable[..., Any] | None = None
+
+    def start(self) -> None:
+        """Looks after the members from now on, as long as any waits."""
+        if self.ticking or self.call_later is None:
+            return
+        self.ticking = True
+        self.call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        members = self._executor.waiting()
+        with self._executor.lock:
+            exchanges = [(member, exchange) for member in members for exchange in member.exchanges.values()]
+            self.ticking = bool(members) and not self._executor.closed
+            if self.ticking:
+                assert self.call_later is not None
+                self.call_later(_TICK_S, self._tick)
+        for member in members:
+            if member.queued:
+                self._warn_incomplete(member)
+        for member, exchange in exchanges:
+            if exchange.waited_s >= _TICK_S / 2:
+                self._executor.look(member, exchange)
+                self._ask(member, exchange)
+
+    def _ask(self, member: Member, exchange: Exchange) -> None:
+        """Asks those who are waited for whether they take part: this finds the dead, and who waits elsewhere."""
+        missing = exchange.schedule.missing()
+        for rank in missing:
+            waited_ms = int(exchange.waited_s * 1000)
+            probe = m.CollectiveProbe(
+                member.epoch, rank, member.rank, *exchange.key, exchange.packed, waited_ms, False
+            )
+            if member.tasks[rank] == self._executor.task:
+                self.probed(probe)
+            else:
+                self._executor.send(member, member.tasks[rank], probe)
+        self._warn_slow(member, exchange, [rank for rank in missing if rank not in exchange.present])
+
+    def _warn_slow(self, member: Member, exchange: Exchange, absent: list[int]) -> None:
+        # If all take part, somebody else knows better who is late; later it is said here as well.
+        due_s = max(_SLOW_S if absent else 3 * _SLOW_S, exchange.warn_after_s)
+        if exchange.waited_s < due_s or member.over or exchange.finished:
+            return
+        exchange.warn_after_s = 2 * exchange.waited_s
+        late = " and ".join(map(member.who, absent))
+        _log.warning(
+            "%s: %s has waited %.1f s in %s: %s%s.",
+            "Slow rank" if absent else "Slow collective", member.who(member.rank), exchange.waited_s,
+            exchange.call.describe(), exchange.fingerprint,
+            f", for {late}, which has not called it yet" if absent else "; the ranks before it have called it",
+        )  # fmt: skip
+
+    def probed(self, probe: m.CollectiveProbe) -> None:
+        """Another rank asks, or answers, whether an exchange has been called."""
+        with self._executor.lock:
+            member = self._executor.member_of(probe.epoch, probe.rank)
+            if member is None:
+                return
+            exchange = member.exchanges.get((probe.instance, probe.count))
+            called = probe.count < member.counts.get(probe.instance, 0)
+            oldest = member.oldest()
+        if probe.is_answer:
+            if exchange is not None and probe.waited_ms >= 0:
+                exchange.present.add(probe.sender)
+            return
+        if not called and oldest is not None and min(oldest.waited_s, probe.waited_ms / 1000) >= _SKIPPED_S:
+            theirs = f"instance {probe.instance}: {Fingerprint.unpack(probe.fingerprint)}"
+            mine = f"instance {oldest.call.instance}: {oldest.fingerprint}"
+            error = skipped(theirs, member.who(probe.sender), mine, member.who(member.rank))
+            self._executor.fail(member, error, tell=True)
+            return
+        answer = m.CollectiveProbe(
+            probe.epoch, probe.sender, probe.rank, probe.instance, probe.count, "", 0 if called else -1, True
+        )
+        if member.tasks[probe.sender] == self._executor.task:
+            self.probed(answer)
+        else:
+            self._executor.send(member, member.tasks[probe.sender], answer)
+
+    def _warn_incomplete(self, member: Member) -> None:
+        waited_s = time.monotonic() - member.joined_at
+        if waited_s < max(_SLOW_S, member.warn_after_s):
+            return
+        member.warn_after_s = 2 * waited_s
+        joined = ""
+        if self._executor.leader_task == self._executor.task:
+            joined = f" Joined so far: {', '.join(self._executor.leader.present(member.group_key))}."
+        _log.warning(
+            "%s has waited %.1f s for the %d members of collective group %d; its leader is %s.%s",
+            member.device, waited_s, member.group_size, member.group_key, self._executor.leader_task, joined,
+        )  # fmt: skip
