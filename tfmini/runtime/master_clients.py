@@ -23,6 +23,7 @@ from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.session_cluster import open_session
+from tfmini.runtime.session_owners import hold
 from tfmini.runtime.traced_step import TracedStep, run_traced_here
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -104,7 +105,9 @@ class DirectMaster:
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        self.session.extend(nodes)
+        wait = Blocking(self._master.reactor)
+        self.session.extend_when_known(nodes, wait.done)
+        wait.result()
 
     def prepare(self, signature: Signature, traced: bool = False) -> Any:
         self._check()
@@ -223,6 +226,7 @@ class RemoteMaster:
         self._config = config
         self._options = options
         self._handle = ""
+        self._let_go: Callable[[], None] = lambda: None
         self._version = 0
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, _TARGET_TIMEOUT_S)
 
@@ -252,6 +256,7 @@ class RemoteMaster:
             request = m.CreateSession(graph, self._config, self._address)
             reply = self._call(request, self._timeout_s, first=True)
             self._handle, self._version = reply.session_handle, reply.graph_version
+            self._let_go = hold(self._peer)
         else:
             reply = self._call(m.ExtendSession(self._handle, graph, self._version))
             self._version = reply.new_graph_version
@@ -284,6 +289,7 @@ class RemoteMaster:
     def close(self) -> None:
         if self._handle and self._pid == os.getpid():
             handle, self._handle = self._handle, ""
+            self._let_go()
             try:
                 self._call(m.CloseSession(handle), 10.0)
             except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError):

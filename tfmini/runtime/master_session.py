@@ -52,6 +52,7 @@ class MasterSession:
         self.closed = False
         self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
         self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []  # end our coming back to tasks where this session is open
         self._names = itertools.count(0)
         self._plans: dict[_PlanKey, Plan] = {}
         self._building: dict[_PlanKey, list[OnPlan]] = {}
@@ -83,6 +84,20 @@ class MasterSession:
             self.nodes = grown
             self.graph_version += 1
             return self.graph_version
+
+    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """As `extend`, after asking tasks for devices that the nodes name and that nobody has seen yet."""
+
+        def known() -> None:
+            error: errors.OpError | None = None
+            try:
+                if nodes:
+                    self.extend(nodes)
+            except errors.OpError as failure:
+                error = failure
+            on_done(error)
+
+        self.master.learn_devices(nodes, self.options, known)
 
     def _place(self, nodes: Nodes) -> None:
         placement = place(

@@ -22,6 +22,7 @@ from tfmini.runtime.blas_threads import configured_threads, limit_threads, share
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_service import master_handlers
+from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker import Worker
 from tfmini.runtime.worker_service import worker_handlers
 
@@ -101,7 +102,12 @@ class Server:
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
-        handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
+        self._owners = SessionOwners(reactor)
+        self._endpoint.on_peer_ready(self._owners.peer_ready)
+        handlers = {
+            **worker_handlers(self.worker, self._owners),
+            **master_handlers(self.master, self._owners),
+        }
         # Before listening: a task that was waiting for this one sends its requests at once.
         self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
         bound = self._endpoint.listen(address)
@@ -216,6 +222,7 @@ class Server:
                 return
             self._stopped = True
         servers.unregister(self._address)
+        self._owners.close()
         self.master.close()
         self.worker.close()
         self._endpoint.close("has stopped")
