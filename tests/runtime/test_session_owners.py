@@ -14,14 +14,15 @@ import pytest
 import tfmini as tf
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import session_owners
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)  # a process imports all of tfmini
 
 
 class Clock:
