@@ -56,7 +56,7 @@ def placed(task: str, value: tf.Tensor) -> tf.Tensor:
 def servers() -> Iterator[list[tf.train.Server]]:
     reserved = reserve_cluster([TaskId("ps", 0), TaskId("ps", 1), TaskId("worker", 0)])
     reserved.close()
-    started = [tf.train.Server(reserved.spec, job_name=j, task_index=i) for j, i in (("ps", 0), ("ps", 1), ("worker", 0))]
+    started = [tf.train.Server(reserved.spec, job_name=task.job, task_index=task.task) for task in reserved.listeners]
     yield started
     for server in started:
         server.stop()
@@ -82,16 +82,13 @@ def test_inspection_equals_registration_on_random_graphs(servers, registered, se
     fetched = network(random.Random(seed), flow)
     found = inspect(cluster=servers[0].server_def.cluster, fetches=fetched, feeds=["x:0"])
     with tf.Session(servers[-1].target) as session:
-        session._master.extend([tf_node for tf_node in found.nodes.values()])
+        session._master.extend(list(found.nodes.values()))
         session._master.prepare((("x:0",), tuple(t.name for t in fetched), ()))
     shown = {task: [row(node) for node in nodes.values()] for task, nodes in found.layout.tasks.items()}
     assert json.dumps(shown, sort_keys=True) == json.dumps(registered, sort_keys=True)
-    sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send" and n[5][0] not in fetch_names(fetched)}
+    fetches = {str(tensor.name.encode()) for tensor in fetched}
+    sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send" and n[5][0] not in fetches}
     assert sends == {t.send for t in found.transfers if t.route is Route.SENT}
-
-
-def fetch_names(fetched: list[tf.Tensor]) -> set[str]:
-    return {str(tensor.name.encode()) for tensor in fetched}
 
 
 def test_a_live_session_is_inspected_on_its_own_devices(registered) -> None:

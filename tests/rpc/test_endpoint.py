@@ -16,6 +16,7 @@ from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -276,7 +277,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
-    assert b"protocol version 9, this process version %d" % m.PROTOCOL_VERSION in got[0][0]
+    assert b"protocol version 9, this process version %d" % PROTOCOL_VERSION in got[0][0]
     assert "protocol version 9" in caplog.text
     connection.close()
 

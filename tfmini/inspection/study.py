@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfmini.errors import InvalidArgumentError
+from tfmini.errors import InvalidArgumentError, OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import step_graph
 from tfmini.inspection import cost
 from tfmini.inspection.clusters import task_order
@@ -68,10 +70,13 @@ def study(
       feeds: names of tensors. Default: the placeholders that the step needs.
 
     Raises:
+      ValueError: a fetch or feed is not in the graph.
       OpError: what a session would raise for the graph: it cannot be placed, pruned or cut.
     """
     nodes, foreign = known_types(subject.nodes)
     notes = list(subject.notes)
+    _check_names(nodes, fetches, "fetch")
+    _check_names(nodes, feeds or (), "feed")
     placement = _placed(nodes, subject, devices, master, notes)
     wanted, targets = _step(nodes, fetches, subject.train_ops, notes)
     roots = [*(_endpoint(f)[0] for f in wanted), *targets]
@@ -90,6 +95,25 @@ def study(
     found.transfers += exchanges(found)
     found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
     return found
+
+
+def _check_names(nodes: Nodes, names: Sequence[str], what: str) -> None:
+    for name in names:
+        op, index = _endpoint(name)
+        if op not in nodes:
+            near = difflib.get_close_matches(op, nodes, 3)
+            hint = f"; there is {', '.join(near)}" if near else ""
+            raise ValueError(f"Cannot {what} {name}: the graph has no op {op}{hint}.")
+        count = _output_count(nodes[op])
+        if ":" in name and count is not None and index >= count:
+            raise ValueError(f"Cannot {what} {name}: {op} ({nodes[op].op}) has {count} output(s).")
+
+
+def _output_count(node: Node) -> int | None:
+    try:
+        return len(output_dtypes(node))
+    except (KeyError, OpError):  # an op of which too little is known
+        return None
 
 
 def _endpoint(name: str) -> Endpoint:

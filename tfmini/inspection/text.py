@@ -11,8 +11,8 @@ from rich.text import Text
 
 from tfmini.devices import parse
 from tfmini.inspection.findings import DeviceSummary, Inspection, Message
-from tfmini.inspection.lint import balance
 from tfmini.inspection.measured import milliseconds
+from tfmini.inspection.state_checks import balance
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
+import platform
 import time
 from typing import Any
 
@@ -50,7 +50,7 @@ class EventFile:
         """
         seconds = int(time.time())
         while True:
-            path = f"{self._prefix}.out.tfevents.{seconds:010d}.{socket.gethostname()}{self._suffix}"
+            path = f"{self._prefix}.out.tfevents.{seconds:010d}.{platform.node()}{self._suffix}"
             try:
                 # Never an existing file: another writer of this second may be at work on it.
                 self._file = open(path, "xb")  # noqa: SIM115 - closed by close
