@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
+from tfmini.runtime.step_ids import new_step_id
 from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
 from tfmini.runtime.trace import StepLog, clock
 from tfmini.runtime.traced_run import TracedLocalStep
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from tfmini.runtime.master import Master
 
 _log = logging.getLogger("tfmini.runtime")
-_STEP_ID_BITS = 56
-# Its own generator: scripts seed Python's, and two clients with one seed would number their steps alike.
-_step_ids = random.Random(secrets.randbits(128))
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnValues = Callable[[errors.OpError | None, list[Any]], None]
@@ -57,6 +53,7 @@ class MasterSession:
         self.closed = False
         self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
         self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []  # end our coming back to tasks where this session is open
         self._names = itertools.count(0)
         self._plans: dict[_PlanKey, Plan] = {}
         self._building: dict[_PlanKey, list[OnPlan]] = {}
@@ -88,6 +85,20 @@ class MasterSession:
             self.nodes = grown
             self.graph_version += 1
             return self.graph_version
+
+    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """As `extend`, after asking tasks for devices that the nodes name and that nobody has seen yet."""
+
+        def known() -> None:
+            error: errors.OpError | None = None
+            try:
+                if nodes:
+                    self.extend(nodes)
+            except errors.OpError as failure:
+                error = failure
+            on_done(error)
+
+        self.master.learn_devices(nodes, self.options, known)
 
     def _place(self, nodes: Nodes) -> None:
         placement = place(
@@ -187,7 +198,7 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step_id, worker = self.new_step_id(), self.master.worker
+        step_id, worker = new_step_id(), self.master.worker
         step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
         self._local_steps[step_id] = step  # a loop in it must notice when the session is closed
         try:
@@ -201,7 +212,7 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step_id, worker = self.new_step_id(), self.master.worker
+        step_id, worker = new_step_id(), self.master.worker
         step = TracedLocalStep(step_id, worker, timeout_s)
         worker.traces.keep(step_id, step.trace, graph)
         self._local_steps[step_id] = step
@@ -224,7 +235,7 @@ class MasterSession:
           in_process: the values go to a client in this process, which may change them.
           log: of a traced step: gets its id, and when what was sent and came.
         """
-        run = _Run(self, plan, self.new_step_id(), on_done, in_process, log)
+        run = _Run(self, plan, new_step_id(), on_done, in_process, log)
         with self._lock:  # either `close` sees the step or the step sees that the session is closed
             if not self.closed:
                 self._steps[run.step_id] = run
@@ -250,10 +261,6 @@ class MasterSession:
         waits = "; ".join(step.describe_wait() for step in list(self.master.worker.steps.values()))
         text = f"Timed out waiting for notification: no result in {timeout_s:g} s. {waits}"
         cancel(errors.DeadlineExceededError(None, None, text))
-
-    def new_step_id(self) -> int:
-        """A number that no other step of the cluster has."""
-        return _step_ids.getrandbits(_STEP_ID_BITS)
 
     def step_over(self, step_id: int) -> None:
         """A step has ended."""

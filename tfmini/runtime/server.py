@@ -20,8 +20,10 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime import servers
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime.forks import check_own
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_service import master_handlers
+from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker import Worker
 from tfmini.runtime.worker_service import worker_handlers
 
@@ -70,6 +72,7 @@ class Server:
                 f" server factories are: {list(_PROTOCOLS)}",
             )  # fmt: skip
         own = check_server_cluster(self._cluster, self._job, self._index)
+        self._pid = os.getpid()
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
         self._stopped = False
         self._terminated = False
@@ -100,7 +103,12 @@ class Server:
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
-        handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
+        self._owners = SessionOwners(reactor)
+        self._endpoint.on_peer_ready(self._owners.peer_ready)
+        handlers = {
+            **worker_handlers(self.worker, self._owners),
+            **master_handlers(self.master, self._owners),
+        }
         # Before listening: a task that was waiting for this one sends its requests at once.
         self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
         bound = self._endpoint.listen(address)
@@ -153,8 +161,9 @@ class Server:
         """Starts serving. Idempotent.
 
         Raises:
-          FailedPreconditionError: when the server has been stopped.
+          FailedPreconditionError: when the server has been stopped, or is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         with self._lock:
             if self._stopped:
                 raise errors.FailedPreconditionError(None, None, "Server has stopped.")
@@ -175,7 +184,9 @@ class Server:
 
         Raises:
           SystemExit: after SIGTERM or SIGINT.
+          FailedPreconditionError: when the server is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         if not self._started:
             self.stop()
             return
@@ -202,12 +213,18 @@ class Server:
         raise _Terminated
 
     def stop(self) -> None:
-        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent."""
+        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent.
+
+        In a forked process its parent's server is left alone.
+        """
+        if self._pid != os.getpid():
+            return
         with self._lock:
             if self._stopped:
                 return
             self._stopped = True
         servers.unregister(self._address)
+        self._owners.close()
         self.master.close()
         self.worker.close()
         self._endpoint.close("has stopped")

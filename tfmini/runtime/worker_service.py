@@ -9,13 +9,14 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.wait_reports import describe_run
 from tfmini.runtime.worker import Worker
 
 
-def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
+def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
-    service = _WorkerService(worker)
+    service = _WorkerService(worker, owners)
     return {
         m.GetStatus: service.get_status,
         m.CreateWorkerSession: service.create_worker_session,
@@ -39,8 +40,9 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
 
 
 class _WorkerService:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, owners: SessionOwners) -> None:
         self.worker = worker
+        self._owners = owners
 
     def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
@@ -48,9 +50,12 @@ class _WorkerService:
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
         self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
+        handle = request.session_handle
+        self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+        self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
         respond(m.DeleteWorkerSessionReply())
 
