@@ -23,9 +23,14 @@ class Wait(Protocol):
 
     Attributes:
       step: the running step, as kernels with a first parameter ``step`` receive it.
+      can_sleep: a thread waits for just this answer, so it may as well wait where the answer comes from: in
+        ``sleep``, which the kernel sets. It takes the seconds after which to return in any case, and returns
+        False when the answer will come from elsewhere.
     """
 
     step: Any
+    can_sleep: bool
+    sleep: Callable[[float], bool] | None
 
     def done(self, result: Any = None) -> None:
         """Gives what the kernel would have returned: the only output, or a tuple of all outputs."""

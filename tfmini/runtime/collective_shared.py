@@ -21,6 +21,7 @@ from tfmini.runtime.collective_calls import Call
 from tfmini.runtime.collective_exchange import Exchange, Member
 from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
 from tfmini.runtime.collective_stages import Channel, Stages
+from tfmini.runtime.futex import Futex, futex
 
 
 class Owner(Protocol):
@@ -44,12 +45,14 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
+        self._futex: Futex | None = None
 
     def place(self) -> str:
         """Where this task's memory is; "": nowhere."""
         with self._owner.lock:
             if self._arena is None and self._is_possible:
                 self._arena = make_arena()
+                self._futex = futex() if self._arena is not None else None
                 self._is_possible = self._arena is not None
             return self._arena.place if self._arena is not None else ""
 
@@ -91,6 +94,21 @@ class SharedCollectives:
                 if rank != member.rank:
                     self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
         self._drive(member, exchange)
+        if not exchange.finished and call.wait.can_sleep:
+            call.wait.sleep = lambda timeout_s: self._sleep(member, exchange, timeout_s)
+        return True
+
+    def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
+        """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
+        lag = exchange.schedule.lag()
+        if lag is not None and not exchange.finished:
+            if self._futex is None:
+                return False
+            stage, word, value = lag
+            self._futex.wait(stage.address + 8 * word, value, timeout_s)
+        elif not exchange.finished and exchange.schedule.missing():
+            return False
+        self._drive(member, exchange)
         return True
 
     def _schedule(self, member: Member, exchange: Exchange, channel: Channel, value: Any) -> SharedReduce:
@@ -100,7 +118,8 @@ class SharedCollectives:
         out, face = _memory_like(value)
         return SharedReduce(
             member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
-            exchange.step, out, is_loose, face,
+            exchange.step, out, is_loose, face, self._futex and self._futex.wake,
+            self._futex is not None and exchange.call.wait.can_sleep,
         )  # fmt: skip
 
     def _drive(self, member: Member, exchange: Exchange) -> None:

@@ -15,6 +15,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime.fetches import writable
+from tfmini.runtime.inline_step import is_short
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
@@ -110,7 +111,7 @@ class DirectMaster:
         if session.closed:
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
-        if plan.local is not None:
+        if plan.local is not None and (not plan.is_inline or is_short(plan.local.graph.program)):
             return session.run_local(plan, values, timeout_s)
         wait = Blocking(self._master.reactor)
         cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)

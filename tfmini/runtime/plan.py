@@ -40,7 +40,11 @@ class Part:
 
 @dataclass
 class Plan:
-    """A signature's partitions, their layout and the parts that run it; ``local`` is the only part of a local plan."""
+    """A signature's partitions, their layout and the parts that run it.
+
+    Attributes:
+      local: the only part of a local plan; ``is_inline``: it waits for collectives.
+    """
 
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
@@ -48,6 +52,7 @@ class Plan:
     layout: Layout
     parts: list[Part]
     local: Part | None = None
+    is_inline: bool = False
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:

@@ -117,7 +117,7 @@ class Activation:
         except Exception as error:  # noqa: BLE001 - whatever a kernel raises ends this step, not the server
             self.run.fail(kernel_error(error, self.run.worker.task))
             return []
-        segment.seconds += 0.25 * (time.perf_counter() - begin - segment.seconds)
+        segment.note(time.perf_counter() - begin)
         ready = []
         with self.run.lock:
             for successor in segment.successors:
@@ -287,11 +287,13 @@ class StepRun(Activation):
 class StepWait:
     """A node's pending answer: the runtime's side of `graph.waiting.Wait`."""
 
-    __slots__ = ("step", "cause", "_key", "_cancel", "_open")
+    __slots__ = ("step", "cause", "sleep", "_key", "_cancel", "_open")
+    can_sleep = False
 
     def __init__(self, step: Activation, key: int) -> None:
         self.step = step
         self.cause = ""
+        self.sleep: Callable[[float], bool] | None = None
         self._key = key
         self._cancel: Callable[[], None] | None = None
         self._open = True
