@@ -35,6 +35,7 @@ SLOTS = 8  # windows that a stage holds
 _CORES = len(os.sched_getaffinity(0))
 _SPINS = int(os.environ.get("SPINS", 30))
 _WRITE_AHEAD, _REDUCE_AHEAD = 5, 2
+_WAKE_EVERY = 6  # actions
 _WRITE_ALL, _REDUCE_ALL, _WRITE, _REDUCE, _COPY = range(5)
 _PUBLISHES = {_WRITE_ALL: WROTE, _WRITE: WROTE, _REDUCE: REDUCED, _COPY: COPIED}
 
@@ -91,6 +92,7 @@ class SharedReduce:
         self._count = count
         self._text, self._step = text, step
         self._wake, self._sleeps = wake, sleeps
+        self._to_wake: set[int] = set()
         self.done = self.is_broken = False
         self.stranger = -1
         self._unknown = list(self._others)  # whose fingerprints have not been compared
@@ -116,10 +118,25 @@ class SharedReduce:
     def advance(self) -> list[int]:
         """Does all that can be done now; returns the ranks that are to be rung, for they wait for just this."""
         ring: list[int] = []
+        try:
+            self._advance(ring)
+        finally:
+            self._wake_up()
+        return ring
+
+    def _wake_up(self) -> None:
+        """Wakes those who sleep on words that have been raised: not at once, for they might take this processor."""
+        while self._to_wake:
+            word = self._to_wake.pop()
+            if self._wake is not None:
+                self._wake(self._own.address + 8 * word)
+
+    def _advance(self, ring: list[int]) -> None:
         base = self._count << WINDOW_BITS
         while not self.done and self.stranger < 0 and not self.is_broken:
             action, word, mark, window = self._plan[self._at]
             if not self._have(word, mark) and not self._look_again(word, mark):
+                self._wake_up()
                 self._own.wait_for(word, mark, self._first_lag(word, mark) if self._sleeps else -1)
                 fence()
                 if not self._have(word, mark):
@@ -136,7 +153,8 @@ class SharedReduce:
                 self._publish(COPIED, base + (1 << WINDOW_BITS), ring)
             else:
                 self._publish(_PUBLISHES[action], base + window + 1, ring)
-        return ring
+            if not self._at % _WAKE_EVERY:
+                self._wake_up()
 
     def _look_again(self, word: int, mark: int) -> bool:
         """Whether a mark is reached in the time that a sleep and a bell would take."""
@@ -163,6 +181,10 @@ class SharedReduce:
             return None
         value = stage.words[word]
         return (stage, word, value) if value < mark and stage.is_valid else None
+
+    def wants_bell(self) -> bool:
+        """Whether it waits for ranks of which nothing is known yet, so that there is no word to sleep on."""
+        return not self.done and not self._own.words[SLEEPS] and bool(self.missing())
 
     def _do(self, action: int, window: int) -> None:
         if action == _WRITE_ALL:
@@ -228,8 +250,8 @@ class SharedReduce:
                 sleepers |= sleeps_on == self._rank + 1
             elif rank not in ring and self._is_last(rank, word, stage.wanted(word)):
                 ring.append(rank)
-        if sleepers and self._wake is not None:
-            self._wake(self._own.address + 8 * word)
+        if sleepers:
+            self._to_wake.add(word)
 
     def _is_last(self, waiter: int, word: int, wanted: int) -> bool:
         """Whether all that the waiter waits for has come; an unknown rank may have been the first."""

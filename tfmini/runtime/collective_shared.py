@@ -94,9 +94,14 @@ class SharedCollectives:
                 if rank != member.rank:
                     self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
         self._drive(member, exchange)
-        if not exchange.finished and call.wait.can_sleep:
-            call.wait.sleep = lambda timeout_s: self._sleep(member, exchange, timeout_s)
+        self._let_sleep(member, exchange)
         return True
+
+    def _let_sleep(self, member: Member, exchange: Exchange) -> None:
+        """The thread that waits for an exchange, if there is one, may sleep on what that waits for now."""
+        wait = exchange.call.wait
+        if not exchange.finished and wait.can_sleep:
+            wait.sleep = lambda timeout_s: self._sleep(member, exchange, timeout_s)
 
     def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
         """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
@@ -106,7 +111,7 @@ class SharedCollectives:
                 return False
             stage, word, value = lag
             self._futex.wait(stage.address + 8 * word, value, timeout_s)
-        elif not exchange.finished and exchange.schedule.missing():
+        elif not exchange.finished and exchange.schedule.wants_bell():
             return False
         self._drive(member, exchange)
         return True
@@ -197,6 +202,7 @@ class SharedCollectives:
             exchange = member.running.get(instance)
         if exchange is not None:
             self._drive(member, exchange)
+            self._let_sleep(member, exchange)
             exchange.present.update(exchange.schedule.present() if not exchange.finished else ())
 
     # ---- the end ----------------------------------------------------------------------------

@@ -48,7 +48,8 @@ class InlineStep(LocalStep):
       timeout_s: seconds after which the step ends with DeadlineExceededError.
     """
 
-    __slots__ = ("_program", "slots", "_reactor", "_timeout_s", "_waits", "_arrived", "_error", "_waiter", "lock")
+    __slots__ = ("_program", "slots", "_reactor", "_timeout_s", "_waits", "_arrived", "_error", "_waiter", "lock",
+                 "has_one_wait")  # fmt: skip
 
     def __init__(self, program: Program, step_id: int, owner: Any, reactor: Any, timeout_s: float | None) -> None:
         super().__init__(step_id, owner)
@@ -59,6 +60,7 @@ class InlineStep(LocalStep):
         self._error: errors.OpError | None = None
         self._waiter: Waiter | None = None
         self.lock = Lock()
+        self.has_one_wait = len(program.waits) == 1
 
     def run_program(self, feeds: Sequence[Any]) -> list[Any]:
         """The fetched values.
@@ -142,9 +144,10 @@ class InlineStep(LocalStep):
     def fail(self, error: errors.OpError) -> None:
         """Ends the step with an error; the first one counts."""
         self._error = self._error or error
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Has the thread look again."""
         waiter = self._waiter
         if waiter is not None:
             waiter.set()
@@ -153,7 +156,7 @@ class InlineStep(LocalStep):
 
     def begin(self, key: int, kernel: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Starts a kernel that answers later."""
-        wait = InlineWait(self, key, len(self._program.waits) == 1)
+        wait = InlineWait(self, key)
         self._waits[wait] = None
         try:
             kernel(wait, *arguments)
@@ -164,7 +167,7 @@ class InlineStep(LocalStep):
     def arrived(self, key: int, values: Any) -> None:
         """An answer has come."""
         self._arrived.append((key, values))
-        self._wake()
+        self.wake()
 
     def fail_node(self, key: int, error: errors.OpError) -> None:
         """A node's answer is an error."""
@@ -180,28 +183,40 @@ class InlineStep(LocalStep):
             if wait not in self._waits:
                 return False
             del self._waits[wait]
-            return True
+        wait._sleep = None  # it refers to the wait, and a cycle would keep the tensors until a collection
+        return True
 
 
 class InlineWait:
     """A node's pending answer (`graph.waiting.Wait`)."""
 
-    __slots__ = ("step", "cause", "can_sleep", "sleep", "_key", "_cancel")
+    __slots__ = ("step", "cause", "can_sleep", "_sleep", "_key", "_cancel")
 
-    def __init__(self, step: InlineStep, key: int, can_sleep: bool) -> None:
+    def __init__(self, step: InlineStep, key: int) -> None:
         self.step = step
-        self.can_sleep = can_sleep
-        self.sleep: Callable[[float], bool] | None = None
+        self.can_sleep = step.has_one_wait
+        self._sleep: Callable[[float], bool] | None = None
         self.cause = ""
         self._key = key
         self._cancel: Callable[[], None] | None = None
 
+    @property
+    def sleep(self) -> Callable[[float], bool] | None:
+        return self._sleep
+
+    @sleep.setter
+    def sleep(self, sleep: Callable[[float], bool] | None) -> None:
+        self._sleep = sleep
+        self.step.wake()  # the thread may be driving the reactor by now
+
     def done(self, result: Any = None) -> None:
         if self.step.ends(self):
+            self._cancel = None
             self.step.arrived(self._key, result if type(result) in (tuple, list) else (result,))
 
     def fail(self, error: errors.OpError) -> None:
         if self.step.ends(self):
+            self._cancel = None
             self.step.fail_node(self._key, error)
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
@@ -211,9 +226,11 @@ class InlineWait:
 
     def forget(self) -> None:
         """The kernel has failed: no answer will come."""
+        self._cancel = None
         self.step.ends(self)
 
     def cancel(self) -> None:
         """The step has ended: who was to answer is told."""
-        if self.step.ends(self) and self._cancel is not None:
-            self._cancel()
+        cancel, self._cancel = self._cancel, None
+        if self.step.ends(self) and cancel is not None:
+            cancel()
