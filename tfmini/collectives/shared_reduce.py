@@ -124,10 +124,7 @@ class SharedReduce:
 
     def _look_again(self, word: int, mark: int) -> bool:
         """Whether a mark is reached in the time that a sleep and a bell would take."""
-        for _ in range(self._spins):
-            if self._have(word, mark):
-                return True
-        return False
+        return any(self._have(word, mark) for _ in range(self._spins))
 
     def _do(self, action: int, window: int) -> None:
         if action == _WRITE_ALL:

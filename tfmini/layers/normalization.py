@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
@@ -216,9 +216,10 @@ class BatchNormalization(Layer):
         if self.virtual_batch_size is not None:
             del reduced[1]  # each part by itself
         shaped = self._broadcaster(inputs, reduced)
-        mean, variance = convert_to_tensor(self.moving_mean), convert_to_tensor(self.moving_variance)
+        mean: Any = convert_to_tensor(self.moving_mean)
+        variance: Any = convert_to_tensor(self.moving_variance)
         gamma, beta = shaped(self.gamma), shaped(self.beta)
-        batch = (mean, variance)
+        batch: Sequence[Any] = (mean, variance)
         if smart_constant_value(training) is not False:
             gamma, beta = self._adjusted(inputs, gamma, beta, training)
             several = len(self.axis) > 1 or self.virtual_batch_size is not None
@@ -230,11 +231,13 @@ class BatchNormalization(Layer):
             if self._renorm is not None:
                 if self.virtual_batch_size is None:
                     batch = (mean, variance)
-                r, d, *batch = self._renorm.corrections(*batch, training)
+                r, d, *batch = self._renorm.corrections(batch[0], batch[1], training)
                 gamma, beta = _composed(shaped(r), shaped(d), gamma, beta)
         kind = inputs.dtype.base_dtype
-        values = [None if v is None else cast(v, kind) for v in (shaped(mean), shaped(variance), beta, gamma)]
-        outputs = normalize(inputs, *values, self.epsilon)
+        mean, variance, beta, gamma = (
+            None if v is None else cast(v, kind) for v in (shaped(mean), shaped(variance), beta, gamma)
+        )
+        outputs = normalize(inputs, mean, variance, beta, gamma, self.epsilon)
         outputs.set_shape(inputs.shape)
         return outputs, *batch
 

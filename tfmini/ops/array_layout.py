@@ -134,7 +134,7 @@ def _partial_width(row: Tensor) -> int | None:
     if row.op.type != "Pack":
         return None
     parts = [constant_value(t) for t in row.op._inputs]
-    return None if any(p is None for p in parts) else sum(int(p) for p in parts)  # type: ignore[arg-type]
+    return None if any(p is None for p in parts) else sum(int(p) for p in parts)  # type: ignore[arg-type,misc]
 
 
 def _checked_paddings(value: Any, paddings: Any) -> list[Any]:

@@ -31,7 +31,10 @@ _ATTRS = (
     "; preprocess_collapse_repeated: bool = false; ctc_merge_repeated: bool = true"
     "; ignore_longer_outputs_than_inputs: bool = false"
 )
-_INPUTS = "(inputs: {0}, labels_indices: int64, labels_values: int32, sequence_length: int32) -> loss: {0}, gradient: {0}"
+_INPUTS = (
+    "(inputs: {0}, labels_indices: int64, labels_values: int32, sequence_length: int32)"
+    " -> loss: {0}, gradient: {0}"
+)
 ctc_loss_op = op("CTCLoss" + _INPUTS.format("T") + _ATTRS + "; T: {float32, float64} = DT_FLOAT")
 # In TensorFlow only a GPU has this one. Its blank is class 0 and an item may have no labels.
 ctc_loss_v2_op = op("CTCLossV2" + _INPUTS.format("float32") + _ATTRS)
@@ -234,7 +237,7 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
             places = expand_dims(where(sequence_mask(shape(found.y)))[:, 1], 1)
             return [scatter_nd(places, found.y, size), found.idx]
 
-        return tuple(map_fn(of_row, labels, dtype=[labels.dtype, dtypes.int32]))  # type: ignore[return-value]
+        return tuple(map_fn(of_row, labels, dtype=[labels.dtype, dtypes.int32]))
 
 
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:

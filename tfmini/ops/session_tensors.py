@@ -94,7 +94,7 @@ def _missing(name: str) -> errors.OpError:
 def device_of_handle(handle: Any) -> str:
     """The device on which the tensor of a handle lies."""
     text = handle if isinstance(handle, str) else _text(handle)
-    return DeviceSpec.from_string(text.split(";")[-1]).to_string()  # type: ignore[no-any-return]
+    return DeviceSpec.from_string(text.split(";")[-1]).to_string()
 
 
 def get_session_handle(data: Any, name: str | None = None) -> Tensor:

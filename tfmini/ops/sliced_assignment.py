@@ -81,4 +81,4 @@ def _late_attribute(tensor: Tensor, name: str) -> Any:
     raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
 
 
-Tensor.__getattr__ = _late_attribute  # type: ignore[method-assign]
+Tensor.__getattr__ = _late_attribute  # type: ignore[attr-defined]

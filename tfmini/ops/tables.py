@@ -17,7 +17,7 @@ from tfmini.shapes import TensorShape
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Operation:
-    """The older name of `tables_initializer`."""
+    """The older name of `tables_initializer` (``tf.initialize_all_tables``)."""
     return tables_initializer(name)
 
 

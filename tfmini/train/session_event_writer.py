@@ -28,7 +28,7 @@ class SessionEventWriter:
         self, session: Any, logdir: Any, max_queue: int = 10, flush_secs: float = 120, filename_suffix: str = ""
     ) -> None:
         self._session = session
-        self._logdir = os.fspath(logdir)
+        self._logdir: str = os.fspath(logdir)
         self._closed = False
         with session.graph.as_default(), name_scope("filewriter"):
             writer = create_file_writer(self._logdir, max_queue, int(flush_secs * 1000), filename_suffix)
