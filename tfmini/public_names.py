@@ -78,6 +78,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.clock": "timestamp",
         "ops.cond": "cond",
         "ops.confusion": "confusion_matrix",
         "ops.constant": "constant",
@@ -85,10 +86,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.control": "group no_op tuple",
         "ops.critical_section": "CriticalSection",
         "ops.csv_ops": "decode_compressed decode_csv",
-        "ops.ctc_loss": "ctc_loss_v2",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
-        "ops.functional": "foldl foldr map_fn scan",
+        "ops.functional": "foldl foldr map_fn scan vectorized_map",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -101,6 +101,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.linalg_functions": "norm trace",
+        "ops.linalg_matrix_functions": "matrix_square_root=sqrtm",
         "ops.linalg_solving": (
             "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
         ),
@@ -173,7 +174,7 @@ NAMES: dict[str, dict[str, str]] = {
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
         "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
-        "ops.sparse_tensor": "SparseTensor SparseTensorValue",
+        "ops.sparse_tensor": "SparseTensor SparseTensorValue convert_to_tensor_or_sparse_tensor",
         "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d",
         "ops.state_functions": (
             "assign assign_add assign_sub batch_scatter_update count_up_to is_variable_initialized "
@@ -192,14 +193,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_base": "Variable",
+        "ops.variable_defaults": "VariableScope",
         "ops.variable_kind": (
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
-        "ops.variable_defaults": "VariableScope",
         "ops.variable_scope": (
-            "get_local_variable get_variable get_variable_scope no_regularizer "
-            "variable_op_scope variable_scope"
+            "get_local_variable get_variable get_variable_scope no_regularizer variable_op_scope "
+            "variable_scope"
         ),
         "ops.variable_store": "AUTO_REUSE",
         "ops.variables": (
@@ -244,10 +245,16 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
     },
     "compat": {
+        "compat.dimensions": (
+            "dimension_at_index dimension_value forward_compatibility_horizon forward_compatible"
+        ),
         "compat.text": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
             "real_types"
         ),
+    },
+    "compat.v2.nn": {
+        "ops.nn_embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
     },
     "contrib.checkpoint": {
         "train.checkpoint_manager": "CheckpointManager",
@@ -424,15 +431,16 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.counts": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
-            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
-            "shuffle_and_repeat unbatch"
+            "Counter RandomDataset cardinality copy_to_device enumerate_dataset get_single_element "
+            "ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave "
+            "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
         "data.record_writers": "TFRecordWriter",
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
@@ -517,6 +525,12 @@ NAMES: dict[str, dict[str, str]] = {
             "Stat=stat Walk=walk"
         ),
     },
+    "graph_util": {
+        "compat.graph_util": (
+            "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
+            "remove_training_nodes tensor_shape_from_node_def_name"
+        ),
+    },
     "image": {
         "layers.image_colours": (
             "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype "
@@ -529,7 +543,19 @@ NAMES: dict[str, dict[str, str]] = {
             "resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 "
             "transpose=transpose_image transpose_image"
         ),
-        "ops.image_patches": "extract_image_patches",
+        "layers.image_measures": (
+            "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
+            "yuv_to_rgb"
+        ),
+        "ops.image_boxes": (
+            "crop_and_resize non_max_suppression non_max_suppression_overlaps non_max_suppression_padded "
+            "non_max_suppression_with_scores"
+        ),
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "encode_png extract_jpeg_shape is_jpeg"
+        ),
+        "ops.image_patches": "extract_image_patches extract_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
     },
@@ -539,7 +565,7 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
-        "ops.tables": "tables=tables_initializer",
+        "ops.tables": "tables=tables_initializer tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
@@ -548,6 +574,10 @@ NAMES: dict[str, dict[str, str]] = {
     "io": {
         "ops.csv_ops": "decode_compressed decode_csv",
         "ops.file_ops": "matching_files read_file write_file",
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "extract_jpeg_shape is_jpeg"
+        ),
         "ops.parsing": (
             "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
             "parse_example parse_sequence_example parse_single_example parse_single_sequence_example "
@@ -560,6 +590,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+        "train.graph_io": "write_graph",
         "train.input_producers": "match_filenames_once",
     },
     "io.gfile": {
@@ -591,6 +622,7 @@ NAMES: dict[str, dict[str, str]] = {
             "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
         ),
         "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
+        "ops.linalg_matrix_functions": "expm logm sqrtm",
         "ops.linalg_solving": (
             "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
             "triangular_solve=matrix_triangular_solve"
@@ -761,6 +793,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.candidate_sampling": (
             "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
             "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
+        "ops.random_stateless": (
+            "stateless_categorical stateless_multinomial stateless_normal stateless_truncated_normal "
+            "stateless_uniform"
         ),
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "

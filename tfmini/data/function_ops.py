@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from tfmini import errors
 from tfmini.data import function_stages
 from tfmini.data.dataset_ops import TYPES, dataset_op
@@ -41,6 +43,8 @@ reduce_dataset = op(
 )
 single_element = op(f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}", stateful=True)
 
+cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True)
+
 _AUTOTUNED_CALLS = 4
 
 
@@ -52,6 +56,17 @@ def _given(node: Operation) -> list[RawShape]:
 
 reduce_dataset.not_differentiable()
 single_element.not_differentiable()
+cardinality_op.not_differentiable()
+
+
+@cardinality_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@cardinality_op.kernel("CPU")
+def _cardinality(source: Source) -> Any:
+    return np.int64(source.count)
 
 
 @map_dataset.kernel("CPU")

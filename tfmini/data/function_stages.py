@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.counts import same
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
 from tfmini.data.reading import Reading
 
@@ -77,8 +78,8 @@ class _ParallelMap(_Map):
 def map_elements(source: Source, function: Function, width: int = 1) -> Source:
     """``function`` of each element, ``width`` calls at a time."""
     if width <= 1:
-        return TransformedSource(source, lambda upstream, reading: _Map(upstream, reading, function))
-    return TransformedSource(source, lambda upstream, reading: _ParallelMap(upstream, reading, function, width))
+        return TransformedSource(source, lambda upstream, reading: _Map(upstream, reading, function), same)
+    return TransformedSource(source, lambda upstream, reading: _ParallelMap(upstream, reading, function, width), same)
 
 
 class _Filter(_Map):
@@ -184,7 +185,15 @@ class _Unbatch(Transformation):
         while True:
             for element in self._rows:
                 return element  # type: ignore[no-any-return]
-            self._rows = zip(*[rows_of(component) for component in next(self.upstream)])
+            self._rows = _rows(next(self.upstream))
+
+
+def _rows(element: Element) -> Any:
+    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    if len(lengths) > 1:
+        text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
+        raise errors.InvalidArgumentError(None, None, text)
+    return zip(*[rows_of(component) for component in element])
 
 
 def unbatch(source: Source) -> Source:

@@ -14,6 +14,7 @@ from tfmini.data.function_graph import trace
 from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
 from tfmini.ops.random_values import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
@@ -131,6 +132,11 @@ def get_single_element(dataset: Dataset) -> Any:
         dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
     )
     return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+
+
+def cardinality(dataset: Dataset) -> Tensor:
+    """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) where only reading tells."""
+    return function_ops.cardinality_op(dataset._variant_tensor)  # type: ignore[no-any-return]
 
 
 def Counter(start: Any = 0, step: Any = 1) -> Dataset:

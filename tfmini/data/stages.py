@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data import counts
+from tfmini.data.counts import batched, limited, sharded, skipping
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
 from tfmini.data.reading import Reading
 
@@ -42,7 +44,8 @@ def batch(
     """
     if size <= 0:
         raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
-    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine))
+    count = batched(size, drop_remainder)
+    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine), count)
 
 
 class _Limit(Transformation):
@@ -54,6 +57,7 @@ class _Limit(Transformation):
 
     def __next__(self) -> Element:
         if self._left == 0:
+            self.upstream.close()  # nobody will read on: files and threads can go
             raise StopIteration
         self._left -= 1
         return next(self.upstream)
@@ -61,7 +65,7 @@ class _Limit(Transformation):
 
 def take(source: Source, count: int) -> Source:
     """The first ``count`` elements; all for -1."""
-    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count))
+    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count), limited(count))
 
 
 class _Skip(Transformation):
@@ -82,7 +86,7 @@ class _Skip(Transformation):
 
 def skip(source: Source, count: int) -> Source:
     """All but the first ``count`` elements; none for -1."""
-    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count))
+    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count), skipping(count))
 
 
 class _Shard(Transformation):
@@ -110,7 +114,7 @@ def shard(source: Source, shards: int, index: int) -> Source:
     if not 0 <= index < shards:
         text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
         raise errors.InvalidArgumentError(None, None, text)
-    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index))
+    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index), sharded(shards, index))
 
 
 class _Repeat(Stage):
@@ -145,6 +149,7 @@ class RepeatSource(Source):
 
     def __init__(self, source: Source, count: int) -> None:
         self._source = source
+        self.count = counts.repeated(count)(source.count)
         self._count = count
 
     def open(self, reading: Reading) -> Stage:
@@ -189,6 +194,7 @@ class ShuffleSource(Source):
         if size <= 0:
             raise errors.InvalidArgumentError(None, None, "buffer_size must be greater than zero.")
         self._source = source
+        self.count = source.count
         self._size = size
         self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
         self._reshuffle = reshuffle
@@ -218,6 +224,7 @@ class ZipSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.shortest([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Zip([source.open(reading) for source in self._sources])
@@ -250,6 +257,7 @@ class ConcatenateSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.total([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Concatenate(self._sources, reading)
@@ -278,6 +286,7 @@ class CacheSource(Source):
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.count = source.count
         self._kept: list[Element] | None = None
 
     def open(self, reading: Reading) -> Stage:
@@ -293,30 +302,48 @@ def _source_of(column: tuple[Any, ...]) -> Source:
     return FunctionSource(lambda _: iter([(value,) for value in column]))
 
 
+class _Window(Transformation):
+    """Windows of ``size`` elements, ``stride`` apart, that begin ``shift`` apart."""
+
+    def __init__(self, upstream: Stage, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+        super().__init__(upstream)
+        self._size, self._shift, self._stride = size, shift, stride
+        self._drop = drop_remainder
+        self._span = (size - 1) * stride + 1
+        self._held: list[Element] = []
+        self._missing = 0  # elements between two windows
+        self._over = False
+
+    def __next__(self) -> Element:
+        try:
+            self._fill()
+        except StopIteration:
+            self._over = True
+        chosen = self._held[: self._span : self._stride]
+        if not chosen or self._missing or self._drop and len(chosen) < self._size:
+            raise StopIteration
+        self._missing = max(0, self._shift - len(self._held))
+        del self._held[: self._shift]
+        return tuple(_source_of(column) for column in zip(*chosen))
+
+    def _fill(self) -> None:
+        while self._missing:
+            next(self.upstream)
+            self._missing -= 1
+        while not self._over and len(self._held) < self._span:
+            self._held.append(next(self.upstream))
+
+
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
-    """Windows of elements: per component a source of its values."""
+    """Windows of elements: per component a source of its values.
 
-    def windows(reading: Reading) -> Any:
-        stage, over = source.open(reading), False
-        held: list[Element] = []
-        span = (size - 1) * stride + 1
-        while True:
-            while not over and len(held) < max(span, 1):
-                try:
-                    held.append(next(stage))
-                except StopIteration:
-                    over = True
-            chosen = held[:span:stride]
-            if not chosen or drop_remainder and len(chosen) < size:
-                return
-            yield tuple(_source_of(column) for column in zip(*chosen))
-            missing = shift - len(held)
-            del held[:shift]
-            for _ in range(missing):
-                if next(stage, None) is None:
-                    return
-
+    Raises:
+      InvalidArgumentError: for numbers below 1.
+    """
     for name, value in (("size", size), ("shift", shift), ("stride", stride)):
         if value <= 0:
             raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
-    return FunctionSource(windows)
+    count = counts.windows(size, shift, stride, drop_remainder)
+    return TransformedSource(
+        source, lambda upstream, _: _Window(upstream, size, shift, stride, drop_remainder), count
+    )

@@ -11,8 +11,10 @@ from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
 from tfmini.layers.kernel_layer import KernelLayer
 from tfmini.ops.array_identity import identity
+from tfmini.ops.array_joining import stack
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_transpose import transpose
 from tfmini.ops.casting import cast
 from tfmini.ops.cond import smart_cond
 from tfmini.ops.initializers import Zeros
@@ -75,8 +77,10 @@ class Dense(KernelLayer):
         return self._finished(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        shape = TensorShape(input_shape)
-        return TensorShape([*shape.as_list()[:-1], self.units])
+        shape = TensorShape(input_shape).with_rank_at_least(2).as_list()
+        if shape[-1] is None:
+            raise ValueError(f"The innermost dimension of input_shape must be defined, but saw: {input_shape}")
+        return TensorShape([*shape[:-1], self.units])
 
 
 class Dropout(Layer):
@@ -106,7 +110,7 @@ class Dropout(Layer):
         if self.noise_shape is None or not isinstance(self.noise_shape, (list, tuple)):
             return self.noise_shape
         sizes = shape_of(inputs)
-        return [sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)]
+        return stack([sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)])
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         return TensorShape(input_shape)
@@ -117,9 +121,13 @@ class Flatten(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.data_format = data_format or "channels_last"
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
+        rank = inputs.shape.ndims
+        if self.data_format == "channels_first" and rank is not None and rank > 2:
+            inputs = transpose(inputs, [0, *range(2, rank), 1])  # the order of channels_last
         sizes = inputs.shape.as_list()
         if all(size is not None for size in sizes[1:]):
             return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])

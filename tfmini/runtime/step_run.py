@@ -267,6 +267,11 @@ class StepRun(Activation):
         """Ends a loop whose step has ended meanwhile."""
         raise errors.CancelledError(None, None, f"Step {self.id} has ended.", derived=True)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something has to come from outside before the step can go on."""
+        return bool(self.missing or self._iterations or self.waits)
+
     def describe_wait(self) -> str:
         """What the step is waiting for, for people."""
         with self.lock:
