@@ -177,6 +177,10 @@ class InlineStep(LocalStep):
         """The name of the node that answers."""
         return self._program.waits[key].name
 
+    def is_open(self, wait: InlineWait) -> bool:
+        """Whether an answer is expected."""
+        return wait in self._waits
+
     def ends(self, wait: InlineWait) -> bool:
         """Forgets a wait; False when it has been forgotten already."""
         with self.lock:
@@ -206,7 +210,7 @@ class InlineWait:
 
     @sleep.setter
     def sleep(self, sleep: Callable[[float], bool] | None) -> None:
-        self._sleep = sleep
+        self._sleep = sleep if self.step.is_open(self) else None
         self.step.wake()  # the thread may be driving the reactor by now
 
     def done(self, result: Any = None) -> None:
