@@ -30,11 +30,11 @@ from tfmini.collectives.stages import (
 )
 
 DIRECT_LIMIT = 64 << 10  # bytes; up to here all ranks add up the whole
-WINDOW_BYTES = 256 << 10  # of the tensor
-SLOTS = 8  # windows that a stage holds
+WINDOW_BYTES = 1 << 20  # of the tensor; smaller ones wake the others more often
+SLOTS = 4  # windows that a stage holds
 _CORES = len(os.sched_getaffinity(0))
-_SPINS = int(os.environ.get("SPINS", 30))
-_WRITE_AHEAD, _REDUCE_AHEAD = 5, 2
+_SPINS = 30  # looks at the others before it sleeps, a few microseconds where they have a core each
+_WRITE_AHEAD, _REDUCE_AHEAD = 2, 1
 _WAKE_EVERY = 6  # actions
 _WRITE_ALL, _REDUCE_ALL, _WRITE, _REDUCE, _COPY = range(5)
 _PUBLISHES = {_WRITE_ALL: WROTE, _WRITE: WROTE, _REDUCE: REDUCED, _COPY: COPIED}

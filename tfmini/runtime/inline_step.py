@@ -180,6 +180,10 @@ class InlineStep(LocalStep):
         """The name of the node that answers."""
         return self._program.waits[key].name
 
+    def is_open(self, wait: InlineWait) -> bool:
+        """Whether an answer is expected."""
+        return wait in self._waits
+
     def ends(self, wait: InlineWait) -> bool:
         """Forgets a wait; False when it has been forgotten already."""
         with self.lock:
@@ -204,7 +208,7 @@ class InlineWait:
         self._cancel: Callable[[], None] | None = None
 
     def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
-        self.sleep = sleep
+        self.sleep = sleep if self.step.is_open(self) else None
         self.step.wake()  # the thread may be driving the reactor by now
 
     def done(self, result: Any = None) -> None:
