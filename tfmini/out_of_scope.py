@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_GRAPH_WAY = "build the graph with ops and run it in a tf.Session"
+_GRAPH_WAY = "a graph of ops and a tf.Session"
 _KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
 _CLUSTER_WAY = "tf.train.Server with tf.train.replica_device_setter and a tf.Session"
 _DEVICE_WAY = "tf.device with CPU devices"
@@ -40,6 +40,7 @@ _NAMES = {
     "enable_tensor_equality": _GRAPH_WAY,
     "enable_control_flow_v2": _LOOP_WAY,
     "contrib.eager": _GRAPH_WAY,
+    "contrib.distribute": "tf.distribute",
     "py_function": "tf.py_func, whose function gets numpy arrays: there are no eager tensors",
     "distribute.experimental": "tf.train.replica_device_setter",
     "distribute.CrossDeviceOps": "tf.train.SyncReplicasOptimizer, or tf.contrib.nccl's all_sum for an all-reduce",

@@ -16,6 +16,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "compat.tf_logging": "get_logger",
         "devices": "DeviceSpec",
+        "dimension": "Dimension dimension_value",
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
             "float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 "
@@ -163,11 +164,13 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.sparse_arithmetic": (
+            "sparse_add sparse_maximum sparse_minimum sparse_reduce_max sparse_reduce_max_sparse "
+            "sparse_reduce_sum sparse_reduce_sum_sparse sparse_softmax sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
-            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
-            "sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape sparse_retain "
-            "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
+            "sparse_concat sparse_fill_empty_rows sparse_mask sparse_merge sparse_placeholder sparse_reorder "
+            "sparse_reset_shape sparse_reshape sparse_retain sparse_slice sparse_split sparse_tensor_to_dense "
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
         "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
@@ -190,13 +193,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_base": "Variable",
+        "ops.variable_defaults": "VariableScope",
         "ops.variable_kind": (
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
         "ops.variable_scope": (
-            "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
-            "variable_op_scope variable_scope"
+            "get_local_variable get_variable get_variable_scope no_regularizer variable_op_scope "
+            "variable_scope"
         ),
         "ops.variable_store": "AUTO_REUSE",
         "ops.variables": (
@@ -212,7 +216,7 @@ NAMES: dict[str, dict[str, str]] = {
             "SummaryMetadata TensorInfo"
         ),
         "runtime.session": "InteractiveSession Session",
-        "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "shapes": "TensorShape dimension_at_index",
     },
     "app": {
         "compat.app": "run",
@@ -235,7 +239,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "bitwise": {
-        "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+        "ops.math_bitwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
     "collective_ops": {
         "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
@@ -427,15 +431,16 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.counts": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset copy_to_device enumerate_dataset get_single_element ignore_errors "
-            "map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan "
-            "shuffle_and_repeat unbatch"
+            "Counter RandomDataset cardinality copy_to_device enumerate_dataset get_single_element "
+            "ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave "
+            "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
         "data.record_writers": "TFRecordWriter",
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
@@ -759,9 +764,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_sampled": "nce_loss sampled_softmax_loss",
         "ops.nn_topk": "in_top_k top_k",
+        "ops.nn_volume_pooling": "avg_pool3d max_pool3d",
         "ops.nn_volumes": (
-            "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
-            "conv3d_transpose max_pool3d"
+            "conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter conv3d_transpose"
         ),
     },
     "nn.rnn_cell": {
@@ -872,15 +877,17 @@ NAMES: dict[str, dict[str, str]] = {
             "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
             "segment_sum=sparse_segment_sum"
         ),
+        "ops.sparse_arithmetic": (
+            "add=sparse_add matmul=sparse_tensor_dense_matmul maximum=sparse_maximum minimum=sparse_minimum "
+            "reduce_max=sparse_reduce_max reduce_max_sparse=sparse_reduce_max_sparse "
+            "reduce_sum=sparse_reduce_sum reduce_sum_sparse=sparse_reduce_sum_sparse softmax=sparse_softmax "
+            "sparse_dense_matmul=sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
-            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
-            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
-            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
-            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
-            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder reset_shape=sparse_reset_shape "
-            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice softmax=sparse_softmax "
-            "sparse_dense_matmul=sparse_tensor_dense_matmul split=sparse_split "
+            "concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask merge=sparse_merge "
+            "placeholder=sparse_placeholder reorder=sparse_reorder reset_shape=sparse_reset_shape "
+            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice split=sparse_split "
             "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
         ),
         "ops.sparse_tensor": "SparseTensor",

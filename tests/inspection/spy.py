@@ -18,7 +18,7 @@ from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.worker import Worker
 
-FOLDER = sys.argv[1]
+FOLDER = ""  # where the files go
 
 
 def note(kind: str, record: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def spied_register(self: Worker, session_handle: str, nodes: Any, options: Any) 
 if __name__ == "__main__":
     BUILD, REGISTER = MasterSession._build, Worker.register_graph
     MasterSession._build, Worker.register_graph = spied_build, spied_register  # type: ignore[method-assign]
-    script = sys.argv[2]
+    FOLDER, script = sys.argv[1:3]
     sys.argv[:] = sys.argv[2:]
     sys.path.insert(0, os.path.dirname(script))
     runpy.run_path(script, run_name="__main__")

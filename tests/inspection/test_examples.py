@@ -22,6 +22,7 @@ from tfmini.placement.layout import Route
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNS = {
     "digits_async.py": (2, 2, ["--steps=3"]),
+    "digits_checkpoints.py": (1, 2, ["--steps=3"]),
     "digits_sync.py": (2, 2, ["--steps=3"]),
     "digits_in_graph.py": (1, 2, []),
     "digits_allreduce.py": (0, 2, ["--steps=2"]),

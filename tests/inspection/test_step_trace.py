@@ -146,4 +146,9 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
     [read] = [row for row in report["transfers"] if row["tensor"] == "W/read:0"]
     assert (read["measured_bytes"], read["measured_us"]) == (32, 10.0)
     assert report["measured"]["ops"]["product"] == 29.0 and report["measured"]["step_us"] == 100.0
+    assert not any(warning.kind == "trace" for warning in found.warnings)
+    with tf.Graph().as_default():
+        tf.constant(1.0, name="alone")
+        other = inspect(ps=1, workers=1, fetches="alone", trace=metadata)
+    assert [warning.kind for warning in other.warnings] == ["trace"]
     assert "under way ms" not in show(inspect(ps=1, workers=1, fetches="train"), "wire")

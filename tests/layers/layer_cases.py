@@ -107,6 +107,14 @@ METRICS: dict[str, Callable[[Any], Any]] = {
 }
 
 LENGTHS = np.array([5, 3], np.int32)
+
+def _dropping(tf: Any, **arguments: Any) -> Any:
+    """Two layers of which inputs, states and outputs are dropped, at places that the seeds settle."""
+    tf.set_random_seed(5)
+    cell = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.BasicLSTMCell(3), tf.nn.rnn_cell.GRUCell(2)])
+    return tf.nn.rnn_cell.DropoutWrapper(cell, 0.8, 0.7, 0.6, seed=3, **arguments)
+
+
 RECURRENT: dict[str, Callable[[Any], Any]] = {
     "rnn": lambda tf: tf.nn.dynamic_rnn(tf.nn.rnn_cell.BasicRNNCell(3), tf.constant(X3), dtype=tf.float32),
     "lstm": lambda tf: tf.nn.dynamic_rnn(tf.nn.rnn_cell.BasicLSTMCell(3), tf.constant(X3), LENGTHS, dtype=tf.float32),
@@ -124,6 +132,12 @@ RECURRENT: dict[str, Callable[[Any], Any]] = {
     ),
     "static": lambda tf: tf.nn.static_rnn(
         tf.nn.rnn_cell.BasicLSTMCell(3), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32, sequence_length=LENGTHS
+    ),
+    "dropout": lambda tf: tf.nn.static_rnn(_dropping(tf), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32),
+    "variational_dropout": lambda tf: tf.nn.dynamic_rnn(
+        _dropping(tf, variational_recurrent=True, input_size=tf.TensorShape([4]), dtype=tf.float32),
+        tf.constant(X3),
+        dtype=tf.float32,
     ),
     "time_major": lambda tf: tf.nn.dynamic_rnn(
         tf.nn.rnn_cell.GRUCell(3), tf.constant(np.transpose(X3, (1, 0, 2))), dtype=tf.float32, time_major=True
@@ -188,10 +202,9 @@ def outcome(tf: Any, build: Callable[[Any], Any]) -> dict[str, Any]:
             sess.run(fills)
             if tf.local_variables():  # a metric: two updates, then the value
                 updates = [sess.run(flat[1]) for _ in range(2)]
-                values = [*updates, sess.run(flat[0])]
+                values, derived = [*updates, sess.run(flat[0])], []
             else:
-                values = sess.run(flat)
-            derived = sess.run([g for g in grads if g is not None])
+                values, derived = sess.run([flat, [g for g in grads if g is not None]])
             sess.run(update_ops)
             averages = [sess.run(v) for v in tf.global_variables() if v not in trainable]
         names = [v.op.name for v in tf.global_variables() + tf.local_variables()]

@@ -16,6 +16,7 @@ from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
@@ -312,6 +313,43 @@ def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, la
     until(lambda: answers, "the answer")
     assert isinstance(answers[0], errors.OpError)
     assert isinstance(call(peer, m.GetStatus()), m.GetStatusReply)
+
+
+def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints: Any, lanes: bool) -> None:
+    """Also where all clients share one socket; another thread goes on with it."""
+    quick_was_served = threading.Event()
+    in_time: list[bool] = []
+
+    def slow(peer: Any, request: Any, respond: Any) -> None:
+        in_time.append(quick_was_served.wait(TIMEOUT_S / 2))
+        respond(m.CleanupGraphReply())
+
+    def quick(peer: Any, request: Any, respond: Any) -> None:
+        quick_was_served.set()
+        respond(m.CleanupAllReply())
+
+    server.serve({m.CleanupGraph: slow, m.CleanupAll: quick})
+    one, other = (endpoints(f"/job:worker/replica:0/task:{i}", i + 7).peer(server.address, PS) for i in range(2))
+    for peer in (one, other):
+        settle(peer, lanes)
+    answers: list[Any] = []
+    one.call(m.CleanupGraph(1), answers.append)
+    other.call(m.CleanupAll(()), answers.append)
+    until(lambda: len(answers) == 2, "both answers")
+    assert in_time == [True]
+
+
+def test_requests_wait_in_their_sockets_while_too_many_are_unhandled(
+    server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfmini.rpc.zmq_router._UNREAD_LIMIT", 0)
+    settle(peer, lanes)
+    seen: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
+    for i in range(500):
+        peer.send(m.SendTensors(i, "", 0, 0, ()))
+    until(lambda: len(seen) == 500, "the last message")
+    assert seen == list(range(500))
 
 
 def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:

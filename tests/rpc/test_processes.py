@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from task_processes import PS, SETTINGS, Call, connect
 
 from tfmini import errors
 from tfmini.rpc import messages as m
@@ -23,88 +21,6 @@ from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(60)
-
-PS = "/job:ps/replica:0/task:0"
-SCRIPT = Path(__file__).parent / "task_process.py"
-ROOT = Path(__file__).parents[2]
-
-
-SETTINGS = {
-    "local": {"TFMINI_LANE": "on", "TFMINI_STREAM": "on"},
-    "stream": {"TFMINI_LANE": "off", "TFMINI_STREAM": "on"},
-    "zmq": {"TFMINI_LANE": "off", "TFMINI_STREAM": "off"},
-}
-
-
-class Task:
-    """A task process; `address` once it listens."""
-
-    def __init__(self, address: str = "localhost:0", incarnation: int = 42, route: str = "local") -> None:
-        self.route = route
-        env = {**os.environ, "PYTHONPATH": str(ROOT), **SETTINGS[route]}
-        command = [sys.executable, str(SCRIPT), address, str(incarnation)]
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        assert self.address
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-@pytest.fixture
-def tasks() -> Iterator[Any]:
-    made: list[Task] = []
-
-    def make(*args: Any, **options: Any) -> Task:
-        made.append(Task(*args, **options))
-        return made[-1]
-
-    yield make
-    for task in made:
-        task.end()
-
-
-@pytest.fixture
-def client() -> Iterator[Endpoint]:
-    endpoint = Endpoint(get_reactor(), "", 7)
-    yield endpoint
-    endpoint.close()
-
-
-class Call:
-    """A call whose answer can be waited for."""
-
-    def __init__(self, peer: Any, request: Any, **options: Any) -> None:
-        self.answers: list[Any] = []
-        self._waiter = Waiter()
-        peer.call(request, self._on_reply, **options)
-
-    def _on_reply(self, answer: Any) -> None:
-        self.answers.append(answer)
-        self._waiter.set()
-
-    def wait(self, timeout_s: float = 10.0) -> Any:
-        assert get_reactor().drive(self._waiter, get_reactor().now() + timeout_s), "no answer"
-        return self.answers[0]
-
-
-def connect(client: Endpoint, task: Task) -> Any:
-    """The peer, on its final route."""
-    peer = client.peer(task.address, PS)
-    before = client.counters["lanes"]
-    while not isinstance(answer := Call(peer, m.GetStatus()).wait(), m.GetStatusReply):
-        raise answer
-    wanted = before + (task.route == "stream" or task.route == "local" and client.host_id != "")
-    while client.counters["lanes"] < wanted:
-        Call(peer, m.GetStatus()).wait()
-    return peer
 
 
 @pytest.mark.parametrize("route", list(SETTINGS))

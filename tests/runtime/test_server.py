@@ -158,6 +158,24 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
     assert ended.value.code == 0 and server._stopped
 
 
+def test_ctrl_c_ends_join_as_sigterm_does() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    server = tf.train.Server({"a": ["localhost:0"]})
+    get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        server.join()
+    assert ended.value.code == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    with tf.train.Server({"a": ["localhost:0"]}) as server:
+        get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            server.join()
+
+
 def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end() -> None:
     program = _TASK.replace("server.join()", "server.join()\nprint('went on', flush=True)")
     with ProcessCluster(ps=1, workers=0, program=program) as cluster:

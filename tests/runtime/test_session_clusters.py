@@ -107,6 +107,7 @@ def test_a_session_without_a_target_has_no_use_for_a_cluster() -> None:
         assert session.run(tf.constant(1.0) + 1.0) == 2.0
 
 
+@pytest.mark.cluster
 def test_a_client_in_another_process_brings_a_cluster() -> None:
     with ProcessCluster(ps=1, workers=1) as cluster:
         targets = [cluster.target("worker", 0), cluster.target("ps", 0)]

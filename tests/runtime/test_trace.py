@@ -244,6 +244,16 @@ def test_sends_wires_receives_and_waits_of_two_tasks() -> None:
                 check_crossing(trace)
 
 
+def test_a_master_without_a_part_of_the_step_keeps_the_time() -> None:
+    with tf.device("/job:b"):
+        total = tf.reduce_sum(tf.random_uniform([3]))
+    with two_servers() as [a, _], tf.Session(a.target) as session:
+        _, trace = traced(session, total.op)
+    assert {span.task for span in trace.of_kind(OP)} == {_B}
+    assert trace.clocks[_A].error == 0 < trace.clocks[_B].error
+    assert trace.attributed() > 0.95
+
+
 def test_a_loop_over_two_tasks_has_a_wire_per_iteration() -> None:
     with tf.device("/job:a"):
         start = tf.constant(0.0)
@@ -262,6 +272,7 @@ def test_a_loop_over_two_tasks_has_a_wire_per_iteration() -> None:
     assert all(wire.start >= op.end - 1 for op, wire in zip(added, arrived))
 
 
+@pytest.mark.cluster
 def test_a_client_in_another_process_gets_stats_and_partition_graphs() -> None:
     with ProcessCluster(ps=1, workers=1) as cluster:
         with tf.device("/job:ps/task:0"):
@@ -301,8 +312,8 @@ def test_a_task_whose_clock_is_wrong_is_put_right() -> None:
         entry.all_start_nanos = entry.scheduled_nanos = start
         entry.all_end_rel_nanos = entry.op_end_rel_nanos = 1_000_000
     records = [
-        TaskRecord(_A, ours.SerializeToString(), Alignment(0, 0), 0),
-        TaskRecord(_B, theirs.SerializeToString(), Alignment(5_000_000_000, 7_000), 1),
+        TaskRecord(_A, ours.SerializeToString, Alignment(0, 0), 0),
+        TaskRecord(_B, theirs.SerializeToString, Alignment(5_000_000_000, 7_000), 1),
     ]
     found = StepTrace.of(GatheredTrace(f"{_A}/device:CPU:0", StepLog(), records).step_stats())
     [wire] = found.of_kind(WIRE)
@@ -346,7 +357,20 @@ def test_a_task_keeps_the_latest_traces(monkeypatch: pytest.MonkeyPatch) -> None
         trace = Trace()
         trace.units = [UnitEvent(0, 1, 0, 0, 0, 0, ())] * 4
         kept.keep(step, trace, None)
-    assert [kept.find(step) is not None for step in range(4)] == [False, False, True, True]
+    assert [kept.take(step) is not None for step in range(4)] == [False, False, True, True]
+    assert kept.take(3) is None
+
+
+def test_a_closed_session_leaves_no_traces() -> None:
+    x = tf.placeholder(tf.float32, [])
+    check = tf.check_numerics(x, "bad")
+    with two_servers() as [a, _], tf.Session(a.target) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            traced(session, check, {x: float("inf")})  # so nobody asks for the trace
+        kept = a.worker.traces
+        assert len(kept) == 1
+        session.close()
+        assert len(kept) == 0
 
 
 def test_a_step_with_too_many_ops_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ def command(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
+@pytest.mark.cluster
 def test_a_script_in_this_process(tmp_path: Path) -> None:
     body = """
         import sys
@@ -103,6 +104,7 @@ def test_a_script_in_this_process(tmp_path: Path) -> None:
     assert not (tmp_path / "out.json").exists()
 
 
+@pytest.mark.cluster
 def test_a_script_on_a_cluster(tmp_path: Path) -> None:
     body = """
         import json, os

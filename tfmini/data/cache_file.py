@@ -111,6 +111,7 @@ class FileCacheSource(Source):
 
     def __init__(self, source: Source, path: str, components: int) -> None:
         self._source = source
+        self.count = source.count
         self._path = files.local_path(path)
         self._components = components
 

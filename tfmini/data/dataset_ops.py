@@ -88,7 +88,7 @@ def _kept(component: Any) -> Any:
 @tensor_dataset.kernel("CPU")
 def _tensors(components: list[Any]) -> Source:
     element = tuple(_kept(component) for component in components)
-    return FunctionSource(lambda _: iter([element]))
+    return FunctionSource(lambda _: iter([element]), 1)
 
 
 @tensor_slice_dataset.kernel("CPU")
@@ -98,7 +98,7 @@ def _slices(components: list[Any]) -> Source:
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
         raise errors.InvalidArgumentError(None, None, text)
-    return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]))
+    return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]), lengths[0])
 
 
 @range_dataset.kernel("CPU")
@@ -106,7 +106,7 @@ def _range(start: Any, stop: Any, step: Any) -> Source:
     if step == 0:
         raise errors.InvalidArgumentError(None, None, "step must be a non-zero integer.")
     bounds = range(int(start), int(stop), int(step))
-    return FunctionSource(lambda _: ((np.int64(i),) for i in bounds))
+    return FunctionSource(lambda _: ((np.int64(i),) for i in bounds), len(bounds))
 
 
 @generator_dataset.kernel("CPU")

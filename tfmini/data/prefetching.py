@@ -114,6 +114,7 @@ class PrefetchSource(Source):
 
     def __init__(self, source: Source, size: int) -> None:
         self._source = source
+        self.count = source.count
         self._size = _AUTOTUNED_SIZE if size < 0 else size
 
     def open(self, reading: Reading) -> Stage:

@@ -6,6 +6,7 @@ the reading now and then whether somebody still wants the element.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
@@ -23,12 +24,19 @@ class Reading:
       closed: nobody will read on.
     """
 
-    __slots__ = ("closed", "owner", "step")
+    __slots__ = ("_own", "closed", "owner", "step")
 
     def __init__(self, owner: Any, step: Any = None) -> None:
         self.owner = owner
         self.step = step
         self.closed = False
+        self._own: dict[Any, Any] = {}
+
+    def own(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What a stage wants to keep for this reading alone; made when it is first asked for."""
+        found = self._own.get(key)
+        # Threads of a parallel map may ask at once: they get the same.
+        return self._own.setdefault(key, make()) if found is None else found
 
     @property
     def task(self) -> str:

@@ -219,11 +219,11 @@ def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShap
     try:
         shapes = handle.shape_function(op)
     except ValueError as error:
-        shapes = ", ".join(format_raw(t._shape) for t in op._inputs)
+        given = ", ".join(format_raw(t._shape) for t in op._inputs)
         text = str(error)
         if " for '" in text and "(op: " in text:
             raise
-        raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {shapes}.") from None
+        raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {given}.") from None
     if not handle.shapes_checked or len(shapes) != outputs:
         _check_shapes(handle, shapes, outputs)
     return shapes
@@ -235,7 +235,7 @@ def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
     Raises:
       TypeError: naming the function, when that is not one shape per output.
     """
-    code = handle.shape_function.__code__ if hasattr(handle.shape_function, "__code__") else None
+    code = getattr(handle.shape_function, "__code__", None)
     site = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else handle.site
     prefix = f"The shape function of {handle.name} at {site} returned {shapes!r}:"
     if not isinstance(shapes, (list, tuple)) or len(shapes) != outputs:

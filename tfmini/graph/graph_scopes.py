@@ -205,9 +205,11 @@ class GraphScopes(GraphElements):
     def _set_control_flow_context(self, context: Any) -> None:
         self.scopes.control_flow_context = context
 
-    def _full_name(self, name: str | None, op_type: str) -> str:
+    def _full_name(self, name: str | bytes | None, op_type: str) -> str:
         """The unique name of a new op: as it stands when it ends in ``/``."""
         name = name or op_type
+        if isinstance(name, bytes):
+            name = name.decode()
         if name[-1] == "/":
             name = name[:-1]
             if name in self._ops:

@@ -71,7 +71,7 @@ class OpHandle:
                  "shapes_checked")  # fmt: skip
 
     def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
-        self.name = text[: text.index("(")].strip()
+        self.name = text.partition("(")[0].strip()
         self._text = text
         self._flags = flags
         self._op_def: OpDef | None = None
@@ -85,7 +85,10 @@ class OpHandle:
     def op_def(self) -> OpDef:
         """The parsed declaration (parsed at first use, which keeps import quick)."""
         if self._op_def is None:
-            self._op_def = parse_op_def(self._text, **self._flags)
+            try:
+                self._op_def = parse_op_def(self._text, **self._flags)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"declaration of {self.name} at {self.site}: {error}") from None
         return self._op_def
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,6 +153,7 @@ class OpHandle:
         return attach
 
 
+_HOME = __file__.rsplit("/", 2)[0] + "/"
 OPS: dict[str, OpHandle] = {}
 KERNELS: dict[tuple[str, str], Kernel] = {}
 # None: declared as not differentiable; absent: an error when a gradient must pass.
@@ -163,6 +167,10 @@ def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandl
       text: the declaration.
       stateful: the op has effects or state; it is never folded, merged or dropped as unused.
       uninit_ok: its ref inputs may be uninitialised variables.
+
+    Raises:
+      ValueError: for a name that is taken, and for a text that does not follow the grammar. (tfmini's own
+        declarations are parsed at first use, and by a test.)
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
@@ -171,6 +179,8 @@ def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandl
     first = OPS.get(handle.name)
     if first is not None:
         raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
+    if not site.startswith(_HOME) or not handle.name.isidentifier():
+        handle.op_def  # noqa: B018 - a mistake is told where it was made
     OPS[handle.name] = handle
     return handle
 

@@ -45,6 +45,14 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
     return _checked({job: spec.task_indices(job) for job in spec.jobs}, "The cluster")
 
 
+def tf_config_master(environment: Mapping[str, str]) -> str | None:
+    """The task of TF_CONFIG if it can be a client's, else None."""
+    config = cluster_from_tf_config(environment)
+    if config.task_type in (None, "ps", "evaluator"):
+        return None
+    return f"/job:{config.task_type}/task:{config.task_id or 0}"
+
+
 def _of_mapping(found: Mapping[str, Any], what: str) -> Jobs:
     inner = found.get("cluster", found)
     if not isinstance(inner, Mapping):

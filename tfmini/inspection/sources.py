@@ -78,14 +78,22 @@ def of_file(path: Path) -> Subject:
     if path.is_dir():
         inside = [path / name for name in _SAVED_MODEL_FILES if (path / name).exists()]
         if not inside:
-            raise ValueError(f"{path} is a folder without {' or '.join(_SAVED_MODEL_FILES)}.")
+            raise ValueError(f"{path} is a folder without {' or '.join(_SAVED_MODEL_FILES)}."
+                             f"{_graph_files_in(path)}")  # fmt: skip
         return of_file(inside[0])
     data = path.read_bytes()
     for kind in ("SavedModel", "MetaGraphDef", "GraphDef"):
         message = _parsed(kind, data)
         if message is not None:
             return _subject_of(kind, message)
-    raise ValueError(f"{path} is no GraphDef, MetaGraphDef or SavedModel, neither binary nor text.")
+    meta = path.with_name(f"{path.name.rpartition('.')[0]}.meta")
+    hint = f" The graph of this checkpoint is in {meta}." if meta.exists() and meta != path else ""
+    raise ValueError(f"{path} is no GraphDef, MetaGraphDef or SavedModel, neither binary nor text.{hint}")
+
+
+def _graph_files_in(folder: Path) -> str:
+    found = sorted(p.name for p in folder.iterdir() if p.suffix in (".pb", ".pbtxt", ".meta"))
+    return f" It has {', '.join(found[:5])}: name one of them." if found else ""
 
 
 def _of_message(kind: str, data: bytes) -> Subject:

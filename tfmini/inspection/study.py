@@ -17,7 +17,7 @@ from tfmini.inspection.exchanges import exchanges
 from tfmini.inspection.findings import DeviceSummary, Finding, Inspection
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.lint import lint
-from tfmini.inspection.train_op import find_train_op, sinks
+from tfmini.inspection.train_op import find_train_op, results
 from tfmini.placement.decision import Decision, Placement
 from tfmini.placement.layout import lay_out
 from tfmini.placement.partition import partition
@@ -149,9 +149,9 @@ def _step(
     found = find_train_op(nodes, train_ops)
     if found is not None:
         return [], [found]
-    notes.append(Finding("step", "no training op was found, so all ops that end in nothing are run.",
+    notes.append(Finding("step", "no training op was found, so everything is run whose value nobody uses.",
                          "Name what to run with --fetch."))  # fmt: skip
-    return [], sinks(nodes)
+    return [], results(nodes)
 
 
 def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:

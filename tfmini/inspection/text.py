@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -52,10 +53,12 @@ def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
     return capture.get()
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Table:
+    """``one_line``: what is too long for its column is cut off."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        side: Any = "right" if column in right else "left"
+        table.add_column(column, justify=side, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
     return table
 
 
@@ -131,7 +134,7 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
 
 def _link_table(links: Links, rows: int) -> RenderableType:
     """A line per link, the busiest first, for steps with so many links that their transfers do not fit."""
-    table = _table("from", "to", "bytes", "transfers", "mostly", right=("bytes", "transfers"))
+    table = _table("from", "to", "bytes", "transfers", "mostly", right=("bytes", "transfers"), one_line=True)
     ranked = sorted(links.items(), key=lambda item: -sum(t.bytes or 0 for t in item[1]))
     for (src, dst), members in ranked[:rows]:
         largest = max(members, key=lambda t: t.bytes or 0)
@@ -145,7 +148,8 @@ def _link_table(links: Links, rows: int) -> RenderableType:
 def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
     measured = ("sent B", "under way ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
-    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra, right=("bytes", *measured))
+    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra,
+                   right=("bytes", *measured), one_line=not full)  # fmt: skip
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
@@ -178,9 +182,7 @@ def _total(rows: Sequence[Transfer]) -> str:
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
     names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
-    table = _table("op", "task", "because")
-    for column in table.columns if not (full or ops) else ():
-        column.no_wrap, column.overflow = True, "ellipsis"
+    table = _table("op", "task", "because", one_line=not (full or ops))
     for name in names if full or ops else names[:_ROWS]:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))
@@ -223,7 +225,7 @@ def _arrow(a: int, b: int, parties: int, width: int) -> str:
 
 def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
-    table = _table("", "from", "to", "what", "bytes", right=("bytes",))
+    table = _table("", "from", "to", "what", "bytes", right=("bytes",), one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
@@ -256,7 +258,7 @@ def _summary(found: Inspection, full: bool) -> RenderableType:
     kinds = Counter(w.kind for w in found.warnings)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
     return Group(
-        Text(headline(found)), Text(""), _tasks(found, full, _ROWS // 3), Text(""), _wire(found, full, 2 * _ROWS // 3),
+        Text(headline(found), no_wrap=True, overflow="ellipsis"), Text(""), _tasks(found, full, _ROWS // 3), Text(""), _wire(found, full, 2 * _ROWS // 3),
         Text(""), Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from tfmini.layers.images import around, convolved_length, image_format, known_p
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.nn_pooling import avg_pool, max_pool
-from tfmini.ops.nn_volumes import avg_pool3d, max_pool3d
+from tfmini.ops.nn_volume_pooling import avg_pool3d, max_pool3d
 from tfmini.shapes import TensorShape
 
 __all__ = [

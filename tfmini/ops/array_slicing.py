@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
@@ -19,7 +20,7 @@ from tfmini.ops.array_values import refuse
 from tfmini.ops.constant import constant
 from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.scoping import name_scope
-from tfmini.shapes import Dimension, RawShape
+from tfmini.shapes import RawShape
 
 MASKS = (
     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = 0;"

@@ -1,4 +1,4 @@
-"""Rows changed, added to or subtracted: ``InplaceUpdate``, ``InplaceAdd``, ``InplaceSub``; ``DeepCopy``, ``Empty``.
+"""Rows changed, increased or decreased: ``InplaceUpdate``, ``InplaceAdd``, ``InplaceSub``, ``DeepCopy``, ``Empty``.
 
 TensorFlow writes into its input. Here the input may be shared with others, so the result is a copy.
 """

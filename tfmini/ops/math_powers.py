@@ -102,7 +102,7 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x ** y``; integers refuse negative exponents at run time."""
+    """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)  # type: ignore[no-any-return]
 
@@ -120,7 +120,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """The angle of the point (x, y) in radians."""
+    """The angle of the point (x, y) in radians (``tf.atan2``)."""
     return atan2_op(y, x, name=name)  # type: ignore[no-any-return]
 
 

@@ -339,7 +339,7 @@ def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
 
 
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """The mean of the elements of each segment, 0 for empty ones."""
+    """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
         return real_div_op(  # type: ignore[no-any-return]

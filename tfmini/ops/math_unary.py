@@ -367,23 +367,23 @@ is_finite = _public(is_finite_op, "is_finite", "Whether x is neither infinite no
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """The nearest whole number, halves to even; integers pass unchanged."""
+    """The nearest whole number, halves to even; integers pass unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
     return x if x._dtype.is_integer else round_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)  # type: ignore[no-any-return]
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
-    """The Hurwitz zeta function."""
+    """The Hurwitz zeta function (``tf.zeta``)."""
     return zeta_op(x, q, name=name)  # type: ignore[no-any-return]
 
 
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
-    """The derivative of order ``a`` of digamma."""
+    """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)  # type: ignore[no-any-return]

@@ -165,7 +165,7 @@ def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    """Cross-entropy of one true class per example.
+    """Cross-entropy of one true class per example (``tf.nn.sparse_softmax_cross_entropy_with_logits``).
 
     Args:
       labels: class numbers, int32 or int64, of the shape of ``logits`` without its last axis.

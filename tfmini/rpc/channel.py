@@ -59,7 +59,8 @@ class Peer:
         self._last_attempt = float("-inf")
 
     def __str__(self) -> str:
-        who = self.task or "client"
+        # A task has its name as soon as it has answered; whoever we connect to serves.
+        who = self.task or ("the server" if self.address else "client")
         return f"{who} at {self.address}" if self.address else who
 
     @property

@@ -136,6 +136,23 @@ class Reset(Message):
     device_filters: tuple[str, ...]
 
 
+@message(kind=37, direction=MASTER, is_reply=True)
+class DescribeWaitReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
+
+
+@message(kind=36, direction=MASTER, reply=DescribeWaitReply, retry=Retry.SAFE)
+class DescribeWait(Message):
+    """What does the session's step of this signature wait for?"""
+
+    session_handle: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------
 # Master -> worker
 # ---------------------------------------------------------------------------------------------
@@ -250,9 +267,23 @@ class LoggingReply(Message):
     stats: bytes
 
 
-@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.SAFE)
+@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.NEVER)
 class Logging(Message):
-    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded on this task."""
+    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded here; given out once."""
+
+    step_id: int
+
+
+@message(kind=69, direction=WORKER, is_reply=True)
+class DescribeStepReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
+
+
+@message(kind=68, direction=WORKER, reply=DescribeStepReply, retry=Retry.SAFE)
+class DescribeStep(Message):
+    """What does this step wait for here?"""
 
     step_id: int
 

@@ -17,14 +17,16 @@ class _Loop(Protocol):
 class Source:
     """A watched file descriptor. The callback runs in one thread at a time.
 
-    ``hung_up`` turns true when the peer has closed its end; reading then ends in end-of-file.
+    ``after`` is called after each callback, and another thread may be in the callback meanwhile: what takes
+    long belongs there. ``hung_up`` turns true when the peer has closed its end; reading then ends in end-of-file.
     """
 
-    __slots__ = ("_callback", "_lock", "_pending", "_reactor", "fd", "hung_up")
+    __slots__ = ("_callback", "_lock", "_pending", "_reactor", "after", "fd", "hung_up")
 
     def __init__(self, fd: int, callback: Callable[[], None], reactor: _Loop) -> None:
         self.fd = fd
         self.hung_up = False
+        self.after: Callable[[], None] | None = None
         self._callback = callback
         self._pending = False
         self._lock = allocate_lock()
@@ -44,6 +46,8 @@ class Source:
                 _log.exception("a handler of descriptor %d failed", self.fd)
             finally:
                 self._lock.release()
+            if self.after is not None:
+                self.after()
 
     def again(self) -> None:
         """Has the callback run soon even if no new event arrives. From any thread."""

@@ -38,7 +38,10 @@ class Fetches:
 
     def _node(self, fetch: Any) -> Build:
         if fetch is None:
-            raise TypeError(f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}")
+            raise TypeError(
+                f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}. (A function without `return` gives None;"
+                " so does tf.summary.merge_all() where there are no summaries.)"
+            )
         if isinstance(fetch, (list, tuple)):
             return self._sequence(fetch)
         if isinstance(fetch, Mapping):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,14 @@ class TaskRecord:
     """What one task reported.
 
     Attributes:
-      stats: a serialized StepStats in the task's own time.
+      stats: gives a serialized StepStats in the task's own time; called when it is needed.
       part: the index of its part in the plan.
       alignment: None when the task's clock could not be read.
       request_bytes, answer_bytes: of the values in RunGraph and in its answer.
     """
 
     task: str
-    stats: bytes
+    stats: Callable[[], bytes]
     alignment: Alignment | None
     part: int = 0
     request_bytes: int = 0
@@ -34,7 +34,7 @@ class TaskRecord:
 
 @dataclass
 class GatheredTrace:
-    """See the module; `step_stats` makes the message.
+    """See the module; `step_stats` makes the message, which takes long for many ops.
 
     Attributes:
       master: full name of the device of the client's task.
@@ -76,6 +76,9 @@ class _Merge:
     def _add_frame(self) -> None:
         """The step as the client sees it, and what the master does before the first part and after the last."""
         trace, log = self._trace, self._trace.log
+        home = task_of_device(trace.master)
+        if all(record.task != home for record in trace.records):  # it had no part of the step, and has no doubts
+            self._add(trace.master, labels.CLOCK, labels.clock_label(home, 0, 0), *[self._own(log.started)] * 2)
         called = self._own(min(log.called.values(), default=log.started))
         there = labels.op_label(labels.REQUEST, labels.REQUEST, ["values from the client"])
         self._add(trace.master, labels.REQUEST, there, self._own(log.started), called)
@@ -102,7 +105,7 @@ class _Merge:
 
     def _add_task(self, record: TaskRecord) -> None:
         offset = record.alignment.offset_ns if record.alignment is not None else 0
-        for theirs in self._parse(record.stats).dev_stats:
+        for theirs in self._parse(record.stats()).dev_stats:
             ours = self._device(theirs.device)
             ours.thread_names.update(theirs.thread_names)
             for entry in theirs.node_stats:

@@ -6,10 +6,11 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tfmini import errors
-from tfmini.devices import intersects, parse, task_of_device
+from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
@@ -139,6 +140,8 @@ class Master:
         with self._lock:
             self.sessions.pop(session.handle, None)
         self.worker.delete_session(session.handle)
+        for end in session.holds:
+            end()
         for task, incarnation in list(session.registered_tasks.items()):
             request = DeleteWorkerSession(session.handle)
             # Best effort: a task that is gone has forgotten the session anyway.
@@ -147,6 +150,35 @@ class Master:
     def list_devices(self, on_done: Callable[[list[DeviceAttributes]], None], filters: Sequence[str] = ()) -> None:
         """Asks every task that passes the filters for its devices; those that do not answer are left out."""
         tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
+
+        def listed(found: Mapping[str, list[DeviceAttributes]]) -> None:
+            on_done(self.own_devices + [d for task in sorted(found) for d in found[task]])
+
+        self._ask(dict.fromkeys(tasks, 0.0), listed)
+
+    def learn_devices(self, nodes: Sequence[Node], options: SessionOptions, on_done: Callable[[], None]) -> None:
+        """Asks the tasks that may have the devices which nodes name and nobody has seen yet.
+
+        A task that a request names is waited for; of others, those that answer at once are heard.
+        """
+        patience_s = options.operation_timeout_s or options.connect_timeout_s
+        tasks: dict[str, float] = {}
+        for request in unusual_requests(nodes):
+            if any(matches(request, parse(d.name)) for d in self.devices(options.device_filters)):
+                continue
+            where = request._replace(device_type=None, device_index=None)
+            others = [t for t in self._tasks if t not in self._known and t != self.task]
+            unasked = [t for t in others if intersects(where, parse(t))]
+            tasks |= dict.fromkeys(unasked, patience_s if len(unasked) == 1 else 0.0)
+        if tasks:
+            self._ask(tasks, lambda found: on_done())
+        else:
+            on_done()
+
+    def _ask(
+        self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]
+    ) -> None:
+        """Asks tasks for their devices; each is waited for so many seconds, or (0) not if it cannot be reached."""
         found: dict[str, list[DeviceAttributes]] = {}
         left = len(tasks) + 1
         lock = threading.Lock()
@@ -157,7 +189,7 @@ class Master:
                 left -= 1
                 over = left == 0
             if over:
-                on_done(self.own_devices + [d for task in sorted(found) for d in found[task]])
+                on_done(found)
 
         def answered(task: str, answer: Any) -> None:
             if not isinstance(answer, errors.OpError):
@@ -165,10 +197,11 @@ class Master:
                 found[task] = self._known[task] = devices
             one_done()
 
-        for task in tasks:
+        for task, patience_s in tasks.items():
             self.peer(task).call(
-                GetStatus(), lambda answer, task=task: answered(task, answer), timeout_s=_DELETE_TIMEOUT_S
-            )
+                GetStatus(), partial(answered, task), timeout_s=patience_s or _DELETE_TIMEOUT_S,
+                wait_for_ready=bool(patience_s),
+            )  # fmt: skip
         one_done()
 
     def reset(
@@ -207,3 +240,16 @@ class Master:
 def renamed(devices: Sequence[DeviceAttributes], task: str) -> list[DeviceAttributes]:
     """Devices as those of a task."""
     return [replace(device, name=task + device.name[device.name.index("/device:") :]) for device in devices]
+
+
+def unusual_requests(nodes: Sequence[Node]) -> list[ParsedDevice]:
+    """The devices that nodes name and that a task need not have: all but its first CPU."""
+    found = []
+    for device in {node.device for node in nodes}:
+        try:
+            request = parse(device)
+        except ValueError:  # the placer says which node it is
+            continue
+        if request.device_type not in (None, "CPU") or request.device_index not in (None, 0):
+            found.append(request)
+    return found

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,22 +17,22 @@ from tfmini.graph.node import Node, Nodes
 from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.runtime.inline_step import InlineStep
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
+from tfmini.runtime.step_ids import new_step_id
 from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
 from tfmini.runtime.trace import StepLog, clock
 from tfmini.runtime.traced_run import TracedLocalStep
+from tfmini.runtime.wait_reports import Told, describe_step
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
 
 _log = logging.getLogger("tfmini.runtime")
-_STEP_ID_BITS = 56
-# Its own generator: scripts seed Python's, and two clients with one seed would number their steps alike.
-_step_ids = random.Random(secrets.randbits(128))
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnValues = Callable[[errors.OpError | None, list[Any]], None]
@@ -56,6 +54,7 @@ class MasterSession:
         self.closed = False
         self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
         self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []  # end our coming back to tasks where this session is open
         self._names = itertools.count(0)
         self._plans: dict[_PlanKey, Plan] = {}
         self._building: dict[_PlanKey, list[OnPlan]] = {}
@@ -87,6 +86,20 @@ class MasterSession:
             self.nodes = grown
             self.graph_version += 1
             return self.graph_version
+
+    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """As `extend`, after asking tasks for devices that the nodes name and that nobody has seen yet."""
+
+        def known() -> None:
+            error: errors.OpError | None = None
+            try:
+                if nodes:
+                    self.extend(nodes)
+            except errors.OpError as failure:
+                error = failure
+            on_done(error)
+
+        self.master.learn_devices(nodes, self.options, known)
 
     def _place(self, nodes: Nodes) -> None:
         placement = place(
@@ -186,7 +199,9 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step_id, worker = self.new_step_id(), self.master.worker
+        step_id, worker = new_step_id(), self.master.worker
+        if plan.is_inline:
+            return self._run_inline(InlineStep(graph.program, step_id, worker, self.master.reactor, timeout_s), values)
         step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
         self._local_steps[step_id] = step  # a loop in it must notice when the session is closed
         try:
@@ -200,7 +215,7 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step_id, worker = self.new_step_id(), self.master.worker
+        step_id, worker = new_step_id(), self.master.worker
         step = TracedLocalStep(step_id, worker, timeout_s)
         worker.traces.keep(step_id, step.trace, graph)
         self._local_steps[step_id] = step
@@ -210,11 +225,20 @@ class MasterSession:
             step.trace.finished = clock()
             del self._local_steps[step_id]
 
+    def _run_inline(self, step: InlineStep, values: Sequence[Any]) -> list[Any]:
+        self._local_steps[step.step_id] = step
+        try:
+            if self.closed:
+                step.stop(self.closed_because)
+            return step.run_program(values)
+        finally:
+            del self._local_steps[step.step_id]
+
     def run(
         self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False,
         log: StepLog | None = None,
     ) -> Callable[[errors.OpError], None]:  # fmt: skip
-        """Starts a step and returns a function that cancels it with an error.
+        """Starts a step and returns a function that cancels it with an error (and describes itself).
 
         Args:
           values: one per feed of the plan.
@@ -223,7 +247,7 @@ class MasterSession:
           in_process: the values go to a client in this process, which may change them.
           log: of a traced step: gets its id, and when what was sent and came.
         """
-        run = _Run(self, plan, self.new_step_id(), on_done, in_process, log)
+        run = _Run(self, plan, new_step_id(), on_done, in_process, log)
         with self._lock:  # either `close` sees the step or the step sees that the session is closed
             if not self.closed:
                 self._steps[run.step_id] = run
@@ -232,17 +256,23 @@ class MasterSession:
             on_done(errors.FailedPreconditionError(None, None, "Session is closed."), [])
             return lambda error: None
         run.start(values, timeout_s)
-        return run.cancel
+        return run
+
+    def describe_wait(self, signature: _Signature, told: Told) -> None:
+        """Calls back with what a step of that signature waits for, or a task that keeps it from beginning."""
+        plans = [plan for traced in (False, True) if (plan := self._plans.get((signature, traced))) is not None]
+        run = next((run for run in list(self._steps.values()) if run.plan in plans), None)
+        if run is not None:
+            run.describe(told)
+            return
+        with self._lock:
+            told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
 
     def expire(self, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> None:
         """The time of a local step is up; ``cancel`` is what `run` returned."""
         waits = "; ".join(step.describe_wait() for step in list(self.master.worker.steps.values()))
         text = f"Timed out waiting for notification: no result in {timeout_s:g} s. {waits}"
         cancel(errors.DeadlineExceededError(None, None, text))
-
-    def new_step_id(self) -> int:
-        """A number that no other step of the cluster has."""
-        return _step_ids.getrandbits(_STEP_ID_BITS)
 
     def step_over(self, step_id: int) -> None:
         """A step has ended."""
@@ -343,6 +373,8 @@ class _Run:
         if self.log is not None:
             self.log.answered[index] = clock()
         if error is not None:
+            # In a step of several tasks the text says which; alone, there is only one.
+            error = error if len(self.plan.parts) == 1 else from_task(error, self.plan.parts[index].task)
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
@@ -352,6 +384,14 @@ class _Run:
     def cancel(self, error: errors.OpError) -> None:
         """Ends the step for the reason given."""
         self._event(Step.cancel, error)
+
+    __call__ = cancel
+
+    def describe(self, told: Told) -> None:
+        """Calls back with what the step waits for, on the tasks that have not answered."""
+        with self._lock:
+            parts = [self.plan.parts[index] for index in sorted(self._step.waiting)]
+        describe_step(self.step_id, parts, self.session.master.worker.steps, told)
 
     def _expire(self, timeout_s: float) -> None:
         waits = [self.plan.parts[i].task for i in sorted(self._step.waiting)]

@@ -28,6 +28,11 @@ def is_traced(options: Any) -> bool:
     return options is not None and options.trace_level > 0
 
 
+def wants_metadata(options: Any) -> bool:
+    """Whether RunOptions (or None) ask for anything that a RunMetadata brings."""
+    return options is not None and bool(options.trace_level or options.output_partition_graphs)
+
+
 def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
     """The RunMetadata of a run with these RunOptions.
 

@@ -6,6 +6,7 @@ import functools
 import logging
 import secrets
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ from tfmini.runtime.master import Master
 from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.partial_run import PartialRun
+from tfmini.runtime.run_options import wants_metadata
 from tfmini.runtime.session_errors import located
 from tfmini.runtime.tensor_handles import SessionHandles
 from tfmini.runtime.worker import Worker
@@ -189,7 +191,7 @@ class BaseSession:
         if options is not None and options.timeout_in_ms > 0:
             timeout_s = options.timeout_in_ms / 1000
         try:
-            if run_metadata is not None and options is not None:
+            if run_metadata is not None and wants_metadata(options):
                 found = self._run_with_metadata(call, values, options, run_metadata)
             else:
                 if call.plan is None:
@@ -389,9 +391,10 @@ class InteractiveSession(BaseSession):
     def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
         if InteractiveSession._active:
-            _log.warning(
+            warnings.warn(
                 "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
-                " explicitly call `InteractiveSession.close()` to release resources held by the other session(s)."
+                " explicitly call `InteractiveSession.close()` to release resources held by the other session(s).",
+                stacklevel=2,
             )
         InteractiveSession._active += 1
         self._context: Any = session_scope(self, enforce_nesting=False)

@@ -54,10 +54,17 @@ def open_session(
       target: the address by which the client reached it.
 
     Raises:
-      InvalidArgumentError: see `SessionCluster`, and `Master.create_session`, unless ``on_done`` gets it.
+      InvalidArgumentError: see `SessionCluster`.
     """
     if not options.cluster:
-        on_done(None, server.create_session(nodes, options))
+        session = server.create_session((), options)
+
+        def extended(error: errors.OpError | None) -> None:
+            if error is not None:
+                session.close()
+            on_done(error, session if error is None else None)
+
+        session.extend_when_known(nodes, extended)
         return
     cluster = SessionCluster(server, dict(options.cluster), target)
     isolated = replace(options, isolate_session_state=options.isolate_session_state or not options.share_state)

@@ -118,7 +118,7 @@ class Activation:
         except Exception as error:  # noqa: BLE001 - whatever a kernel raises ends this step, not the server
             self.run.fail(kernel_error(error, self.run.worker.task))
             return []
-        segment.seconds += 0.25 * (time.perf_counter() - begin - segment.seconds)
+        segment.note(time.perf_counter() - begin)
         ready = []
         with self.run.lock:
             for successor in segment.successors:
@@ -266,6 +266,11 @@ class StepRun(Activation):
     def raise_stopped(self) -> None:
         """Ends a loop whose step has ended meanwhile."""
         raise errors.CancelledError(None, None, f"Step {self.id} has ended.", derived=True)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something has to come from outside before the step can go on."""
+        return bool(self.missing or self._iterations or self.waits)
 
     def describe_wait(self) -> str:
         """What the step is waiting for, for people."""

@@ -193,13 +193,22 @@ class KeptTraces:
             while len(self._kept) > _STEP_LIMIT or len(self._kept) > 1 and self._size() > EVENT_LIMIT:
                 self._kept.popitem(last=False)
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def _size(self) -> int:
         return sum(len(trace) for trace, _ in self._kept.values())
 
-    def find(self, step_id: int) -> tuple[Trace, Any] | None:
-        """The trace and the graph of a step, or None."""
+    def take(self, step_id: int) -> tuple[Trace, Any] | None:
+        """The trace and the graph of a step, once; or None."""
         with self._lock:
-            return self._kept.get(step_id)
+            return self._kept.pop(step_id, None)
+
+    def forget_session(self, handle: str) -> None:
+        """Drops what nobody will ask for any more."""
+        with self._lock:
+            for step_id in [step for step, (_, graph) in self._kept.items() if graph.session_handle == handle]:
+                del self._kept[step_id]
 
 
 class StepLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -32,7 +33,7 @@ def run_traced_here(
     found, log.step_id = session.run_traced(plan, values, timeout_s)
     log.finished = log.answered[0] = clock()
     worker = session.master.worker
-    record = TaskRecord(session.master.task, worker.step_stats(log.step_id), OWN)
+    record = TaskRecord(session.master.task, partial(worker.step_stats, log.step_id), OWN)
     return found, GatheredTrace(session.master.default_device, log, [record])
 
 
@@ -55,7 +56,7 @@ class TracedStep:
         self._in_process = in_process
         self._remote = [(i, part) for i, part in enumerate(plan.parts) if part.graph is None]
         self._alignments: dict[int, Alignment | None] = {}
-        self._stats: dict[int, bytes] = {}
+        self._stats: dict[int, Callable[[], bytes]] = {}
         self._values: Sequence[Any] = ()
         self._found: list[Any] = []
         self._lock = threading.Lock()
@@ -123,7 +124,7 @@ class TracedStep:
             if isinstance(answer, errors.OpError):
                 _log.warning("%s did not say what it did in step %d: %s", part.task, self.log.step_id, answer.message)
             else:
-                self._stats[index] = answer.stats
+                self._stats[index] = lambda: answer.stats
             self._one_done()
 
         part.peer.call(Logging(self.log.step_id), answered, _COLLECT_TIMEOUT_S, part.incarnation)
@@ -132,7 +133,7 @@ class TracedStep:
         trace = GatheredTrace(self.session.master.default_device, self.log)
         for index, part in enumerate(self.plan.parts):
             if part.graph is not None:
-                stats = self.session.master.worker.step_stats(self.log.step_id)
+                stats = partial(self.session.master.worker.step_stats, self.log.step_id)
                 trace.records.append(TaskRecord(part.task, stats, OWN, index))
             elif index in self._stats:
                 fed = _bytes(self._values[i] for i in part.feed_indices)

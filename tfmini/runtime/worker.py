@@ -148,6 +148,7 @@ class Worker:
         for run in running:
             run.abort(errors.CancelledError(None, None, f"The session of step {run.step_id} was closed.", derived=True))
         self.resources.end_session(handle)
+        self.traces.forget_session(handle)
 
     def register_graph(self, session_handle: str, nodes: Sequence[Node], options: Mapping[str, Any]) -> RegisteredGraph:
         """Compiles a partition.
@@ -276,8 +277,8 @@ class Worker:
             self._remember(step_id)
 
     def step_stats(self, step_id: int) -> bytes:
-        """What a traced step recorded here, as a StepStats in this task's wall-clock time; empty if nothing is kept."""
-        found = self.traces.find(step_id)
+        """What a traced step recorded here, as a StepStats in this task's wall-clock time; given out once."""
+        found = self.traces.take(step_id)
         return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
 
     def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
@@ -325,12 +326,16 @@ class Worker:
         # takes over meanwhile; the steward has nobody behind it.
         if seconds < _LONG_SEGMENT_S and (seconds or not get_reactor().is_steward()):
             return False
+        return self.run_in_pool(activation.run_later, segment)
+
+    def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
+        """Calls a function in a thread of the pool, because it takes long; False when this worker is closed."""
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._pool_size, thread_name_prefix="tfmini-kernels")
-            self._pool.submit(activation.run_later, segment)
+            self._pool.submit(function, *args)
         return True
 
     def cleanup_all(self, containers: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
 from tfmini.compat import alias
+from tfmini.launch_report import is_launched
 from tfmini.tools import python2, tracing
 
 _INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
@@ -58,6 +59,8 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
 
 
 def _report(error: BaseException, script: str) -> int:
+    if isinstance(error, KeyboardInterrupt) and is_launched():
+        return _INTERRUPTED  # the launcher has passed Ctrl-C on: a traceback per task would be noise
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
     sys.excepthook(type(error), error, shown)

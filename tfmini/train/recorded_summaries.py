@@ -25,7 +25,8 @@ from tfmini.ops.constant import constant
 from tfmini.ops.control import no_op
 from tfmini.ops.math_comparison import equal
 from tfmini.ops.math_elementwise import floormod
-from tfmini.ops.scoping import control_dependencies, device, name_scope
+from tfmini.ops.scoping import control_dependencies, device
+from tfmini.ops.summaries import summary_scope
 from tfmini.train.training_util import get_global_step, get_or_create_global_step
 
 _INITIALIZERS = "_SUMMARY_WRITER_V2"
@@ -145,13 +146,15 @@ def should_record_summaries() -> Any:
 # ---- the summaries ------------------------------------------------------------------------------
 
 
-def _recorded(name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any]) -> Any:
-    """Adds a summary op: ``write(resource, step, tag)``."""
+def _recorded(
+    name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None
+) -> Any:
+    """Adds a summary op: ``write(resource, step, tag)``; the tag has the name scopes, as those of ``tf.summary``."""
     writer = _state.writer
     if writer is None or writer.resource is None or _state.recording is False:
         return no_op()
-    with name_scope(name or kind), device("cpu:0"):
-        tag = constant(name, dtypes.string) if name is not None else None
+    with summary_scope(name, family, kind) as (text, _), device("cpu:0"):
+        tag = constant(text, dtypes.string)
         at = cast(convert_to_tensor(get_or_create_global_step() if step is None else step), dtypes.int64)
 
         def record() -> Any:
@@ -167,18 +170,18 @@ def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = N
     """Writes a tensor with a SummaryMetadata message."""
     serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
     return _recorded(
-        _in_family(name, family), "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized)
+        name, "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized), family
     )
 
 
 def scalar(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
     """Writes a number (``tf.contrib.summary.scalar``)."""
-    return _recorded(_in_family(name, family), "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor))
+    return _recorded(name, "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor), family)
 
 
 def histogram(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
     """Writes the distribution of a tensor's elements (``tf.contrib.summary.histogram``)."""
-    return _recorded(_in_family(name, family), "histogram", step, lambda w, s, tag: ops.histogram_op(w, s, tag, tensor))
+    return _recorded(name, "histogram", step, lambda w, s, tag: ops.histogram_op(w, s, tag, tensor), family)
 
 
 def image(
@@ -187,8 +190,8 @@ def image(
     """Writes images of shape (batch, rows, columns, channels) (``tf.contrib.summary.image``)."""
     color = constant([255, 0, 0, 255] if bad_color is None else bad_color, dtypes.uint8)
     return _recorded(
-        _in_family(name, family), "image", step,
-        lambda w, s, tag: ops.image_op(w, s, tag, tensor, color, max_images=max_images),
+        name, "image", step,
+        lambda w, s, tag: ops.image_op(w, s, tag, tensor, color, max_images=max_images), family,
     )  # fmt: skip
 
 
@@ -197,8 +200,9 @@ def audio(
 ) -> Any:
     """Writes sounds of shape (batch, frames, channels) (``tf.contrib.summary.audio``)."""
     return _recorded(
-        _in_family(name, family), "audio", step,
+        name, "audio", step,
         lambda w, s, tag: ops.audio_op(w, s, tag, tensor, cast(sample_rate, dtypes.float32), max_outputs=max_outputs),
+        family,
     )  # fmt: skip
 
 
@@ -216,10 +220,6 @@ def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
     if not hasattr(param, "op") and not isinstance(param, (bytes, str)):
         raise TypeError("graph() needs a tensor (e.g. tf.placeholder) in graph mode")
     return _recorded(name, "graph", 0 if step is None else step, lambda w, s, tag: ops.graph_op(w, s, param))
-
-
-def _in_family(name: str, family: str | None) -> str:
-    return f"{family}/{name}" if family else name
 
 
 # ---- opening and listing ------------------------------------------------------------------------

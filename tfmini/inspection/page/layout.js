@@ -1,6 +1,6 @@
 // Where everything stands. Each open box is laid out by itself and remembered, so that opening or closing one
 // box costs only the small layouts of the boxes around it.
-const PAD = 14, HEAD = 16, HEIGHT = 26, COLUMN_GAP = 170, ROW_GAP = 30;
+const PAD = 14, HEAD = 16, HEIGHT = 26, TASK_GAP = 40, JOB_GAP = 60;
 
 function labelOf(node) {
   const text = node.label.length > 26 ? node.label.slice(0, 25) + "…" : node.label;
@@ -31,27 +31,40 @@ function insideOf(box) {
   return box.layout;
 }
 
-// Centres of all that is drawn and is not an open box. Jobs are columns, parameter servers first.
+// Centres of all that is drawn and is not an open box. Jobs stand below each other, parameter servers first; the
+// tasks of a job side by side, in as many rows as keep the picture about as high as it is wide.
 function positions() {
-  const found = new Map();
   const jobs = new Map();
   devices.forEach((device, i) => {
     const job = DATA.short[i].split("/")[0];
     jobs.set(job, [...(jobs.get(job) || []), device]);
   });
-  const columns = [...jobs.keys()].sort((a, b) => (b === "ps") - (a === "ps")).map((job) => jobs.get(job));
-  let left = 0;
-  for (const column of columns) {
-    const sizes = column.map(sizeOf);
-    const width = Math.max(...sizes.map((size) => size.w));
-    let top = -(sizes.reduce((sum, size) => sum + size.h + ROW_GAP, -ROW_GAP)) / 2;
-    column.forEach((device, i) => {
-      place(device, left + (width - sizes[i].w) / 2, top, sizes[i], found);
-      top += sizes[i].h + ROW_GAP;
-    });
-    left += width + COLUMN_GAP;
+  const area = devices.map(sizeOf).reduce((sum, size) => sum + (size.w + TASK_GAP) * (size.h + TASK_GAP), 0);
+  const widest = 1.5 * Math.sqrt(area);
+  const found = new Map();
+  let top = 0;
+  for (const job of [...jobs.keys()].sort((a, b) => (b === "ps") - (a === "ps"))) {
+    for (const row of rowsOf(jobs.get(job), widest)) {
+      const sizes = row.map(sizeOf);
+      let left = -(sizes.reduce((sum, size) => sum + size.w + TASK_GAP, -TASK_GAP)) / 2;
+      row.forEach((device, i) => { place(device, left, top, sizes[i], found); left += sizes[i].w + TASK_GAP; });
+      top += Math.max(...sizes.map((size) => size.h)) + TASK_GAP;
+    }
+    top += JOB_GAP;
   }
   return found;
+}
+
+function rowsOf(tasks, widest) {
+  const rows = [[]];
+  let width = 0;
+  for (const task of tasks) {
+    const { w } = sizeOf(task);
+    if (width > 0 && width + w > widest) { rows.push([]); width = 0; }
+    rows[rows.length - 1].push(task);
+    width += w + TASK_GAP;
+  }
+  return rows;
 }
 
 function place(node, left, top, size, found) {

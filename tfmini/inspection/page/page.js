@@ -39,10 +39,14 @@ function follow(transfers, towards) {
   const ends = towards ? all.filter((node) => node.op && towards.includes(node.op.name)) : all;
   all.forEach(openPath);
   const found = reveal(ends.length ? ends : all);
+  markWires(transfers, found);
+  details(...transfers.flatMap(transferRows));
+}
+
+function markWires(transfers, more) {
   const indices = new Set(transfers.map((t) => t.index));
   const wires = cy.edges(".wire").filter((edge) => edge.data("transfers").some((i) => indices.has(i)));
-  mark(found.union(wires).union(wires.connectedNodes()));
-  details(...transfers.flatMap(transferRows));
+  mark(more.union(wires).union(wires.connectedNodes()));
 }
 
 function showBox(node) {
@@ -73,12 +77,14 @@ function step(i) {
   rows.forEach((row, j) => row.classList.toggle("now", i === j));
   rows[i].scrollIntoView({ block: "nearest" });
   const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
-  if (transfers.length) follow(transfers);
-  else {
-    const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
-    if (ends.length) reveal(ends);
-    details(line("message " + (i + 1) + " of " + rows.length, null, "h2"), rows[i].textContent);
-  }
+  // Boxes stay as they are, so that the picture holds still from message to message; a click on a row follows it.
+  const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
+  if (transfers.length) markWires(transfers, cy.collection());
+  else mark(ends.reduce((all, device) => all.union(cy.getElementById(device.id)), cy.collection()));
+  details(
+    line("message " + (i + 1) + " of " + rows.length, null, "h2"), rows[i].textContent,
+    ...transfers.map((t) => line(t.tensor + ": " + what(t), () => follow([t]))),
+  );
 }
 $("next").onclick = () => step(now + 1);
 $("back").onclick = () => step(now - 1);
