@@ -106,12 +106,35 @@ train = opt.minimize(tf.reduce_sum(w * x), tf.train.get_or_create_global_step())
 mean, total = hvd.allreduce(x), hvd.allreduce(x, average=False, name="x")
 rows = hvd.allgather(tf.fill([1 + hvd.rank(), 1], hvd.rank()))
 sent = hvd.broadcast(x, 1)
+both = hvd.allreduce(tf.constant([hvd.rank() + 1], tf.uint8), op=hvd.Max)
+gradients = [
+    tf.gradients(y * (hvd.rank() + 1), z)[0]
+    for y, z in ((total, x), (sent, x))
+]
+own = tf.fill([1 + hvd.rank(), 1], 1.0)
+gradients.append(tf.gradients(hvd.allgather(own) * tf.constant([[1.0], [2.0], [3.0]]), own)[0])
+for wrong in (lambda: hvd.callbacks, lambda: hvd.allreduce(x, op=hvd.Adasum), lambda: hvd.DistributedOptimizer(3)):
+    try:
+        wrong()
+    except (AttributeError, NotImplementedError, ValueError) as error:
+        assert "Keras" in str(error) or "Adasum" in str(error) or "inherit" in str(error), error
+    else:
+        raise AssertionError(wrong)
+try:
+    import horovod.keras
+except ImportError as error:
+    assert "out of its scope" in str(error)
+from horovod.tensorflow.compression import Compression
+assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
 config = tf.ConfigProto()
 config.gpu_options.visible_device_list = str(hvd.local_rank())
 hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
 with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     values = session.run([mean, total, rows, sent])
     assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
+    assert session.run(both).tolist() == [2]
+    slopes = [v.ravel().tolist() for v in session.run(gradients)]
+    assert slopes == [[3], [3 * hvd.rank()], [[2], [4, 6]][hvd.rank()]], slopes
     while not session.should_stop():
         _, value, yes = session.run([train, w, flag])
 with tf.Session() as session:
@@ -125,7 +148,7 @@ print("reached", value.dtype, yes, flush=True)
 def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
+    command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("reached float32 True") == 2
+    assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
