@@ -63,3 +63,37 @@ def test_processes_get_the_same_bits(lane: str, monkeypatch: pytest.MonkeyPatch)
     total = 2 * 2 * 4 * 700_001  # each rank sends 2 (N - 1) / N of the tensor, and not more
     assert sum(sent) == total
     assert all(abs(nbytes - total / 3) <= 4 * 2 * 3 for nbytes in sent)
+
+
+_RESTARTED = """
+import json, sys
+import tfmini as tf
+from tfmini.train.all_reduce import Ranks
+cluster, index = json.loads(sys.argv[1]), int(sys.argv[3])
+server = tf.train.Server(cluster, job_name="worker", task_index=index)
+total = Ranks(2, index).all_reduce(tf.ones([3]) * (index + 1), "t")
+session = tf.Session(server.target)
+print("ready", flush=True)
+for _ in range(3 if index == 0 else 1):
+    try:
+        print("GOT", session.run(total).tolist(), flush=True)
+    except tf.errors.UnavailableError as error:
+        print("LOST", "rank 1 (/job:worker/replica:0/task:1" in str(error), flush=True)
+server.join()
+"""
+
+
+@pytest.mark.parametrize("lane", ["on", "off"])
+def test_a_restarted_rank_takes_part_again(lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFMINI_LANE", lane)
+    with ProcessCluster(ps=0, workers=2, program=_RESTARTED) as cluster:
+        for i in range(2):
+            cluster.wait_ready("worker", i)
+        first, second = (process.stdout for process in cluster.processes.values())
+        assert first is not None and second is not None
+        assert first.readline() == second.readline() == "GOT [3.0, 3.0, 3.0]\n"
+        cluster.kill("worker", 1)
+        assert first.readline() == "LOST True\n"
+        cluster.start_task("worker", 1)
+        cluster.wait_ready("worker", 1)
+        assert first.readline() == "GOT [3.0, 3.0, 3.0]\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -152,3 +153,55 @@ def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(90)
+def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> None:
+    script = Path(__file__).parents[2] / "examples" / "digits_allreduce.py"
+    pytest.importorskip("sklearn")
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script), "--steps=20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    assert done.returncode == 0, done.stdout + done.stderr
+    apart = re.search(r"largest difference to one process (\S+)", done.stdout)
+    assert apart is not None and float(apart[1]) < 1e-5, done.stdout
+
+
+@pytest.mark.timeout(60)
+def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
+    with tf.Graph().as_default():
+        model = build(1, tf.train.GradientDescentOptimizer(0.05))
+        with tf.train.MonitoredTrainingSession() as session:
+            expected = train(session, model, slice(None))
+    reserved = reserve_cluster([TaskId("ps", 0), *(TaskId("worker", i) for i in range(WORKERS))])
+    reserved.close()
+    server = tf.train.Server(reserved.spec, job_name="ps", task_index=0)
+    cluster = [tf.train.Server(reserved.spec, job_name="worker", task_index=i) for i in range(WORKERS)]
+    results: dict[int, list[np.ndarray]] = {}
+    together = threading.Barrier(WORKERS)
+
+    def work(rank: int) -> None:
+        def place(op: tf.Operation) -> str:
+            return "/job:ps/task:0" if op.name.startswith("table") else f"/job:worker/task:{rank}"
+
+        with tf.Graph().as_default(), tf.device(place):
+            optimizer = tf.train.AllReduceOptimizer(tf.train.GradientDescentOptimizer(0.05), WORKERS, rank)
+            x, y, rows, variables, step = build(1, optimizer)
+            hooks = [optimizer.make_session_run_hook()]
+            part = slice(8 * rank, 8 * rank + 8)
+            with tf.train.MonitoredTrainingSession(cluster[rank].target, hooks=hooks) as session:
+                for _ in range(STEPS):
+                    session.run(step, {x: XS[part], y: YS[part], rows: ROWS[part]})
+                    together.wait(20)  # the ps applies shares as they come
+                results[rank] = session.run(variables)
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in [*cluster, server]:
+        one.stop()
+    for mine, others, alone in zip(results[0], results[1], expected):
+        np.testing.assert_allclose(mine, others, rtol=1e-6)
+        np.testing.assert_allclose(mine, alone, rtol=1e-3, atol=1e-5)
