@@ -1,11 +1,11 @@
 """All-reduce of float32 tensors between processes of this machine, beside others that can do it.
 
     python benchmarks/all_reduce.py --ranks 2,4 --sizes 4096,65536,1048576,67108864
-    TFMINI_TORCH=/path/to/python/with/torch TFMINI_ORACLE=/path/to/python/with/tensorflow python benchmarks/all_reduce.py
+    TFMINI_TORCH=/python/with/torch TFMINI_ORACLE=/python/with/tensorflow python benchmarks/all_reduce.py
 
 Targets: ``tfmini`` (shared memory), ``tfmini-tcp`` (loopback tcp only), ``gloo`` (torch.distributed) and ``tensorflow``
-(its collective ops). Each rank is a process; those of tfmini and TensorFlow are servers with a session each, and what is
-timed is ``session.run``. All processes of all targets live at the same time; the targets take turns for a few dozen
+(its collective ops). Each rank is a process; those of tfmini and TensorFlow are servers with a session each, and what
+is timed is ``session.run``. All processes of all targets live at the same time; the targets take turns for a few dozen
 steps each. A round's time is the median step of the slowest rank; printed are the medians over the rounds of the
 times, of the ratios to ``tfmini`` and ``tfmini-tcp``, and by how many megabytes a rank's resident memory has grown.
 """

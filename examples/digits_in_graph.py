@@ -1,15 +1,14 @@
 """Synchronous training on the digits of scikit-learn: in-graph replication, one client for the whole cluster.
 
 Worker 0 builds one graph with a tower per worker, feeds each tower its share of the batch,
-averages the towers' gradients and applies them once. The other tasks only serve; the workers
-among them leave when the flag `finished`, a variable on the ps, says so.
+averages the towers' gradients and applies them once. The other tasks only serve, until
+`tfmini launch` ends them with the ps.
 
     tfmini launch --ps 1 --workers 2 examples/digits_in_graph.py
 """
 
 import json
 import os
-import time
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -58,26 +57,11 @@ def build(cluster):
     return images, labels, train_op, tf.add_n(losses) / workers, accuracy
 
 
-def finished_flag():
-    with tf.device("/job:ps/task:0"):
-        return tf.get_variable("finished", [], tf.bool, tf.zeros_initializer(), trainable=False)
-
-
-def serve_until_finished(server):
-    """The server works in the background; this thread only waits for the end."""
-    finished = finished_flag()
-    known = tf.is_variable_initialized(finished)
-    with tf.Session(server.target) as sess:
-        while not (sess.run(known) and sess.run(finished)):
-            time.sleep(0.2)
-
-
 def train(cluster, server):
     digits = load_digits()
     data = (digits.data / 16.0).astype("float32")
     train_x, test_x, train_y, test_y = train_test_split(data, digits.target, test_size=0.2, random_state=0)
     images, labels, train_op, loss, accuracy = build(cluster)
-    finish = finished_flag().assign(True)
     rng = np.random.RandomState(0)
     with tf.Session(server.target) as sess:
         sess.run(tf.global_variables_initializer())
@@ -88,7 +72,6 @@ def train(cluster, server):
                 print(f"step {step}: loss {value:.3f}", flush=True)
         score = sess.run(accuracy, {images: test_x, labels: test_y})
         print(f"test accuracy {100 * score:.1f} %", flush=True)
-        sess.run(finish)
 
 
 def main():
@@ -97,12 +80,10 @@ def main():
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, task = tf.train.ClusterSpec(config["cluster"]), config["task"]
     server = tf.train.Server(cluster, job_name=task["type"], task_index=task["index"])
-    if task["type"] == "ps":
-        server.join()
-    elif task["index"] == 0:
+    if task["type"] == "worker" and task["index"] == 0:
         train(cluster, server)
     else:
-        serve_until_finished(server)
+        server.join()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ Misuse of the Python API (a wrong argument, a closed session) raises ``ValueErro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 OK = 0
@@ -99,14 +100,22 @@ class OpError(Exception):
     def __str__(self) -> str:
         if self._op is None:
             return self._message
-        lines = [self._message, "", f"Original stack trace for {self._op.name!r}:"]
-        lines += [f"  File {file}, line {line}, in {func}" for file, line, func in self._op.creation_stack()]
-        return "\n".join(lines)
+        head = f"{self._message}\n\nOriginal stack trace for {self._op.name!r}:\n"
+        return head + format_frames(self._op.creation_stack()).rstrip("\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Operations stay in their process; what travels is the message and the origin.
         state = (self._message, self._error_code, self.device, self.task, self.derived, self.node_name)
         return (_rebuild, state)
+
+
+def format_frames(frames: Sequence[tuple[str, int, str]]) -> str:
+    """Frames as Python shows them, with their source lines. Each is (file, line, function)."""
+    import linecache
+    import traceback
+
+    shown = [(file, line, function, linecache.getline(file, line).strip()) for file, line, function in frames]
+    return "".join(traceback.format_list(shown))
 
 
 def _rebuild(message: str, code: int, device: str, task: str, derived: bool, node_name: str) -> OpError:

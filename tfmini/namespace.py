@@ -24,30 +24,6 @@ from tfmini.public_names import NAMES
 ROOT = "tfmini"
 Getter = Callable[[str], Any]
 
-_GRAPH_WAY = "build the graph with ops and run it in a tf.Session"
-# What is out of scope, and the nearest supported way. Keys are names below ``tf``.
-OUT_OF_SCOPE = {
-    "keras": "tf.get_variable, tf.nn and a tf.train optimizer",
-    "estimator": "tf.train.Server with tf.train.replica_device_setter and a tf.Session",
-    "feature_column": "tf.placeholder and tf.nn.embedding_lookup",
-    "tpu": "tf.device with CPU devices",
-    "xla": _GRAPH_WAY,
-    "GradientTape": "tf.gradients",
-    "function": _GRAPH_WAY,
-    "autograph": _GRAPH_WAY,
-    "wrap_function": _GRAPH_WAY,
-    "Module": "tf.variable_scope",
-    "enable_eager_execution": _GRAPH_WAY,
-    "enable_v2_behavior": _GRAPH_WAY,
-    "enable_v2_tensorshape": _GRAPH_WAY,
-    "enable_tensor_equality": _GRAPH_WAY,
-    "distribute.experimental": "tf.train.replica_device_setter",
-    "contrib.eager": _GRAPH_WAY,
-    "contrib.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
-    "contrib.learn": "tf.train.Server with tf.train.replica_device_setter and a tf.Session",
-    "contrib.tpu": "tf.device with CPU devices",
-}
-
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
     """The table, unfolded: (namespace, public name, home module, attribute)."""
@@ -173,7 +149,9 @@ def _explain(namespace: str, name: str, names: list[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    way = OUT_OF_SCOPE.get(dotted)
+    from tfmini.out_of_scope import way_around  # serves errors only
+
+    way = way_around(dotted)
     if way is not None:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way} instead"
     from difflib import get_close_matches  # costs a few ms and serves errors only

@@ -16,6 +16,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "compat.tf_logging": "get_logger",
         "devices": "DeviceSpec",
+        "dimension": "Dimension dimension_value",
         "dtypes": (
             "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 "
             "float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 "
@@ -65,6 +66,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array_slicing": "newaxis slice strided_slice",
         "ops.array_transpose": "matrix_transpose transpose",
         "ops.assertion": "Assert",
+        "ops.barrier": "Barrier",
         "ops.case": "case switch_case",
         "ops.casting": (
             "bitcast cast saturate_cast to_bfloat16 to_complex128 to_complex64 to_double to_float to_int32 "
@@ -76,6 +78,7 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_positive assert_proper_iterable assert_same_float_dtype assert_type is_numeric_tensor"
         ),
         "ops.clip": "clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "ops.clock": "timestamp",
         "ops.cond": "cond",
         "ops.confusion": "confusion_matrix",
         "ops.constant": "constant",
@@ -85,7 +88,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.csv_ops": "decode_compressed decode_csv",
         "ops.custom_gradient": "custom_gradient grad_pass_through recompute_grad",
         "ops.file_ops": "matching_files read_file write_file",
-        "ops.functional": "foldl foldr map_fn scan",
+        "ops.functional": "foldl foldr map_fn scan vectorized_map",
         "ops.gradient_registry": "NoGradient NotDifferentiable RegisterGradient no_gradient",
         "ops.gradient_sums": "AggregationMethod UnconnectedGradients",
         "ops.gradients": "gradients hessians",
@@ -98,6 +101,7 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "ops.linalg_decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.linalg_functions": "norm trace",
+        "ops.linalg_matrix_functions": "matrix_square_root=sqrtm",
         "ops.linalg_solving": (
             "matrix_determinant matrix_inverse matrix_solve matrix_solve_ls matrix_triangular_solve"
         ),
@@ -157,17 +161,20 @@ NAMES: dict[str, dict[str, str]] = {
             "get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed"
         ),
         "ops.script": "numpy_function py_func",
+        "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.set_operations": "edit_distance",
         "ops.shape_checks": "is_non_decreasing is_strictly_increasing",
+        "ops.sparse_arithmetic": (
+            "sparse_add sparse_maximum sparse_minimum sparse_reduce_max sparse_reduce_max_sparse "
+            "sparse_reduce_sum sparse_reduce_sum_sparse sparse_softmax sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "sparse_add sparse_concat sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge "
-            "sparse_minimum sparse_placeholder sparse_reduce_max sparse_reduce_max_sparse sparse_reduce_sum "
-            "sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape sparse_retain "
-            "sparse_slice sparse_softmax sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense "
+            "sparse_concat sparse_fill_empty_rows sparse_mask sparse_merge sparse_placeholder sparse_reorder "
+            "sparse_reset_shape sparse_reshape sparse_retain sparse_slice sparse_split sparse_tensor_to_dense "
             "sparse_to_dense sparse_to_indicator sparse_transpose"
         ),
         "ops.sparse_serialization": "deserialize_many_sparse serialize_many_sparse serialize_sparse",
-        "ops.sparse_tensor": "SparseTensor SparseTensorValue",
+        "ops.sparse_tensor": "SparseTensor SparseTensorValue convert_to_tensor_or_sparse_tensor",
         "ops.spectral": "fft fft2d fft3d ifft ifft2d ifft3d",
         "ops.state_functions": (
             "assign assign_add assign_sub batch_scatter_update count_up_to is_variable_initialized "
@@ -186,13 +193,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.tensor_protos": "make_ndarray make_tensor_proto",
         "ops.type_specs": "IndexedSlicesSpec SparseTensorSpec TensorSpec TypeSpec",
         "ops.variable_base": "Variable",
+        "ops.variable_defaults": "VariableScope",
         "ops.variable_kind": (
             "VariableAggregation VariableSynchronization disable_resource_variables enable_resource_variables "
             "resource_variables_enabled variable_creator_scope"
         ),
         "ops.variable_scope": (
-            "VariableScope get_local_variable get_variable get_variable_scope no_regularizer "
-            "variable_op_scope variable_scope"
+            "get_local_variable get_variable get_variable_scope no_regularizer variable_op_scope "
+            "variable_scope"
         ),
         "ops.variable_store": "AUTO_REUSE",
         "ops.variables": (
@@ -208,7 +216,7 @@ NAMES: dict[str, dict[str, str]] = {
             "SummaryMetadata TensorInfo"
         ),
         "runtime.session": "InteractiveSession Session",
-        "shapes": "Dimension TensorShape dimension_at_index dimension_value",
+        "shapes": "TensorShape dimension_at_index",
     },
     "app": {
         "compat.app": "run",
@@ -231,27 +239,43 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "bitwise": {
-        "ops.math_elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+        "ops.math_bitwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
     "collective_ops": {
         "ops.collective_ops": "all_gather all_reduce broadcast_recv broadcast_send",
     },
     "compat": {
+        "compat.dimensions": (
+            "dimension_at_index dimension_value forward_compatibility_horizon forward_compatible"
+        ),
         "compat.text": (
             "as_bytes as_str as_str_any as_text bytes_or_text_types complex_types integral_types path_to_str "
             "real_types"
         ),
     },
+    "compat.v2.nn": {
+        "ops.nn_embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
+    },
+    "contrib.checkpoint": {
+        "train.checkpoint_manager": "CheckpointManager",
+        "train.object_graph": "Checkpointable=Trackable",
+    },
     "contrib.data": {
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
         "data.dataset": "Dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
         "data.file_datasets": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
         "data.iterator": "Iterator",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE",
         "data.recipes": (
             "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element "
             "ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave "
             "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
         "layers.arg_scope": (
@@ -389,6 +413,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.staging": {
         "ops.staging": "MapStagingArea StagingArea",
     },
+    "contrib.summary": {
+        "train.recorded_summaries": (
+            "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer "
+            "create_summary_file_writer=create_file_writer flush generic graph histogram image import_event "
+            "initialize never_record_summaries record_summaries_every_n_global_steps scalar "
+            "should_record_summaries summary_writer_initializer_op"
+        ),
+    },
     "contrib.training": {
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
@@ -399,11 +431,19 @@ NAMES: dict[str, dict[str, str]] = {
         "data.options": "Options",
     },
     "data.experimental": {
+        "data.counts": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
+        "data.csv_datasets": "CsvDataset make_csv_dataset",
+        "data.example_datasets": "make_batched_features_dataset parse_example_dataset",
+        "data.grouping": "Reducer bucket_by_sequence_length group_by_reducer group_by_window",
+        "data.optional": "Optional get_next_as_optional",
         "data.options": "AUTOTUNE OptimizationOptions ThreadingOptions",
         "data.recipes": (
-            "Counter RandomDataset enumerate_dataset get_single_element ignore_errors map_and_batch "
-            "parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch"
+            "Counter RandomDataset cardinality copy_to_device enumerate_dataset get_single_element "
+            "ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave "
+            "prefetch_to_device scan shuffle_and_repeat unbatch"
         ),
+        "data.record_writers": "TFRecordWriter",
+        "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "debugging": {
         "ops.array_identity": "check_numerics",
@@ -485,6 +525,12 @@ NAMES: dict[str, dict[str, str]] = {
             "Stat=stat Walk=walk"
         ),
     },
+    "graph_util": {
+        "compat.graph_util": (
+            "convert_variables_to_constants extract_sub_graph import_graph_def must_run_on_cpu "
+            "remove_training_nodes tensor_shape_from_node_def_name"
+        ),
+    },
     "image": {
         "layers.image_colours": (
             "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype "
@@ -497,7 +543,19 @@ NAMES: dict[str, dict[str, str]] = {
             "resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 "
             "transpose=transpose_image transpose_image"
         ),
-        "ops.image_patches": "extract_image_patches",
+        "layers.image_measures": (
+            "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
+            "yuv_to_rgb"
+        ),
+        "ops.image_boxes": (
+            "crop_and_resize non_max_suppression non_max_suppression_overlaps non_max_suppression_padded "
+            "non_max_suppression_with_scores"
+        ),
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "encode_png extract_jpeg_shape is_jpeg"
+        ),
+        "ops.image_patches": "extract_image_patches extract_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",
     },
@@ -507,7 +565,7 @@ NAMES: dict[str, dict[str, str]] = {
             "ones orthogonal random_normal random_uniform truncated_normal uniform_unit_scaling "
             "variance_scaling zeros"
         ),
-        "ops.tables": "tables=tables_initializer",
+        "ops.tables": "tables=tables_initializer tables_initializer",
         "ops.variables": (
             "global_variables=global_variables_initializer local_variables=local_variables_initializer "
             "variables=variables_initializer"
@@ -516,6 +574,10 @@ NAMES: dict[str, dict[str, str]] = {
     "io": {
         "ops.csv_ops": "decode_compressed decode_csv",
         "ops.file_ops": "matching_files read_file write_file",
+        "ops.image_codecs": (
+            "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+            "extract_jpeg_shape is_jpeg"
+        ),
         "ops.parsing": (
             "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example "
             "parse_example parse_sequence_example parse_single_example parse_single_sequence_example "
@@ -528,6 +590,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.string_conversions": "decode_raw",
         "ops.strings": "decode_base64 encode_base64",
         "ops.tf_record": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+        "train.graph_io": "write_graph",
         "train.input_producers": "match_filenames_once",
     },
     "io.gfile": {
@@ -537,22 +600,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "layers": {
         "layers.base": "Layer",
-        "layers.convolutional": "Conv1D Conv2D conv1d conv2d",
-        "layers.convolutional_variants": (
-            "Conv2DTranspose SeparableConv1D SeparableConv2D conv2d_transpose separable_conv1d "
-            "separable_conv2d"
-        ),
+        "layers.convolutional": "Conv1D Conv2D Conv3D conv1d conv2d conv3d",
         "layers.core": "Dense Dropout Flatten dense dropout flatten",
         "layers.input_spec": "InputSpec",
         "layers.normalization": "BatchNormalization batch_normalization",
         "layers.pooling": (
-            "AveragePooling1D AveragePooling2D MaxPooling1D MaxPooling2D average_pooling1d average_pooling2d "
-            "max_pooling1d max_pooling2d"
+            "AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D "
+            "average_pooling1d average_pooling2d average_pooling3d max_pooling1d max_pooling2d max_pooling3d"
         ),
-        "layers.volumes": (
-            "AveragePooling3D Conv3D Conv3DTranspose MaxPooling3D average_pooling3d conv3d conv3d_transpose "
-            "max_pooling3d"
-        ),
+        "layers.separable": "SeparableConv1D SeparableConv2D separable_conv1d separable_conv2d",
+        "layers.transposed": "Conv2DTranspose Conv3DTranspose conv2d_transpose conv3d_transpose",
     },
     "linalg": {
         "ops.array_diagonals": (
@@ -565,6 +622,7 @@ NAMES: dict[str, dict[str, str]] = {
             "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd"
         ),
         "ops.linalg_functions": "adjoint logdet matrix_rank norm normalize pinv trace",
+        "ops.linalg_matrix_functions": "expm logm sqrtm",
         "ops.linalg_solving": (
             "det=matrix_determinant inv=matrix_inverse lstsq=matrix_solve_ls slogdet solve=matrix_solve "
             "triangular_solve=matrix_triangular_solve"
@@ -585,7 +643,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.vocabulary_tables": "StaticVocabularyTable",
     },
     "lookup.experimental": {
-        "train.saved_tables": "DenseHashTable",
+        "train.saved_tables": "DenseHashTable MutableHashTable",
     },
     "losses": {
         "layers.loss_reduction": (
@@ -673,6 +731,8 @@ NAMES: dict[str, dict[str, str]] = {
             "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler "
             "learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler"
         ),
+        "ops.ctc_decoding": "ctc_beam_search_decoder ctc_beam_search_decoder_v2 ctc_greedy_decoder",
+        "ops.ctc_loss": "collapse_repeated ctc_loss ctc_loss_v2 ctc_unique_labels",
         "ops.math_unary": "sigmoid tanh",
         "ops.nn_activation": "crelu elu leaky_relu relu relu6 selu softplus softsign",
         "ops.nn_batch_norm": "fused_batch_norm",
@@ -704,9 +764,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn_pooling": "avg_pool avg_pool2d=avg_pool max_pool max_pool2d",
         "ops.nn_sampled": "nce_loss sampled_softmax_loss",
         "ops.nn_topk": "in_top_k top_k",
+        "ops.nn_volume_pooling": "avg_pool3d max_pool3d",
         "ops.nn_volumes": (
-            "avg_pool3d conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter "
-            "conv3d_transpose max_pool3d"
+            "conv3d conv3d_backprop_filter conv3d_backprop_filter_v2=conv3d_backprop_filter conv3d_transpose"
         ),
     },
     "nn.rnn_cell": {
@@ -733,6 +793,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.candidate_sampling": (
             "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
             "log_uniform_candidate_sampler uniform_candidate_sampler"
+        ),
+        "ops.random_stateless": (
+            "stateless_categorical stateless_multinomial stateless_normal stateless_truncated_normal "
+            "stateless_uniform"
         ),
         "ops.random_values": (
             "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson "
@@ -813,15 +877,17 @@ NAMES: dict[str, dict[str, str]] = {
             "segment_mean=sparse_segment_mean segment_sqrt_n=sparse_segment_sqrt_n "
             "segment_sum=sparse_segment_sum"
         ),
+        "ops.sparse_arithmetic": (
+            "add=sparse_add matmul=sparse_tensor_dense_matmul maximum=sparse_maximum minimum=sparse_minimum "
+            "reduce_max=sparse_reduce_max reduce_max_sparse=sparse_reduce_max_sparse "
+            "reduce_sum=sparse_reduce_sum reduce_sum_sparse=sparse_reduce_sum_sparse softmax=sparse_softmax "
+            "sparse_dense_matmul=sparse_tensor_dense_matmul"
+        ),
         "ops.sparse_functions": (
-            "add=sparse_add concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
-            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask "
-            "matmul=sparse_tensor_dense_matmul maximum=sparse_maximum merge=sparse_merge "
-            "minimum=sparse_minimum placeholder=sparse_placeholder reduce_max=sparse_reduce_max "
-            "reduce_max_sparse=sparse_reduce_max_sparse reduce_sum=sparse_reduce_sum "
-            "reduce_sum_sparse=sparse_reduce_sum_sparse reorder=sparse_reorder reset_shape=sparse_reset_shape "
-            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice softmax=sparse_softmax "
-            "sparse_dense_matmul=sparse_tensor_dense_matmul split=sparse_split "
+            "concat=sparse_concat expand_dims=sparse_expand_dims eye=sparse_eye "
+            "fill_empty_rows=sparse_fill_empty_rows from_dense mask=sparse_mask merge=sparse_merge "
+            "placeholder=sparse_placeholder reorder=sparse_reorder reset_shape=sparse_reset_shape "
+            "reshape=sparse_reshape retain=sparse_retain slice=sparse_slice split=sparse_split "
             "to_dense=sparse_tensor_to_dense to_indicator=sparse_to_indicator transpose=sparse_transpose"
         ),
         "ops.sparse_tensor": "SparseTensor",
@@ -851,6 +917,7 @@ NAMES: dict[str, dict[str, str]] = {
             "audio get_summary_description histogram image merge merge_all scalar tensor_summary text"
         ),
         "protos": "Event SessionLog Summary SummaryDescription TaggedRunMetadata",
+        "train.recorded_summaries": "all_v2_summary_ops=all_summary_ops initialize",
         "train.summary_writer": "FileWriter FileWriterCache",
     },
     "sysconfig": {
@@ -885,8 +952,10 @@ NAMES: dict[str, dict[str, str]] = {
             "batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch maybe_shuffle_batch_join "
             "shuffle_batch shuffle_batch_join"
         ),
+        "train.checkpoint": "Checkpoint",
         "train.checkpoint_hook": "CheckpointSaverHook CheckpointSaverListener",
         "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_manager": "CheckpointManager",
         "train.checkpoint_polling": "checkpoints_iterator",
         "train.checkpoint_reader": "NewCheckpointReader list_variables load_checkpoint load_variable",
         "train.checkpoint_state": (

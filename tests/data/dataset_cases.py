@@ -77,6 +77,70 @@ CASES = {
     "map_decode": "D.from_tensor_slices(['1,2', '3,4']).map(lambda l: tuple(tf.decode_csv(l, [[0], [0.]])))",
     "dtype_bool": "D.from_tensor_slices([True, False]).batch(2)",
     "nothing": "D.range(0).batch(2)",
+    "group_by_window": (
+        "D.range(10).apply(tf.data.experimental.group_by_window(lambda x: x % 3, lambda k, w: w.batch(2), 2))"
+    ),
+    "group_by_window_sizes": (
+        "D.range(12).apply(tf.data.experimental.group_by_window(lambda x: 1 - x % 2,"
+        " lambda k, w: w.map(lambda x: (k, x + OUTER)).batch(4), window_size_func=lambda k: k + 2))"
+    ),
+    "buckets": (
+        "D.range(1, 9).map(lambda x: tf.fill([x], x)).apply(tf.data.experimental.bucket_by_sequence_length("
+        "lambda x: tf.size(x), [3, 6], [2, 2, 1]))"
+    ),
+    "buckets_to_boundary": (
+        "D.range(1, 6).map(lambda x: (x, tf.fill([x], 'v'))).apply(tf.data.experimental.bucket_by_sequence_length("
+        "lambda x, y: tf.size(y), [3, 7], [2, 2, 1], pad_to_bucket_boundary=True, drop_remainder=True))"
+    ),
+    "buckets_no_padding": (
+        "D.from_tensor_slices([[1, 2], [3, 4]]).apply(tf.data.experimental.bucket_by_sequence_length("
+        "lambda x: tf.size(x), [3], [2, 2], no_padding=True))"
+    ),
+    "group_by_reducer": (
+        "D.range(10).apply(tf.data.experimental.group_by_reducer(lambda x: x % 3, tf.data.experimental.Reducer("
+        "lambda k: (k * 100, 0.), lambda s, x: (s[0] + x, s[1] + 1.), lambda a, b: {'sum': a, 'count': b})))"
+    ),
+    "choose": (
+        "tf.data.experimental.choose_from_datasets([D.from_tensors('a').repeat(), D.from_tensor_slices(['b', 'c'])],"
+        " D.from_tensor_slices(np.array([0, 1, 1, 1, 0, 1, 0])))"
+    ),
+    "sample_one": "tf.data.experimental.sample_from_datasets([D.range(3), D.range(10, 13)], [0., 1.]).take(3)",
+    "take_while": "D.range(10).apply(tf.data.experimental.take_while(lambda x: x * x < 20))",
+    "unique": "D.from_tensor_slices(['a', 'b', 'a', 'c', 'b']).apply(tf.data.experimental.unique())",
+    "dense_to_sparse": (
+        "D.range(5).map(lambda x: tf.fill([x], x)).apply(tf.data.experimental.dense_to_sparse_batch(3, [6]))"
+        ".map(lambda s: (s.indices, s.values, s.dense_shape))"
+    ),
+    "dense_to_sparse_longest": (
+        "D.range(5).map(lambda x: tf.fill([x, 2], x)).apply(tf.data.experimental.dense_to_sparse_batch(3, [None, 2]))"
+        ".map(lambda s: tf.reshape(tf.sparse.to_dense(s), [-1]))"
+    ),
+    "cache_file": "D.from_tensor_slices(([1, 2], ['a', 'b'], [[.5], [2.]])).cache(tmp + '/cache' + SIDE).repeat(3)",
+    "csv": (
+        "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.int32, [0.5], [''], tf.int64], header=True)"
+    ),
+    "csv_selected": (
+        "tf.data.experimental.CsvDataset([tmp + '/c.csv'] * 2, [tf.float64, ['none']], header=True, select_cols=[1, 2],"
+        " na_value='NA')"
+    ),
+    "csv_made": (
+        "tf.data.experimental.make_csv_dataset(tmp + '/c.csv', 2, label_name='n', num_epochs=1, shuffle=False,"
+        " select_columns=['n', 'word', 'x'])"
+    ),
+    "csv_made_ignoring": (
+        "tf.data.experimental.make_csv_dataset(tmp + '/c.csv', 3, num_epochs=1, shuffle=False, ignore_errors=True,"
+        " column_defaults=[tf.int32, tf.float32, tf.string, tf.int64])"
+    ),
+    "examples": (
+        "tf.data.experimental.make_batched_features_dataset(tmp + '/e.tfrecord', 2,"
+        " {'a': tf.FixedLenFeature([], tf.int64), 'b': tf.FixedLenFeature([2], tf.float32)},"
+        " label_key='a', num_epochs=1, shuffle=False)"
+    ),
+    "examples_parsed": (
+        "tf.data.TFRecordDataset(tmp + '/e.tfrecord').batch(3).apply(tf.data.experimental.parse_example_dataset("
+        "{'a': tf.FixedLenFeature([], tf.int64, -1), 'c': tf.VarLenFeature(tf.string)}, 2))"
+        ".map(lambda d: (d['a'], tf.sparse.to_dense(d['c'], '')))"
+    ),
     "repeat_nothing": "D.range(0).repeat()",
 }
 
@@ -85,11 +149,35 @@ REDUCTIONS = {
     "pair": "D.range(5).reduce((np.int64(0), 1.), lambda s, x: (s[0] + x, s[1] * 2.))",
     "growing": "D.range(3).reduce(tf.zeros([0], tf.int64), lambda s, x: tf.concat([s, [x]], 0))",
     "single": "tf.data.experimental.get_single_element(D.range(7).skip(6))",
+    "optional": (
+        "(lambda o, n: (o.has_value(), o.get_value(), n.has_value()))(tf.data.experimental.Optional.from_value("
+        "{'a': [1, 2], 'b': 'x'}), OPTIONAL_NONE)"
+    ),
+    "next_as_optional": (
+        "(lambda i: (lambda a: (a.has_value(), a.get_value()))(tf.data.experimental.get_next_as_optional(i)))("
+        "D.range(3, 5).make_one_shot_iterator())"
+    ),
+    "next_as_optional_end": (
+        "tf.data.experimental.get_next_as_optional(D.range(0).make_one_shot_iterator()).has_value()"
+    ),
 }
 
 ERRORS = {
     "stack": "D.range(1, 3).map(lambda x: tf.fill([x], x)).batch(2)",
     "map_fails": "D.from_tensor_slices([0, 1]).map(lambda x: tf.Assert(x > 0, [x]) and x)",
+    "window_size": "D.range(3).apply(tf.data.experimental.group_by_window(lambda x: x, lambda k, w: w, 0))",
+    "choice": "tf.data.experimental.choose_from_datasets([D.range(3), D.range(3)], D.range(1, 4))",
+    "row_shape": (
+        "D.range(3, 5).map(lambda x: tf.fill([x], x)).apply(tf.data.experimental.dense_to_sparse_batch(2, [3]))"
+    ),
+    "csv_missing": (
+        "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.int32] + [tf.string] * 3, na_value='NA', header=True)"
+    ),
+    "csv_number": "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.int32, tf.int32, [''], tf.int64], header=True)",
+    "csv_more": "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.string, tf.string], header=True)",
+    "csv_fewer": "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.string] * 5, header=True)",
+    "csv_quote": "tf.data.experimental.CsvDataset(tmp + '/q.csv', [tf.string] * 2)",
+    "csv_open_quote": "tf.data.experimental.CsvDataset(tmp + '/o.csv', [tf.string] * 2)",
     "no_files": "D.list_files('/nowhere/*.txt')",
     "missing": "tf.data.TextLineDataset('/nowhere/a.txt')",
     "zero_batch": "D.range(3).batch(np.int64(0))",
@@ -124,6 +212,9 @@ def run_all(tf, tmp):
     for name, text in REDUCTIONS.items():
         with tf.Graph().as_default(), tf.Session() as session:
             scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp}
+            scope["OPTIONAL_NONE"] = tf.data.experimental.get_next_as_optional(
+                tf.data.Dataset.range(0).make_one_shot_iterator()
+            )
             found[name] = plain(session.run(eval(text, scope)))
     return found
 
@@ -131,7 +222,7 @@ def run_all(tf, tmp):
 def _elements(tf, np, text, tmp):
     with tf.Graph().as_default(), tf.Session() as session:
         outer = tf.placeholder_with_default(np.int64(7), []) + 1
-        scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp, "OUTER": outer}
+        scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp, "OUTER": outer, "SIDE": tf.__name__}
         dataset = eval(text, scope)
         facts = [str(tf.data.get_output_types(dataset)), str(tf.data.get_output_shapes(dataset))]
         iterator = tf.data.make_initializable_iterator(dataset)
@@ -152,6 +243,11 @@ def write_files(tmp):
         file.write(b"one\ntwo\r\n\nlast")
     with open(tmp + "/b.txt", "wb") as file:
         file.write(b"x\ny\n")
+    with open(tmp + "/c.csv", "w") as file:
+        file.write('n,x,word,big\n1,2.5,"a, ""b""",5000000000\n2,NA,,7\n3,-1e2,"two\nlines",0\n')
+    for name, text in (("q", 'a,b"c\n'), ("o", 'a,"b\nc')):
+        with open(f"{tmp}/{name}.csv", "w") as file:
+            file.write(text)
     with open(tmp + "/b.bin", "wb") as file:
         file.write(b"hABCDEFzz")
 

@@ -14,7 +14,7 @@ import tfmini as tf
 from tests.data import dataset_cases as cases
 
 # TensorFlow 1.15 says it so; the oracle is a later release.
-OWN_WORDS = {"stack", "generator_shape"}
+OWN_WORDS = {"stack", "generator_shape", "row_shape"}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     with tf.python_io.TFRecordWriter(path + "/r.tfrecord") as writer:
         for record in (b"abc", b"", b"x" * 100):
             writer.write(record)
+    with tf.python_io.TFRecordWriter(path + "/e.tfrecord") as writer:
+        for i in range(5):
+            writer.write(example(i).SerializeToString())
     return path
+
+
+def example(i: int) -> Any:
+    """An Example message with an integer, two floats and ``i`` words."""
+    feature = tf.train.Feature
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                "a": feature(int64_list=tf.train.Int64List(value=[i])),
+                "b": feature(float_list=tf.train.FloatList(value=[i, i / 2])),
+                "c": feature(bytes_list=tf.train.BytesList(value=[b"w"] * i)),
+            }
+        )
+    )
 
 
 @pytest.fixture(scope="module")

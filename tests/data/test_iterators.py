@@ -275,10 +275,27 @@ def test_what_datasets_refuse() -> None:
         Dataset.zip([data, data])
     with pytest.raises(TypeError, match="must return a Dataset"):
         data.apply(lambda d: 3)
-    with pytest.raises(ValueError, match="Index must be between 0 and 1"):
-        data.shard(2, 2)
-    with pytest.raises(ValueError, match="Dimensions 2 and 3 are not compatible"):
-        Dataset.from_tensor_slices(([1, 2], [1, 2, 3]))
+    for wrong in (
+        lambda: Dataset.from_tensor_slices(([1, 2], [1, 2, 3])),
+        lambda: Dataset.from_tensors(([1, 2], [1, 2, 3])).unbatch(),
+    ):
+        with pytest.raises(ValueError, match="Dimensions 2 and 3 are not compatible"):
+            wrong()
+    with pytest.raises(ValueError, match=r"The padded shape \(1,\) is not compatible with .* component shape \(\)"):
+        data.padded_batch(2, [1])
+
+
+def test_what_readings_refuse() -> None:
+    unequal = Dataset.from_tensors((tf.placeholder_with_default([1, 2], [None]), [1, 2, 3]))
+    for data, text in [
+        (Dataset.range(3).shard(2, 2), "Index must be between 0 and 1"),
+        (unequal.unbatch(), "must have the same batch size in each component"),
+    ]:
+        iterator = data.make_initializable_iterator()
+        element = iterator.get_next()
+        with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=text):
+            session.run(iterator.initializer)
+            session.run(element)
 
 
 def test_a_function_that_waits_for_other_steps_is_refused() -> None:
@@ -294,3 +311,71 @@ def test_options_are_handed_on() -> None:
     data = Dataset.range(3).with_options(options).map(lambda x: x)
     assert data.options().experimental_deterministic is False
     assert data.options().experimental_stats is None
+    other = tf.data.Options()
+    other.experimental_optimization.autotune = True
+    both = Dataset.zip((data, Dataset.range(2).with_options(other))).options()
+    assert both.experimental_deterministic is False and both.experimental_optimization.autotune is True
+    contrary = tf.data.Options()
+    contrary.experimental_deterministic = True
+    with pytest.raises(ValueError, match="Cannot merge incompatible values False and True"):
+        data.with_options(contrary)
+
+
+def test_seeded_numbers_begin_anew_with_the_iterator() -> None:
+    data = Dataset.range(4).map(lambda _: tf.random_uniform([], seed=11)).repeat(2)
+    iterator = data.make_initializable_iterator()
+    element = iterator.get_next()
+    with tf.Session() as session:
+        runs = []
+        for _ in range(2):
+            session.run(iterator.initializer)
+            runs.append(drain(session, element))
+    assert runs[0] == runs[1] and len(set(runs[0])) == 8
+
+
+def test_an_error_costs_an_element_of_a_window() -> None:
+    data = Dataset.from_tensor_slices([1.0, 2.0, 3.0, float("nan"), 5.0])
+    windows = data.map(lambda x: tf.check_numerics(x, "bad")).window(2).flat_map(lambda w: w.batch(2))
+    element = windows.apply(tf.data.experimental.ignore_errors()).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert [row.tolist() for row in drain(session, element)] == [[1, 2], [3, 5]]
+
+
+def test_a_function_may_say_that_there_is_no_more() -> None:
+    def first(i: Any) -> Any:
+        if i >= 3:
+            raise StopIteration
+        return i
+
+    numbers = Dataset.range(8)
+
+    def asked(x: Any) -> Any:
+        return tf.py_func(first, [x], tf.int64)
+
+    for calls in (None, 2):
+        element = numbers.map(asked, calls).make_one_shot_iterator().get_next()
+        with tf.Session() as session:
+            assert drain(session, element) == [0, 1, 2]
+    batches = numbers.apply(tf.data.experimental.map_and_batch(asked, 2))
+    element = batches.make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert session.run(element).tolist() == [0, 1]
+        for _ in range(3):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Function invocation produced OutOfRangeError"):
+                session.run(element)
+        assert drain(session, element) == []
+
+
+def test_what_nobody_reads_on_is_let_go() -> None:
+    ended = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(100)
+        finally:
+            ended.set()
+
+    element = Dataset.from_generator(numbers, tf.int64, []).take(2).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert drain(session, element) == [0, 1]
+        assert ended.wait(20)

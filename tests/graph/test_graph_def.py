@@ -112,8 +112,9 @@ def test_content_of_the_wrong_length_is_refused(content):
 
 
 def test_make_ndarray_gives_an_array_of_its_own():
-    array = make_ndarray(tensor_proto(np.zeros(2, np.float32)))
-    array[0] = 1
+    proto = tensor_proto(np.zeros(2, np.float32))
+    make_ndarray(proto)[0] = 1
+    assert make_ndarray(proto).tolist() == [0, 0]
 
 
 # ---- graphs ---------------------------------------------------------------------------------

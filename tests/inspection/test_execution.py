@@ -1,80 +1,122 @@
-"""What the inspector shows is what servers register."""
+"""What the inspector shows of random graphs is what servers register (see test_examples.py for the examples)."""
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterator
 
 import pytest
+from spy import row
 
 import tfmini as tf
 from tfmini.devices import device_name, task_of_device
 from tfmini.inspection.api import inspect
 from tfmini.placement.layout import Route
-from tfmini.testing.process_cluster import ProcessCluster
+from tfmini.runtime.worker import Worker
+from tfmini.tools.ports import reserve_cluster
+from tfmini.tools.supervision import TaskId
+
+TASKS = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"]
 
 
-def network(rng: random.Random, tasks: list[str]) -> list[tf.Tensor]:
-    """A graph of random arithmetic over random tasks, with control edges and constants that cross."""
+def network(rng: random.Random, flow: bool) -> list[tf.Tensor]:
+    """A random graph over random tasks: arithmetic, control edges, variables of both kinds; conditionals and loops."""
     values = [tf.constant(float(i), name=f"c{i}") for i in range(2)]
-    with tf.device(rng.choice(tasks)):
+    with tf.device(rng.choice(TASKS)):
         values.append(tf.placeholder(tf.float32, [], name="x"))
-    for _ in range(rng.randrange(4, 25)):
-        with tf.device(rng.choice(tasks)):
+    for i in range(rng.randrange(4, 25)):
+        with tf.device(rng.choice(TASKS)):
             after = [rng.choice(values).op] if rng.random() < 0.3 else []
             with tf.control_dependencies(after):
-                values.append(tf.add(rng.choice(values), rng.choice(values)))
+                values.append(part(rng, i, flow, rng.choice(values), rng.choice(values)))
     return rng.sample(values[3:], 2)
 
 
-def registered(plan) -> dict[str, dict[str, tuple]]:
-    """Per task the nodes of a session's plan, as `Registration` sends them, without generated numbers."""
-    return {part.task: {n.name: (n.op, n.device, n.inputs, n.controls) for n in part.nodes} for part in plan.parts}
+def part(rng: random.Random, number: int, flow: bool, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    kind = rng.random()
+    if kind < 0.2:
+        variable = tf.get_variable(f"v{number}", [], use_resource=rng.random() < 0.5)
+        with tf.device(rng.choice(TASKS)):
+            return tf.identity(tf.assign_add(variable, a))
+    if kind < 0.4 and flow:
+        elsewhere = rng.choice(TASKS)
+        if rng.random() < 0.5:
+            return tf.cond(a < b, lambda: placed(elsewhere, a), lambda: b * 2.0)
+        return tf.while_loop(lambda i: i < 3.0, lambda i: placed(elsewhere, i) + b, [a])
+    return tf.add(a, b)
 
 
-def shown(found) -> dict[str, dict[str, tuple]]:
-    return {
-        task: {n.name: (n.op, n.device, n.inputs, n.controls) for n in nodes.values()}
-        for task, nodes in found.layout.tasks.items()
+def placed(task: str, value: tf.Tensor) -> tf.Tensor:
+    with tf.device(task):
+        return value + 1.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[tf.train.Server]]:
+    reserved = reserve_cluster([TaskId("ps", 0), TaskId("ps", 1), TaskId("worker", 0)])
+    reserved.close()
+    started = [tf.train.Server(reserved.spec, job_name=task.job, task_index=task.task) for task in reserved.listeners]
+    yield started
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def registered(monkeypatch) -> dict[str, list]:
+    """Per task the rows of the nodes that its server was given last."""
+    noted: dict[str, list] = {}
+    register = Worker.register_graph
+
+    def spied(self, session_handle, nodes, options):
+        noted[self.task] = [row(node) for node in nodes]
+        return register(self, session_handle, nodes, options)
+
+    monkeypatch.setattr(Worker, "register_graph", spied)
+    return noted
+
+
+@pytest.mark.parametrize("flow", [False, True], ids=["straight", "with control flow"])
+@pytest.mark.parametrize("seed", range(12))
+def test_inspection_equals_registration_on_random_graphs(servers, registered, seed: int, flow: bool) -> None:
+    fetched = network(random.Random(seed), flow)
+    found = inspect(cluster=servers[0].server_def.cluster, fetches=fetched, feeds=["x:0"])
+    with tf.Session(servers[-1].target) as session:
+        session._master.extend(list(found.nodes.values()))
+        session._master.prepare((("x:0",), tuple(t.name for t in fetched), ()))
+    shown = {task: [row(node) for node in nodes.values()] for task, nodes in found.layout.tasks.items()}
+    assert json.dumps(shown, sort_keys=True) == json.dumps(registered, sort_keys=True)
+    fetches = {str(tensor.name.encode()) for tensor in fetched}
+    sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send" and n[5][0] not in fetches}
+    assert sends == {t.send for t in found.transfers if t.route is Route.SENT}
+
+
+def test_a_live_session_is_inspected_on_its_own_devices(registered) -> None:
+    weights = tf.Variable(tf.zeros([3]), name="W")
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(weights))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train)
+        found = inspect(session, fetches=train)
+    shown = {task: {n.name for n in nodes.values()} for task, nodes in found.layout.tasks.items()}
+    assert shown == {task: {n[0] for n in nodes} for task, nodes in registered.items()}
+    assert found.transfers == [] and found.devices[0].variables == ("W",)
+
+
+def test_a_live_session_of_a_cluster_shows_what_it_has_placed(servers, registered) -> None:
+    with tf.device("/job:ps/task:1"):
+        weights = tf.get_variable("W", [3], initializer=tf.zeros_initializer())
+    with tf.device("/job:worker/task:0"):
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(weights * 2.0))
+    with tf.Session(servers[-1].target) as session:
+        session.run(weights.initializer)
+        session.run(train)
+        found = inspect(session, fetches=train)
+    assert {d.device for d in found.devices} == {device_name("ps", 0), device_name("ps", 1), device_name("worker", 0)}
+    assert {task: {n.op for n in nodes.values()} for task, nodes in found.layout.tasks.items()} == {
+        task: {n[1] for n in nodes} for task, nodes in registered.items() if task in found.layout.tasks
     }
-
-
-@pytest.mark.cluster
-def test_inspection_equals_registration_on_random_graphs() -> None:
-    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
-        tasks = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"]
-        for seed in range(12):
-            with tf.Graph().as_default() as graph:
-                fetched = network(random.Random(seed), tasks)
-                with tf.Session(cluster.server.target) as session:
-                    feeds = {"x:0": 1.0}
-                    session.run(fetched, feeds)
-                    call, _ = session._find_call(fetched, feeds)
-                    worker = cluster.server.master.worker
-                    here = {n.name for part in call.plan.parts if part.graph is not None for n in part.nodes}
-                    found = inspect(graph, cluster=cluster.spec, fetches=fetched, feeds=["x:0"])
-                    assert shown(found) == registered(call.plan), seed
-                    assert here == set(found.layout.tasks.get(worker.task, {}))
-                    sends = {
-                        (task, n.attrs["tensor_name"])
-                        for task, nodes in found.layout.tasks.items()
-                        for n in nodes.values()
-                        if n.op == "_Send" and not n.attrs["client_terminated"]
-                    }
-                    listed = [t for t in found.transfers if t.route is Route.SENT]
-                    assert len(sends) == len(listed)
-
-
-def test_a_live_session_is_inspected_on_its_own_devices() -> None:
-    with tf.Graph().as_default():
-        weights = tf.Variable(tf.zeros([3]), name="W")
-        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(weights))
-        with tf.Session() as session:
-            session.run(tf.global_variables_initializer())
-            session.run(train)
-            call, _ = session._find_call(train, None)
-            found = inspect(session, fetches=train)
-            assert {t: set(n) for t, n in shown(found).items()} == {t: set(n) for t, n in registered(call.plan).items()}
-            assert found.transfers == [] and found.devices[0].variables == ("W",)
+    assert ("gradient of W", device_name("ps", 1)) in {(t.role, t.dst) for t in found.transfers}
 
 
 def test_a_constant_is_no_transfer_and_feeds_travel_in_the_request() -> None:

@@ -11,6 +11,7 @@ X2 = np.linspace(-1.0, 2.0, 12, dtype=np.float32).reshape(4, 3)
 Y2 = np.cos(np.arange(12, dtype=np.float32)).reshape(4, 3)
 X3 = np.sin(np.arange(40, dtype=np.float32)).reshape(2, 5, 4)
 X4 = np.sin(np.arange(2 * 6 * 5 * 3, dtype=np.float32)).reshape(2, 6, 5, 3)
+X5 = np.sin(np.arange(2 * 3 * 4 * 3 * 2, dtype=np.float32)).reshape(2, 3, 4, 3, 2)
 ONE_HOT = np.eye(3, dtype=np.float32)[[0, 2, 1, 1]]
 CLASSES = np.array([0, 2, 1, 1], np.int64)
 GUESSES = np.array([0, 1, 1, 1], np.int64)
@@ -27,12 +28,16 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
     "conv1d": lambda tf: tf.layers.conv1d(X3, 3, 2),
     "conv2d_transpose": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2),
     "conv2d_transpose_same": lambda tf: tf.layers.conv2d_transpose(X4, 2, 3, strides=2, padding="same"),
+    "conv3d": lambda tf: tf.layers.conv3d(X5, 2, 2, strides=(1, 2, 1), padding="same"),
+    "conv3d_transpose": lambda tf: tf.layers.conv3d_transpose(X5, 2, 2, strides=(1, 2, 1)),
     "separable": lambda tf: tf.layers.separable_conv2d(X4, 4, 3, depth_multiplier=2),
     "separable1d": lambda tf: tf.layers.separable_conv1d(X3, 3, 2, strides=2, depth_multiplier=2),
     "max_pool": lambda tf: tf.layers.max_pooling2d(X4, 2, 2),
     "avg_pool": lambda tf: tf.layers.average_pooling2d(X4, [3, 2], 1, padding="same"),
     "max_pool1d": lambda tf: tf.layers.max_pooling1d(X3, 2, 2),
     "avg_pool1d": lambda tf: tf.layers.average_pooling1d(X3, 2, 1),
+    "max_pool3d": lambda tf: tf.layers.max_pooling3d(X5, 2, 1),
+    "avg_pool3d": lambda tf: tf.layers.average_pooling3d(X5, [1, 2, 2], 2, padding="same"),
     "flatten": lambda tf: tf.layers.flatten(X4),
     "dropout_off": lambda tf: tf.layers.dropout(X2, 0.5),
     "batch_norm": lambda tf: tf.layers.batch_normalization(X4),
@@ -102,6 +107,14 @@ METRICS: dict[str, Callable[[Any], Any]] = {
 }
 
 LENGTHS = np.array([5, 3], np.int32)
+
+def _dropping(tf: Any, **arguments: Any) -> Any:
+    """Two layers of which inputs, states and outputs are dropped, at places that the seeds settle."""
+    tf.set_random_seed(5)
+    cell = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.BasicLSTMCell(3), tf.nn.rnn_cell.GRUCell(2)])
+    return tf.nn.rnn_cell.DropoutWrapper(cell, 0.8, 0.7, 0.6, seed=3, **arguments)
+
+
 RECURRENT: dict[str, Callable[[Any], Any]] = {
     "rnn": lambda tf: tf.nn.dynamic_rnn(tf.nn.rnn_cell.BasicRNNCell(3), tf.constant(X3), dtype=tf.float32),
     "lstm": lambda tf: tf.nn.dynamic_rnn(tf.nn.rnn_cell.BasicLSTMCell(3), tf.constant(X3), LENGTHS, dtype=tf.float32),
@@ -119,6 +132,12 @@ RECURRENT: dict[str, Callable[[Any], Any]] = {
     ),
     "static": lambda tf: tf.nn.static_rnn(
         tf.nn.rnn_cell.BasicLSTMCell(3), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32, sequence_length=LENGTHS
+    ),
+    "dropout": lambda tf: tf.nn.static_rnn(_dropping(tf), tf.unstack(tf.constant(X3), axis=1), dtype=tf.float32),
+    "variational_dropout": lambda tf: tf.nn.dynamic_rnn(
+        _dropping(tf, variational_recurrent=True, input_size=tf.TensorShape([4]), dtype=tf.float32),
+        tf.constant(X3),
+        dtype=tf.float32,
     ),
     "time_major": lambda tf: tf.nn.dynamic_rnn(
         tf.nn.rnn_cell.GRUCell(3), tf.constant(np.transpose(X3, (1, 0, 2))), dtype=tf.float32, time_major=True
@@ -183,10 +202,9 @@ def outcome(tf: Any, build: Callable[[Any], Any]) -> dict[str, Any]:
             sess.run(fills)
             if tf.local_variables():  # a metric: two updates, then the value
                 updates = [sess.run(flat[1]) for _ in range(2)]
-                values = [*updates, sess.run(flat[0])]
+                values, derived = [*updates, sess.run(flat[0])], []
             else:
-                values = sess.run(flat)
-            derived = sess.run([g for g in grads if g is not None])
+                values, derived = sess.run([flat, [g for g in grads if g is not None]])
             sess.run(update_ops)
             averages = [sess.run(v) for v in tf.global_variables() if v not in trainable]
         names = [v.op.name for v in tf.global_variables() + tf.local_variables()]

@@ -105,6 +105,40 @@ def test_wrapped_cells() -> None:
     assert names[0] == "rnn/multi_rnn_cell/cell_0/basic_lstm_cell/kernel"
 
 
+def test_variational_dropout_drops_the_same_places_in_every_step() -> None:
+    cells = tf.nn.rnn_cell
+    still = cells.BasicRNNCell(50, activation=tf.ones_like)
+    with pytest.raises(ValueError, match="dtype must be provided"):
+        cells.DropoutWrapper(still, output_keep_prob=0.5, variational_recurrent=True)
+    with pytest.raises(ValueError, match="input_size must be provided"):
+        cells.DropoutWrapper(still, 0.5, variational_recurrent=True, dtype=tf.float32)
+    cell = cells.DropoutWrapper(still, output_keep_prob=0.5, variational_recurrent=True, dtype=tf.float32)
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([2, 4, 3]), dtype=tf.float32)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        values, again = sess.run(outputs), sess.run(outputs)
+    assert set(np.unique(values)) == {0.0, 2.0} and (values == values[:1, :1]).all()
+    assert (values != again).any()
+
+
+def test_a_visitor_says_which_parts_of_a_state_are_dropped() -> None:
+    cells = tf.nn.rnn_cell
+    cell = cells.MultiRNNCell([cells.BasicLSTMCell(40), cells.GRUCell(40)])
+    seen = []
+
+    def visitor(state):
+        seen.append(type(state).__name__)
+        return [True, False] if type(state) is tuple else True
+
+    wrapped = cells.DropoutWrapper(cell, state_keep_prob=0.5, dropout_state_filter_visitor=visitor)
+    _, state = wrapped(tf.ones([1, 3]), wrapped.zero_state(1, tf.float32))
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        (c, h), gru = sess.run(state)
+    assert seen == ["tuple", "LSTMStateTuple", "Tensor", "Tensor"]
+    assert (c == 0).any() and (h == 0).any() and not (gru == 0).any()
+
+
 def test_samplers_draw_distinct_classes_as_often_as_they_say() -> None:
     true = tf.constant([[0], [3]], tf.int64)
     drawn = tf.nn.log_uniform_candidate_sampler(true, 1, 5, True, 10, seed=3)

@@ -13,6 +13,7 @@ from tests.ops.waits import FakeWait
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import Kernel, kernel_for
+from tfmini.runtime.kernel_checks import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.
 _kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -86,7 +87,7 @@ class _Run:
             if op.type in ("NoOp",):
                 return
             raise AssertionError(f"{op.type} has no CPU kernel")
-        results = self._call(op, kernel)
+        results = self._checked(op, kernel, self._call(op, kernel))
         if len(op._outputs) == 1 and not isinstance(results, tuple):
             results = (results,)
         for tensor, value in zip(op._outputs, results or ()):
@@ -109,6 +110,12 @@ class _Run:
                 return wait.value
             first = [self.step] if kernel.wants_step else []
             return kernel.function(*first, *self._arguments(op), **self._bound(op, kernel))
+
+    def _checked(self, op: Operation, kernel: Kernel, results: Any) -> Any:
+        """What a kernel returned, once it has been compared with what its op declares."""
+        if kernel.makes_state:
+            return results
+        return ResultCheck(node_of(op), [t._shape for t in op._outputs])(results)
 
     def _bound(self, op: Operation, kernel: Kernel) -> dict[str, Any]:
         special = {"node": node_of(op), "resources": self.resources}

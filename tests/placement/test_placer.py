@@ -105,6 +105,20 @@ def test_soft_placement_drops_types_not_jobs():
     assert "available devices" in error(node("c", "Const", device="/job:nope"), soft_placement=True)
 
 
+def test_soft_placement_sets_a_colocation_aside_that_contradicts_a_request():
+    # The stack of a loop's gradient is colocated with the read of a resource variable, but used on the worker.
+    graph = [
+        node("v", "Handle", device="/job:ps/task:0"),
+        node("a", "Const", device="/job:ps/task:0"),
+        node("b", "Const", device="/job:worker/task:0", group="a"),
+    ]
+    assert "which sets it aside" in error(*graph)
+    placed = run(*graph, soft_placement=True)
+    assert placed["a"].device == PS0 and placed["b"].device.startswith("/job:worker/replica:0/task:0")
+    assert [r.kind for r in placed["b"].reasons] == [decision.EXPLICIT, decision.SET_APART]
+    assert "not colocated with a" in placed["b"].reasons[1].text
+
+
 def test_two_holders_of_state_conflict():
     both = node("both", "TestBoth", "v", "w")
     text = error(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfmini import errors
-from tfmini.rpc.reactor import Waiter
+from tfmini.rpc.waiter import Waiter
 
 TIMEOUT_S = 10.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tfmini import dtypes
+from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
-from tfmini.rpc.codec import INLINE_LIMIT, decode, encode
+from tfmini.rpc.codec import HANDSHAKE_LIMIT, INLINE_LIMIT, decode, encode
 from tfmini.rpc.records import (
+    PROTOCOL_VERSION,
     REGISTRY,
     FieldKind,
     LocalProtocolError,
@@ -244,31 +247,50 @@ def header(*entries: Any) -> list[bytes]:
     [
         ([], "bad message"),
         ([b""], "bad message"),
-        (header(1, 60), "at least three"),
-        (header(1, 250, 7), "unknown message kind 250"),
-        (header(1, [], 7), "bad message"),
-        (header(1, 60, -7, 1), "request id"),
-        (header(1, 60, 7), "CleanupGraph has 1 fields, got 0"),
-        (header(1, 60, 7, 1, 2), "CleanupGraph has 1 fields, got 2"),
-        (header(1, 60, 7, "x"), "step_id must be int"),
-        (header(1, 62, 7, [b"x"]), "expected a list of strings"),
-        (header(1, 62, 7, "xy"), "expected a list of strings"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, 1, 2]]), "frame 1 of 1"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, 0, 2]]), "frame 0 of 1"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"1234567", 2]]), "too small"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"123456789", 2]]), "cannot be a float32 tensor"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"", -1, -1]]), "bad message"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, b"", 2**62, 2**62]]), "bad message"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[7, b"12345678", 1]]), "no raw bytes"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[20, b"12345678", 1]]), "no raw bytes"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[101, b"1234", 1]]), "no raw bytes"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[99, b"1234", 1]]), "bad message"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[1, ["x"], 1]]), "string tensor"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[7, ["x"], 1]]), "string tensor"),
-        (header(1, 96, 0, 1, 2, 3, 0, [[7, [b"x"], 2]]), "string tensor"),
-        (header(1, 96, 0, 1, 2, 3, 0, 5), "bad message"),
-        ([*header(1, 60, 7, 1), b"spare"], "uses 0 of 1 frames"),
-        (header(1, 33, 7, msgpack.ExtType(77, b"x")), "unknown extension"),
+        (header(PROTOCOL_VERSION, 60), "at least three"),
+        (header(PROTOCOL_VERSION, 250, 7), "unknown message kind 250"),
+        (header(PROTOCOL_VERSION, [], 7), "unknown message kind"),
+        (header(PROTOCOL_VERSION, 60, -7, 1), "request id"),
+        (header(PROTOCOL_VERSION, 60, 7), "CleanupGraph has 1 fields, got 0"),
+        (header(PROTOCOL_VERSION, 60, 7, 1, 2), "CleanupGraph has 1 fields, got 2"),
+        (header(PROTOCOL_VERSION, 60, 7, "x"), "step_id must be int"),
+        (header(PROTOCOL_VERSION, 62, 7, [b"x"]), "expected a list of strings"),
+        (header(PROTOCOL_VERSION, 62, 7, "xy"), "expected a list of strings"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, 1, 2]]), "frame 1 of 1"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, 0, 2]]), "frame 0 of 1"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, b"1234567", 2]]), "too small"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, b"123456789", 2]]), "cannot be a float32 tensor"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, b"", -1, -1]]), "bad message"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, b"", 2**62, 2**62]]), "bad message"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[7, b"12345678", 1]]), "no raw bytes"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[20, b"12345678", 1]]), "no raw bytes"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[101, b"1234", 1]]), "no raw bytes"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[99, b"1234", 1]]), "bad message"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, ["x"], 1]]), "string tensor"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[7, ["x"], 1]]), "string tensor"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[7, [b"x"], 2]]), "string tensor"),
+        (header(PROTOCOL_VERSION, 96, 0, 1, "", 3, 0, 5), "bad message"),
+        *(
+            (header(PROTOCOL_VERSION, 96, 0, 1, "", 3, 0, [entry]), text)
+            for entry, text in [
+                ({}, "a tensor is described by"),
+                ({0: 1, 1: b"aaaa"}, "a tensor is described by"),
+                ("ab", "a tensor is described by"),
+                ([1], "a tensor is described by"),
+                (["x", b"a"], "a tensor is described by"),
+                ([[1], b"a"], "a tensor is described by"),
+                ([True, b"abcd"], "a tensor is described by"),
+                ([1, b"abcd", True], "shape is"),
+                ([1, b"abcd", 1.0], "shape is"),
+                ([1, b"abcd", [1]], "shape is"),
+                ([7, [b"a"] * 4, -2, -2], "shape is"),
+                ([1, b"abcd", *[1] * 70], "bad message"),
+                ([300, b"a"], "bad message"),
+                ([1, {}], "payload is dict"),
+            ]
+        ),
+        ([*header(PROTOCOL_VERSION, 60, 7, 1), b"spare"], "uses 0 of 1 frames"),
+        (header(PROTOCOL_VERSION, 33, 7, msgpack.ExtType(77, b"x")), "unknown extension"),
     ],
 )
 def test_blame_goes_to_the_peer(parts: list[bytes], text: str) -> None:
@@ -278,15 +300,119 @@ def test_blame_goes_to_the_peer(parts: list[bytes], text: str) -> None:
     assert not isinstance(caught.value, VersionMismatchError)
 
 
+def string_message(frame: bytes, *shape: int) -> list[bytes]:
+    return [*header(PROTOCOL_VERSION, 96, 0, 1, "", 3, 0, [[7, 1, *shape]]), frame]
+
+
+def lengths(*numbers: int) -> bytes:
+    return np.array(numbers, np.uint64).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (string_message(lengths(1), 2), "cannot hold 2 strings"),
+        (string_message(lengths(1, 2) + b"ab", 2), "reaches beyond"),
+        (string_message(lengths(1, 1) + b"abc", 2), "1 bytes too many"),
+        (string_message(lengths(2**64 - 1, 3) + b"ab", 2), "reaches beyond"),
+        (string_message(lengths(2, 2**64 - 1, 1) + b"ab", 3), "reaches beyond"),
+        (string_message(lengths(), 2**62, 4), "cannot hold"),
+    ],
+)
+def test_wrong_frames_of_strings_are_refused(parts: list[bytes], text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=text):
+        decode(parts)
+
+
+def test_large_strings_travel_in_a_frame() -> None:
+    items = [b"x" * 5000, b"", b"y" * 3, bytes(1000)]
+    value = np.array(items, object).reshape(2, 2)
+    head, frame = encode(tensors(value))
+    assert len(head) < 100 and len(frame) == 8 * 4 + 6003
+    (received,) = through(tensors(value)).values
+    assert received.tolist() == [items[:2], items[2:]]
+    assert through(tensors(items[0])).values[0][()] == items[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# What a message costs
+# ---------------------------------------------------------------------------------------------
+
+
+def filled(kind: int, *entries: Any, last: bytes) -> bytes:
+    """Frame 0 whose last entry is given packed."""
+    return bytes([0x94 + len(entries), PROTOCOL_VERSION, kind, 0]) + b"".join(map(msgpack.packb, entries)) + last
+
+
+def array_of(item: bytes, count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, ""), 1)
+
+
+def test_a_stranger_may_say_hello_only() -> None:
+    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, "")
+    assert decode(encode(connection.Goodbye("no")), handshake=True)[0] == connection.Goodbye("no")
+    for parts, text in [
+        (encode(m.Reset((), ()), 1), "expected a Hello, got Reset"),
+        (encode(connection.Goodbye("x" * HANDSHAKE_LIMIT)), "expected a Hello, got 1 parts of"),
+        ([*HELLO, b""], "expected a Hello, got 2 parts"),
+        ([*HELLO, bytes(HANDSHAKE_LIMIT)], "expected a Hello, got 2 parts"),
+        ([filled(1, last=array_of(b"\x80", 1000))], "max_array_len"),
+        ([filled(1, last=b"\x81\x01\x01")], "max_map_len"),
+        ([filled(1, last=b"\xc7\x01\x01a")], "max_ext_len"),
+    ]:
+        with pytest.raises(RemoteProtocolError, match=text):
+            decode(parts, handshake=True)
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (filled(96, 1, "", 3, 0, last=array_of(b"\x80", 1_200_000)), "array"),
+        (filled(32, "h", last=array_of(b"\x90", 1_200_000)), "too long for ListDevices"),
+        (filled(3, 1, "x" * 1_200_000, "", "", "", last=b"\xc2"), "too long for Status"),
+        (filled(120, last=array_of(b"\x80", 1_200_000)), "too long for an unknown kind"),
+        (array_of(b"\x80", 1_200_000), "too long for an unknown kind"),
+        (filled(33, last=array_of(array_of(b"\x80", 1000), 1200)), "more lists and maps"),
+        (filled(33, last=array_of(array_of(b"\x90", 1000), 1200)), "more lists and maps"),
+    ],
+)
+def test_a_small_message_cannot_become_a_large_one(head: bytes, text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=text):
+            decode([head])
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20  # not 72 bytes for each of a million
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_graph_passes() -> None:
+    node = ["n" * 20, "Const", ["a", "b:1"], "/device:CPU:0", {"T": dtypes.float32, "s": TensorShape([1, 2])}]
+    sent = m.CreateSession([node] * 20_000, b"", "t")
+    assert len(encode(sent)[0]) > 1 << 20
+    assert len(through(sent).graph) == 20_000
+
+
+def test_what_nobody_would_take_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LocalProtocolError, match="Goodbye is too large: .* bytes beside its tensors"):
+        encode(connection.Goodbye("x" * (2 << 20)))
+    monkeypatch.setattr("tfmini.rpc.codec.MESSAGE_LIMIT", 1 << 20)
+    with pytest.raises(LocalProtocolError, match="SendTensors is too large: .* at most 1048576 may travel at once"):
+        encode(tensors(np.zeros(1 << 18)))
+
+
 def test_request_id_of_a_bad_message_is_known() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        decode(header(1, 60, 77, "x"))
+        decode(header(PROTOCOL_VERSION, 60, 77, "x"))
     assert caught.value.request_id == 77
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("version", [0, 1, PROTOCOL_VERSION + 1, "1", None, [1]])
 def test_other_versions_are_told_apart(version: Any) -> None:
-    with pytest.raises(VersionMismatchError, match="this process version 1"):
+    with pytest.raises(VersionMismatchError, match=f"this process version {PROTOCOL_VERSION};"):
         decode(header(version, 6, 0, "bye", "and more"))
 
 
@@ -294,8 +420,9 @@ GENUINE = [
     encode(
         m.CreateSession({"nodes": [["a", dtypes.float32, TensorShape([1, None]), np.ones(3)]]}, b"c", "t"), 3
     ),
+    encode(tensors(np.array([b"x" * 3000, b"y"], object))),
     encode(tensors(np.zeros(5000), np.array([b"x"], object), np.float32(1)), 0),
-    encode(m.RunStep("h", ("a",), (np.ones(2),), ("b",), ("c",), b"", ""), 9),
+    encode(m.RunStep("h", ("a",), (np.ones(2),), ("b",), ("c",), b""), 9),
 ]
 
 

@@ -13,8 +13,11 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.codec import encode
+from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.records import PROTOCOL_VERSION
+from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 pytestmark = pytest.mark.timeout(30)
@@ -168,8 +171,7 @@ def test_late_answers_from_another_thread(server: Any, peer: Any) -> None:
         threads[-1].start()
 
     server.serve({m.CleanupGraph: later})
-    for i in range(50):
-        call(peer, m.CleanupGraph(i))
+    assert [call(peer, m.CleanupGraph(i)) for i in range(50)] == [m.CleanupGraphReply()] * 50
     for thread in threads:
         thread.join(TIMEOUT_S)
 
@@ -271,11 +273,11 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection = ZmqTransport(reactor).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(m.Hello(9, "", 1, "", "", False, ""), 1)
+    parts = encode(Hello(9, "", 1, "", "", False, ""), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
-    assert b"protocol version 9, this process version 1" in got[0][0]
+    assert b"protocol version 9, this process version %d" % PROTOCOL_VERSION in got[0][0]
     assert "protocol version 9" in caplog.text
     connection.close()
 
@@ -288,6 +290,8 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         [b"\x93\x01\x02"],
         encode(m.GetStatus(), 5),
         [b"x"] * 100,
+        encode(Goodbye("x" * 100_000)),
+        [b"\xdd\x00\x10\x00\x00" + b"\x80" * (1 << 20)],
     ):
         ended = Waiter()
         connection = ZmqTransport(reactor).connect(server.address)
@@ -295,7 +299,7 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         connection.send(parts)
         assert reactor.drive(ended, reactor.now() + TIMEOUT_S)
     call(peer, m.GetStatus())
-    assert server.counters["malformed"] == 4
+    assert server.counters["malformed"] == 7
 
 
 def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, lanes: bool) -> None:
@@ -307,7 +311,45 @@ def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, la
     bad[0] = b"\x94" + bad[0][1:] + b"\x05"  # one field too many
     peer.link.send(bad)
     until(lambda: answers, "the answer")
-    call(peer, m.GetStatus())
+    assert isinstance(answers[0], errors.OpError)
+    assert isinstance(call(peer, m.GetStatus()), m.GetStatusReply)
+
+
+def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints: Any, lanes: bool) -> None:
+    """Also where all clients share one socket; another thread goes on with it."""
+    quick_was_served = threading.Event()
+    in_time: list[bool] = []
+
+    def slow(peer: Any, request: Any, respond: Any) -> None:
+        in_time.append(quick_was_served.wait(TIMEOUT_S / 2))
+        respond(m.CleanupGraphReply())
+
+    def quick(peer: Any, request: Any, respond: Any) -> None:
+        quick_was_served.set()
+        respond(m.CleanupAllReply())
+
+    server.serve({m.CleanupGraph: slow, m.CleanupAll: quick})
+    one, other = (endpoints(f"/job:worker/replica:0/task:{i}", i + 7).peer(server.address, PS) for i in range(2))
+    for peer in (one, other):
+        settle(peer, lanes)
+    answers: list[Any] = []
+    one.call(m.CleanupGraph(1), answers.append)
+    other.call(m.CleanupAll(()), answers.append)
+    until(lambda: len(answers) == 2, "both answers")
+    assert in_time == [True]
+
+
+def test_requests_wait_in_their_sockets_while_too_many_are_unhandled(
+    server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfmini.rpc.zmq_router._UNREAD_LIMIT", 0)
+    settle(peer, lanes)
+    seen: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
+    for i in range(500):
+        peer.send(m.SendTensors(i, "", 0, 0, ()))
+    until(lambda: len(seen) == 500, "the last message")
+    assert seen == list(range(500))
 
 
 def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:

@@ -5,105 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from task_processes import PS, SETTINGS, Call, connect
 
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(60)
-
-PS = "/job:ps/replica:0/task:0"
-SCRIPT = Path(__file__).parent / "task_process.py"
-ROOT = Path(__file__).parents[2]
-
-
-SETTINGS = {
-    "local": {"TFMINI_LANE": "on", "TFMINI_STREAM": "on"},
-    "stream": {"TFMINI_LANE": "off", "TFMINI_STREAM": "on"},
-    "zmq": {"TFMINI_LANE": "off", "TFMINI_STREAM": "off"},
-}
-
-
-class Task:
-    """A task process; `address` once it listens."""
-
-    def __init__(self, address: str = "localhost:0", incarnation: int = 42, route: str = "local") -> None:
-        self.route = route
-        env = {**os.environ, "PYTHONPATH": str(ROOT), **SETTINGS[route]}
-        command = [sys.executable, str(SCRIPT), address, str(incarnation)]
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        assert self.address
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-@pytest.fixture
-def tasks() -> Iterator[Any]:
-    made: list[Task] = []
-
-    def make(*args: Any, **options: Any) -> Task:
-        made.append(Task(*args, **options))
-        return made[-1]
-
-    yield make
-    for task in made:
-        task.end()
-
-
-@pytest.fixture
-def client() -> Iterator[Endpoint]:
-    endpoint = Endpoint(get_reactor(), "", 7)
-    yield endpoint
-    endpoint.close()
-
-
-class Call:
-    """A call whose answer can be waited for."""
-
-    def __init__(self, peer: Any, request: Any, **options: Any) -> None:
-        self.answers: list[Any] = []
-        self._waiter = Waiter()
-        peer.call(request, self._on_reply, **options)
-
-    def _on_reply(self, answer: Any) -> None:
-        self.answers.append(answer)
-        self._waiter.set()
-
-    def wait(self, timeout_s: float = 10.0) -> Any:
-        assert get_reactor().drive(self._waiter, get_reactor().now() + timeout_s), "no answer"
-        return self.answers[0]
-
-
-def connect(client: Endpoint, task: Task) -> Any:
-    """The peer, on its final route."""
-    peer = client.peer(task.address, PS)
-    before = client.counters["lanes"]
-    while not isinstance(answer := Call(peer, m.GetStatus()).wait(), m.GetStatusReply):
-        raise answer
-    wanted = before + (task.route == "stream" or task.route == "local" and client.host_id != "")
-    while client.counters["lanes"] < wanted:
-        Call(peer, m.GetStatus()).wait()
-    return peer
 
 
 @pytest.mark.parametrize("route", list(SETTINGS))
@@ -114,12 +31,11 @@ def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, route: s
     peer.on_lost(lambda peer, why: lost.append(why))
     call = Call(peer, m.CleanupGraph(1))
     Call(peer, m.GetStatus()).wait()
-    start = time.monotonic()
     task.signal(signal.SIGKILL)
     answer = call.wait()
-    assert time.monotonic() - start < 1.0
     assert isinstance(answer, errors.UnavailableError)
     assert f"{PS} at {task.address} is unavailable" in answer.message
+    assert "silent" not in answer.message  # it was the closed connection, not the four seconds
     assert len(lost) == 1
     assert peer.state is State.LOST
     assert isinstance(Call(peer, m.GetStatus()).wait(), errors.UnavailableError)
@@ -143,20 +59,18 @@ def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, route: str
     assert isinstance(Call(peer, m.GetStatus(), incarnation=43).wait(), m.GetStatusReply)
 
 
-def test_a_stopped_task_is_lost_within_five_seconds(tasks: Any, client: Endpoint) -> None:
+def test_a_stopped_task_is_lost_by_its_silence(tasks: Any, client: Endpoint) -> None:
     kinds = [tasks(route=route) for route in SETTINGS]
     peers = [connect(client, task) for task in kinds]
     calls = [Call(peer, m.CleanupGraph(1)) for peer in peers]
     calm = connect(client, tasks())
     never_met = tasks()
-    start = time.monotonic()
     for task in (*kinds, never_met):
         task.signal(signal.SIGSTOP)
         os.waitpid(task.process.pid, os.WUNTRACED)  # until it stands still
     connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
     for call in calls:
-        answer = call.wait()
-        assert time.monotonic() - start <= 5.0
+        answer = call.wait()  # how soon is a matter of virtual time: see test_simulated
         assert isinstance(answer, errors.UnavailableError)
         assert "silent: nothing came for 4 s" in answer.message
     assert calm.state is State.READY  # its heartbeats came

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tfmini.rpc.reactor import Reactor, Waiter, get_reactor
+from tfmini.rpc.reactor import Reactor, get_reactor
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(20)
 

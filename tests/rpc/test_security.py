@@ -14,9 +14,10 @@ from tfmini import errors
 from tfmini.rpc import local_lane
 from tfmini.rpc import transport as transport_module
 from tfmini.rpc.lane_listener import LaneListener, LaneTransport, connect_lane, host_id
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.security import check_exposure, generate_keys, load_keys, parse_address
 from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
+from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 pytestmark = pytest.mark.timeout(30)

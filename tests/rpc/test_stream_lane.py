@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc import stream_lane
 from tfmini.rpc.channel import State
+from tfmini.rpc.connection_messages import Heartbeat
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.receive_buffers import ReceiveBuffers
 from tfmini.rpc.security import Keys
 from tfmini.rpc.stream_lane import StreamListener, StreamOpening
+from tfmini.rpc.waiter import Waiter
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -149,7 +152,7 @@ def test_what_has_come_of_a_message_is_activity(make: Any, lane: bool) -> None:
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
     other = next(iter(server._links))
-    other.post(m.Heartbeat())
+    other.post(Heartbeat())
     # Nobody reads here: the bytes are seen all the same.
     limit = time.monotonic() + 5
     while link.connection.activity == before:
@@ -161,6 +164,22 @@ def test_what_has_come_of_a_message_is_activity(make: Any, lane: bool) -> None:
         for i in range(int(LOST_AFTER_S / TICK_S) + 1)
     ]
     assert "LOST" in ticks[-2:]
+
+
+def test_what_comes_on_a_lane_counts_before_the_switch_to_it(make: Any) -> None:
+    """The switch may stand behind a message whose handling takes long: a kernel that runs in its thread."""
+    server, client = make(PS), make()
+    server.streams = False
+    peer = status(client, serve(server))
+    link = peer.link
+    lane = link._lane = SimpleNamespace(activity=0, close=lambda reason: None)
+    for _ in range(3 * int(LOST_AFTER_S / TICK_S)):
+        lane.activity += 48
+        link.tick(TICK_S)
+    assert peer.state is State.READY
+    for _ in range(2 * int(LOST_AFTER_S / TICK_S)):
+        link.tick(TICK_S)
+    assert peer.state is not State.READY
 
 
 def test_buffers_are_used_again_when_nobody_holds_them() -> None:

@@ -13,6 +13,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.registration import Registration
 from tfmini.testing.process_cluster import _TASK, ProcessCluster
 from tfmini.tools.supervision import TaskId
 
@@ -51,6 +53,8 @@ def test_sessions_of_one_server_share_variables() -> None:
         ),
         (({"a": ["localhost:0"]}, "a", 0, "carrier-pigeon"), tf.errors.NotFoundError, "No server factory registered"),
         ((3,), TypeError, "Could not convert `server_or_cluster_def`"),
+        (({"a": ["localhost:0"]}, "a", "0"), TypeError, "got '0' (str); write int('0'), or 0 without quotes in TF_C"),
+        (({"a": ["localhost:0"]}, "a", 0.5), TypeError, "task_index must be an integer, but got 0.5 (float)."),
     ],
 )
 def test_wrong_definitions(arguments: tuple, kind: type[Exception], text: str) -> None:
@@ -154,6 +158,24 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
     assert ended.value.code == 0 and server._stopped
 
 
+def test_ctrl_c_ends_join_as_sigterm_does() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    server = tf.train.Server({"a": ["localhost:0"]})
+    get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        server.join()
+    assert ended.value.code == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    with tf.train.Server({"a": ["localhost:0"]}) as server:
+        get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            server.join()
+
+
 def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end() -> None:
     program = _TASK.replace("server.join()", "server.join()\nprint('went on', flush=True)")
     with ProcessCluster(ps=1, workers=0, program=program) as cluster:
@@ -161,3 +183,67 @@ def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end(
         process = cluster.processes[TaskId("ps", 0)]
         process.terminate()
         assert process.communicate(timeout=20)[0] == "" and process.returncode == 0
+
+
+def test_a_step_that_was_aborted_before_it_came_runs_nothing() -> None:
+    v = tf.Variable(0.0, name="v")
+    update = v.assign_add(1.0)
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        session.run(v.initializer)
+        session.run(update)
+        graph = list(server.worker.graphs.values())[-1]
+        outcomes = []
+        server.worker.abort_step(777, tf.errors.CancelledError(None, None, "given up"))
+        server.worker.run_graph(graph, 777, [], lambda error, _: outcomes.append(error))
+        assert isinstance(outcomes[0], tf.errors.AbortedError)
+        assert session.run(v) == 1.0
+
+
+def test_closing_a_session_while_a_plan_is_made_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        fetched = tf.random_uniform([2])
+    original = MasterSession._build
+
+    def and_close(self: MasterSession, *args: object) -> object:
+        result = original(self, *args)
+        self.close()
+        return result
+
+    session = tf.Session(workers[0].target)
+    monkeypatch.setattr(MasterSession, "_build", and_close)
+    with pytest.raises(tf.errors.CancelledError, match="Session::Close"):
+        session.run(fetched)
+    for server in [*workers, *servers]:
+        server.stop()
+
+
+def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        fetched = tf.random_uniform([2])
+    original = Registration._session_opened
+
+    def after_the_close(self: Registration, *args: object) -> None:
+        self.session.closed = True  # as `close` does before it looks for registrations
+        original(self, *args)
+
+    session = tf.Session(workers[0].target)
+    monkeypatch.setattr(Registration, "_session_opened", after_the_close)
+    with pytest.raises(tf.errors.CancelledError, match="Session::Close"):
+        session.run(fetched)
+    for server in [*workers, *servers]:
+        server.stop()
+
+
+def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:
+    meeting = threading.Barrier(4, timeout=20)
+    fetched = tf.py_func(lambda: float(meeting.wait() >= 0), [], tf.float64)
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        clients = [threading.Thread(target=lambda: results.append(session.run(fetched))) for _ in range(4)]
+        results: list[float] = []
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(25)
+    assert results == [1.0] * 4

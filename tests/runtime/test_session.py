@@ -167,6 +167,37 @@ def test_eval_and_run_use_the_default_session() -> None:
     session.close()
 
 
+def test_a_second_interactive_session_warns() -> None:
+    first = tf.InteractiveSession()
+    with pytest.warns(UserWarning, match="An interactive session is already active"):
+        second = tf.InteractiveSession()
+    second.close()
+    first.close()
+
+
+def test_names_may_be_bytes() -> None:
+    named = tf.constant(4.0, name=b"named")
+    assert named.name == "named:0"
+    with tf.Session() as session:
+        assert session.run(b"named:0") == 4.0
+
+
+def test_a_number_is_no_string_to_feed() -> None:
+    text = tf.placeholder(tf.string)
+    with tf.Session() as session:
+        assert session.run(text, {text: "1"}) == b"1"
+        with pytest.raises(TypeError, match="Type of feed value 1 with type <class 'int'> is not compatible"):
+            session.run(text, {text: 1})
+
+
+def test_devices_are_described_as_in_tensorflow() -> None:
+    with tf.Session() as session:
+        [device] = session.list_devices()
+    assert device.memory_limit_bytes == 256 << 20
+    assert str(device).startswith("_DeviceAttributes(/job:localhost/replica:0/task:0/device:CPU:0, CPU, 268435456, ")
+    assert type(device)("/job:ps/replica:0/task:3/cpu:1", "CPU").name == "/job:ps/replica:0/task:3/device:CPU:1"
+
+
 def test_make_callable_takes_positional_feeds() -> None:
     x = tf.placeholder(tf.float32)
     with tf.Session() as session:
@@ -247,10 +278,9 @@ def test_nested_fetches_are_worked_out_once() -> None:
 def test_seeding_python_does_not_repeat_step_ids() -> None:
     import random
 
-    with tf.Session() as session:
-        session.run(tf.constant(1.0))
-        master = session._master.session
-        random.seed(7)
-        first = master.new_step_id()
-        random.seed(7)
-        assert master.new_step_id() != first
+    from tfmini.runtime.step_ids import new_step_id
+
+    random.seed(7)
+    first = new_step_id()
+    random.seed(7)
+    assert new_step_id() != first

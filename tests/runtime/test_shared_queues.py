@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +50,35 @@ def test_items_go_to_other_processes_and_none_is_lost_with_a_killed_client() -> 
             killed.communicate(timeout=20)
             # Once the server has noticed, the elements are back; until then this waits for them.
             assert session.run(queue.dequeue_many(2), options=tf.RunOptions(timeout_in_ms=20_000)).tolist() == [3, 4]
+
+
+def _status(pid: int, field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ten_thousand_blocked_dequeues_take_no_thread_each_and_little_memory() -> None:
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster, tf.device("/job:ps/task:0"):
+        queue = tf.FIFOQueue(10, tf.int32, shared_name="q")
+        get, close, size = queue.dequeue(), queue.close(), queue.size()
+        with tf.Session(cluster.server.target) as session:
+            session.run(size)
+            master = session._master
+            plan = master.prepare(((), (get.name,), ()))
+            (server,) = cluster.processes.values()
+            memory, threads = _status(server.pid, "VmRSS"), _status(server.pid, "Threads")
+            ends: list[Any] = []
+            for _ in range(10_000):
+                master.session.run(plan, [], lambda error, _: ends.append(error), None)
+            session.run(size)  # goes the same way, so all of them are there
+            assert _status(server.pid, "VmRSS") - memory < 100_000
+            assert _status(server.pid, "Threads") <= threads + 8
+            assert not ends
+            session.run(close)
+            deadline = time.monotonic() + 60
+            while len(ends) < 10_000 and time.monotonic() < deadline:
+                session.run(size)
+            assert {type(error) for error in ends} == {tf.errors.OutOfRangeError} and len(ends) == 10_000

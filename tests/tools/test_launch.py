@@ -51,7 +51,8 @@ class Cluster:
         self._folder = folder
         self._mark = f"TFMINI_TEST={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")
-        self._env = {key: text for key, text in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+        ours = ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        self._env = {key: text for key, text in os.environ.items() if key not in ours}
         self._env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
 
     def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
@@ -421,3 +422,45 @@ def test_options_of_the_launcher_after_the_script_are_noted(cluster: Cluster) ->
     run = cluster.run("pass", "--ps", "0", args=("--workers", "1", "--steps=3"))
     assert run.returncode == 0
     assert "--workers stands after " in run.stderr and "--steps stands" not in run.stderr
+
+
+# A server that is joined, and for clients in the other tasks.
+SERVER = """
+import tfmini as tf
+server = tf.train.Server(config["cluster"], job_name=JOB, task_index=TASK)
+"""
+
+
+def test_a_worker_that_only_serves_is_ended_like_a_ps(cluster: Cluster) -> None:
+    body = SERVER + textwrap.dedent("""
+    if JOB == "ps" or TASK > 0:
+        server.join()
+    with tf.device("/job:worker/task:1"):
+        there = tf.constant(2.0) * tf.placeholder_with_default(3.0, [])
+    with tf.Session(server.target) as session:
+        print(session.run(there))
+    """)
+    done = cluster.run(body, "--workers", "2")
+    assert (done.returncode, done.stdout) == (0, "[worker/0] 6.0\n")
+    assert "The work is done; stopping worker/1, which only served, in server.join()." in done.stderr
+
+
+def test_ctrl_c_shows_no_traceback_of_the_launchers_own_making(cluster: Cluster) -> None:
+    body = SERVER + textwrap.dedent("""
+    if JOB == "ps" or TASK > 0:
+        print("ready", flush=True)
+        server.join()
+    wait_for_ever()
+    """)
+    with cluster.start(body, "--workers", "2") as launcher:
+        read_until(launcher, ready(3))
+        launcher.send_signal(signal.SIGINT)
+        out, err = launcher.communicate(timeout=LIMIT_S)
+    assert launcher.returncode == 130
+    assert "Traceback" not in out + err
+
+
+def test_a_cluster_of_ps_only_says_so(cluster: Cluster) -> None:
+    done = cluster.run("print('up')", "--workers", "0")
+    assert (done.returncode, done.stdout) == (0, "[ps/0] up\n")
+    assert "no task works: the cluster serves until it is ended (Ctrl-C)" in done.stderr

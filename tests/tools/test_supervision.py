@@ -22,6 +22,7 @@ from tfmini.tools.supervision import (
     Supervision,
     TaskExited,
     TaskId,
+    TaskJoined,
     TimeLimitReached,
     describe_exit,
 )
@@ -91,6 +92,41 @@ def test_a_cluster_of_ps_only_waits_for_them() -> None:
     run = Supervision([PS0, PS1])
     assert feed(run, TaskExited(PS0, 0)) == []
     assert finished(feed(run, TaskExited(PS1, 0))).exit_code == 0
+
+
+def test_workers_inside_join_are_stopped_when_the_others_are_done() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskJoined(PS0, True), TaskJoined(W1, True)) == []
+    told, *rest = run.handle(TaskExited(W0, 0))
+    assert told == Note("The work is done; stopping worker/1, which only served, in server.join().")
+    assert rest == [SendSignal((PS0, W1), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W1, 0))) == Finish(0, None, "")
+
+
+def test_a_worker_may_join_after_the_work_is_done() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskExited(W0, 0)) == []
+    assert feed(run, TaskJoined(W1, True)) == [SendSignal((PS0, W1), TERM), StartGrace()]
+
+
+def test_a_worker_that_leaves_join_works_again() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskJoined(W1, True), TaskJoined(W1, False), TaskExited(W0, 0)) == []
+    assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
+
+
+def test_a_cluster_that_only_serves_goes_on_until_it_is_ended() -> None:
+    run = Supervision([PS0, W0])
+    (note,) = run.handle(TaskJoined(W0, True))
+    assert note == Note("Every task is inside server.join(): the cluster serves until it is ended (Ctrl-C).")
+    assert feed(run, SignalReceived(INT)) == [SendSignal((PS0, W0), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))) == Finish(130, None, "ended by SIGINT")
+
+
+def test_when_all_that_joined_have_ended_the_ps_are_stopped() -> None:
+    run = Supervision([PS0, W0, W1])
+    assert feed(run, TaskJoined(W0, True), TaskJoined(W1, True), TaskExited(W0, 0)) == []
+    assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
 def test_ctrl_c_ends_the_workers_first_and_then_the_ps() -> None:

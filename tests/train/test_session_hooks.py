@@ -12,7 +12,6 @@ import pytest
 
 import tfmini as tf
 from tfmini.train.logging_hooks import as_graph_element
-from tfmini.train.step_stats_trace import chrome_trace
 from tfmini.train.training_util import _increment_global_step
 
 
@@ -310,12 +309,16 @@ def test_a_stop_ends_the_wait_for_a_global_step() -> None:
     hook.begin()
     hook.after_create_session(None, coord)
 
+    looks = []
+
     class Session:
         def run(self, fetch: Any) -> int:
+            looks.append(fetch)
             coord.request_stop()
             return 0
 
     hook.before_run(tf.train.SessionRunContext(None, Session()))
+    assert len(looks) == 1
 
 
 def test_final_ops_and_feeds() -> None:
@@ -333,18 +336,9 @@ def test_a_profile_every_so_many_steps(tmp_path: Path) -> None:
     run_all([tf.train.ProfilerHook(save_steps=2, output_dir=str(tmp_path))], add, 5)
     paths = sorted(path.name for path in tmp_path.glob("timeline-*.json"))
     assert paths == ["timeline-2.json", "timeline-4.json"]
-    assert "traceEvents" in json.loads((tmp_path / "timeline-2.json").read_text())
+    trace = json.loads((tmp_path / "timeline-2.json").read_text())
+    assert "AssignAdd" in {event["name"] for event in trace["traceEvents"]}
     assert [e.tagged_run_metadata.tag for e in events(tmp_path) if e.HasField("tagged_run_metadata")] == [
         "step_2", "step_4",
     ]  # fmt: skip
 
-
-def test_a_trace_has_bars_and_arrows() -> None:
-    metadata = tf.RunMetadata()
-    device = metadata.step_stats.dev_stats.add(device="/cpu:0")
-    device.node_stats.add(node_name="a", timeline_label="a = Const()", all_start_micros=10, all_end_rel_micros=5)
-    device.node_stats.add(node_name="b", timeline_label="b = Neg(a)", all_start_micros=20, all_end_rel_micros=2)
-    found = json.loads(chrome_trace(metadata.step_stats, show_memory=True))["traceEvents"]
-    bars = {e["args"]["name"]: (e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"}
-    assert bars == {"a": ("Const", 10, 5), "b": ("Neg", 20, 2)}
-    assert [(e["ph"], e["ts"]) for e in found if e["ph"] in "st"] == [("s", 15), ("t", 20)]

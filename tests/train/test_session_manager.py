@@ -152,7 +152,7 @@ def test_readiness_is_noticed_at_once_and_the_wait_says_on_whom(server: Any, hea
         chief.run(init)
         ready_at = time.monotonic()
         waiting.join(20)
-    assert waiting.done_at - ready_at < 0.5
+    assert waiting.done_at - ready_at < 15  # the next look of its own would be after 30 s
     assert waiting.session.run(v) == 1.0
     waiting.session.close()
 

@@ -202,5 +202,3 @@ def test_refusals(tmp_path: Path) -> None:
         writer.add_run_metadata(run_metadata(), "tag")
         with pytest.raises(ValueError, match="already used"):
             writer.add_run_metadata(run_metadata(), "tag")
-    with pytest.raises(NotImplementedError, match="add_summary"), tf.Session() as session:
-        tf.summary.FileWriter(str(tmp_path), session=session)

@@ -55,6 +55,6 @@ class Run:
 
 
 def training_cluster(directory: Path, api: str = "monitored", ps: int = 1, workers: int = 2) -> ProcessCluster:
-    """A cluster whose checkpoints go to `directory`; `api` is "monitored" or "supervisor"."""
+    """A cluster whose checkpoints go to `directory`; `api` is that of the program."""
     arguments = (str(directory), api, str(LAST), str(EVERY))
     return ProcessCluster(ps=ps, workers=workers, program=PROGRAM, arguments=arguments)

@@ -1,8 +1,8 @@
 """A task of a training cluster, run as a process: a ps serves, the workers fit a line until a global step.
 
-Arguments: the cluster as JSON, job, index, directory of the checkpoints, API ("monitored" or
-"supervisor"), last step, steps between checkpoints. Every step prints "step <global step>", the end
-"done <loss>".
+Arguments: the cluster as JSON, job, index, directory of the checkpoints, API ("monitored",
+"supervisor", or "sync" for a monitored session with synchronous replicas), last step, steps between
+checkpoints. Every step prints "step <global step>", the end "done <loss>".
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ import numpy as np
 import tfmini as tf
 
 
-def model(cluster: dict[str, list[str]], index: int):
+def model(cluster: dict[str, list[str]] | None, index: int, is_sync: bool):
     rng = np.random.RandomState(0)
     xs = rng.randn(64, 3).astype(np.float32)
     ys = xs @ np.array([[1.0], [-2.0], [0.5]], np.float32) + 0.3
     setter = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")
-    with tf.device(setter):
+    with tf.device(setter if cluster else None):
         step = tf.train.get_or_create_global_step()
         w = tf.get_variable("w", [3, 1], initializer=tf.zeros_initializer())
         b = tf.get_variable("b", [1], initializer=tf.zeros_initializer())
         loss = tf.reduce_mean(tf.square(tf.matmul(xs, w) + b - ys))
-        train = tf.train.GradientDescentOptimizer(0.02).minimize(loss, global_step=step)
-    return step, loss, train
+        optimizer = tf.train.GradientDescentOptimizer(0.02)
+        hooks = []
+        if is_sync:
+            optimizer = tf.train.SyncReplicasOptimizer(optimizer, len(cluster["worker"]))
+        train = optimizer.minimize(loss, global_step=step)
+        if is_sync:
+            hooks.append(optimizer.make_session_run_hook(index == 0))
+    return step, loss, train, hooks
 
 
-def monitored(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train) -> float:
+def monitored(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train, hooks) -> float:
     value = float("nan")
-    hooks = [tf.train.StopAtStepHook(last_step=last)]
+    hooks = [*hooks, tf.train.StopAtStepHook(last_step=last)]
     with tf.train.MonitoredTrainingSession(
         target, is_chief, logdir, hooks=hooks, save_checkpoint_steps=every, max_wait_secs=60
     ) as sess:
@@ -43,7 +49,7 @@ def monitored(target: str, is_chief: bool, logdir: str, last: int, every: int, s
     return value
 
 
-def supervised(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train) -> float:
+def supervised(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train, hooks) -> float:
     sv = tf.train.Supervisor(is_chief=is_chief, logdir=logdir, save_model_secs=0.05 * every, global_step=step)
     while True:
         try:
@@ -66,8 +72,9 @@ def main(cluster: str, job: str, index: str, logdir: str, api: str, last: str, e
     if job == "ps":
         server.join()
         return
-    train = {"monitored": monitored, "supervisor": supervised}[api]
-    value = train(server.target, index == "0", logdir, int(last), int(every), *model(spec, int(index)))
+    train = {"monitored": monitored, "sync": monitored, "supervisor": supervised}[api]
+    built = model(spec, int(index), api == "sync")
+    value = train(server.target, index == "0", logdir, int(last), int(every), *built)
     print("done", value, flush=True)
 
 

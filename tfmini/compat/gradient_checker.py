@@ -66,7 +66,7 @@ def compute_gradient_error(
     init_targets: Any = None,
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> float:
-    """The largest difference between the two Jacobians of `compute_gradient`."""
+    """The largest difference between the two Jacobians of `compute_gradient` (``tf.test.compute_gradient_error``)."""
     found = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
     differences = [np.abs(a - b) for a, b in (found if isinstance(found, list) else [found])]
     return max((float(d.max()) for d in differences if d.size), default=0.0)

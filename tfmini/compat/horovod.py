@@ -42,7 +42,9 @@ __all__ = [
 ]  # fmt: skip
 
 _ABSENT = {
-    "callbacks": "Keras is out of tfmini's scope; use hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession",
+    "callbacks": (
+        "Keras is out of tfmini's scope; use hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession"
+    ),
     "keras": "Keras is out of tfmini's scope; use hvd.DistributedOptimizer with tf.train's optimizers",
     "elastic": "the workers of a run are fixed; a worker that was restarted joins again by itself",
     "DistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
@@ -100,7 +102,8 @@ def _false() -> bool:
     return False
 
 
-mpi_built = mpi_enabled = gloo_built = gloo_enabled = nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _false
+mpi_built = mpi_enabled = gloo_built = gloo_enabled = _false
+nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _false
 
 
 def allreduce(

@@ -69,7 +69,7 @@ def initialize_resources(resource_list: Iterable[Any], name: str = "init") -> An
 
 # python.client.device_lib
 def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
-    """The devices of this process: the CPU."""
+    """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
     return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
 
 

@@ -27,7 +27,7 @@ _OPS = {
     "image_ops_impl": "tf.image",
     "init_ops": "tf tf.initializers :ops.initializers",
     "init_ops_v2": "tf.initializers",
-    "inplace_ops": "raw",
+    "inplace_ops": ":ops.inplace_functions raw",
     "io_ops": "tf tf.io",
     "linalg_ops": "tf tf.linalg",
     "linalg.linalg": "tf.linalg",

@@ -257,5 +257,5 @@ def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
 
 
 def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:
-    """Class numbers as rows of a float64 unit matrix."""
+    """Class numbers as rows of a float64 unit matrix (``tf.examples.tutorials.mnist.input_data.dense_to_one_hot``)."""
     return np.eye(num_classes)[labels_dense.ravel()]

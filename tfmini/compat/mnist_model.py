@@ -35,14 +35,14 @@ def _layer(inputs: Any, width: int, units: int, name: str) -> Tensor:
 
 
 def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Tensor:
-    """Logits ``[batch, 10]`` of images ``[batch, 784]``."""
+    """Logits ``[batch, 10]`` of images ``[batch, 784]`` (``tf.examples.tutorials.mnist.mnist.inference``)."""
     hidden1 = relu(_layer(images, IMAGE_PIXELS, hidden1_units, "hidden1"))
     hidden2 = relu(_layer(hidden1, hidden1_units, hidden2_units, "hidden2"))
     return _layer(hidden2, hidden2_units, NUM_CLASSES, "softmax_linear")
 
 
 def loss(logits: Any, labels: Any) -> Tensor:
-    """The mean cross entropy of int labels ``[batch]``."""
+    """The mean cross entropy of int labels ``[batch]`` (``tf.examples.tutorials.mnist.mnist.loss``)."""
     return sparse_softmax_cross_entropy(labels=cast(labels, dtypes.int64), logits=logits)
 
 
@@ -54,5 +54,5 @@ def training(loss: Any, learning_rate: Any) -> Operation:
 
 
 def evaluation(logits: Any, labels: Any) -> Tensor:
-    """How many of a batch are predicted right, int32."""
+    """How many of a batch are predicted right, int32 (``tf.examples.tutorials.mnist.mnist.evaluation``)."""
     return reduce_sum(cast(in_top_k(logits, labels, 1), dtypes.int32))

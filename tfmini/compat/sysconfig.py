@@ -15,20 +15,20 @@ def _refuse() -> NoReturn:
 
 
 def get_include() -> str:
-    """Raises a NotImplementedError: there are no header files."""
+    """Raises a NotImplementedError: there are no header files (``tf.sysconfig.get_include``)."""
     _refuse()
 
 
 def get_lib() -> str:
-    """Raises a NotImplementedError: there is no library."""
+    """Raises a NotImplementedError: there is no library (``tf.sysconfig.get_lib``)."""
     _refuse()
 
 
 def get_compile_flags() -> list[str]:
-    """Raises a NotImplementedError: there is nothing to compile against."""
+    """Raises a NotImplementedError: there is nothing to compile against (``tf.sysconfig.get_compile_flags``)."""
     _refuse()
 
 
 def get_link_flags() -> list[str]:
-    """Raises a NotImplementedError: there is nothing to link."""
+    """Raises a NotImplementedError: there is nothing to link (``tf.sysconfig.get_link_flags``)."""
     _refuse()

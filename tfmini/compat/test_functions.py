@@ -59,12 +59,12 @@ def create_local_cluster(
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
-    """False: the devices are CPUs."""
+    """False: the devices are CPUs (``tf.test.is_gpu_available``)."""
     return False
 
 
 def is_built_with_cuda() -> bool:
-    """False: the devices are CPUs."""
+    """False: the devices are CPUs (``tf.test.is_built_with_cuda``)."""
     return False
 
 
@@ -72,12 +72,12 @@ is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
 
 
 def gpu_device_name() -> str:
-    """"": there is no GPU."""
+    """"": there is no GPU (``tf.test.gpu_device_name``)."""
     return ""
 
 
 def test_src_dir_path(relative_path: str = "") -> str:
-    """A path beside the script that runs."""
+    """A path beside the script that runs (``tf.test.test_src_dir_path``)."""
     return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), relative_path)
 
 
@@ -85,7 +85,7 @@ test_src_dir_path.__test__ = False  # type: ignore[attr-defined] # pytest would 
 
 
 def benchmark_config() -> Any:
-    """A ConfigProto for measurements."""
+    """A ConfigProto for measurements (``tf.test.benchmark_config``)."""
     from tfmini.protos import ConfigProto  # `import tfmini` must not import protobuf
 
     return ConfigProto()

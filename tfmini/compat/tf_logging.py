@@ -68,14 +68,17 @@ vlog = log
 
 
 def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs at the level debug (``tf.logging.debug``)."""
     get_logger().debug(msg, *args, **kwargs)
 
 
 def info(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs at the level info (``tf.logging.info``)."""
     get_logger().info(msg, *args, **kwargs)
 
 
 def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs at the level warning (``tf.logging.warning``)."""
     get_logger().warning(msg, *args, **kwargs)
 
 
@@ -83,11 +86,12 @@ warn = warning
 
 
 def error(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Logs at the level error (``tf.logging.error``)."""
     get_logger().error(msg, *args, **kwargs)
 
 
 def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Logs at the highest level; the program goes on, as in TensorFlow."""
+    """Logs at the highest level; the program goes on, as in TensorFlow (``tf.logging.fatal``)."""
     get_logger().fatal(msg, *args, **kwargs)
 
 

@@ -6,6 +6,28 @@ when they are used.
 
 from __future__ import annotations
 
-from tfmini.data import dataset_ops, file_ops, function_ops, iterator_ops, sparse_values
+from tfmini.data import (
+    csv_dataset_ops,
+    dataset_ops,
+    file_ops,
+    function_ops,
+    grouping_ops,
+    iterator_ops,
+    optional_ops,
+    record_writer_ops,
+    selection_ops,
+    sparse_values,
+)
 
-__all__ = ["dataset_ops", "file_ops", "function_ops", "iterator_ops", "sparse_values"]
+__all__ = [
+    "csv_dataset_ops",
+    "dataset_ops",
+    "file_ops",
+    "function_ops",
+    "grouping_ops",
+    "iterator_ops",
+    "optional_ops",
+    "record_writer_ops",
+    "selection_ops",
+    "sparse_values",
+]

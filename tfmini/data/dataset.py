@@ -38,7 +38,6 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.ops import array_shape, math_elementwise
-from tfmini.ops.constant_value import constant_value
 from tfmini.ops.scoping import get_seed
 from tfmini.ops.script import functions
 
@@ -146,7 +145,10 @@ class Dataset:
         if not all(isinstance(dataset, Dataset) for dataset in flat):
             raise TypeError(text)
         structure = Structure(nest.map_structure(lambda d: d._structure.skeleton, datasets))
-        return _dataset(ops.zip_dataset, [d._variant_tensor for d in flat], structure=structure)
+        made = _dataset(ops.zip_dataset, [d._variant_tensor for d in flat], structure=structure)
+        for dataset in flat:
+            made._options = made._options.merge(dataset._options)
+        return made
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
@@ -269,7 +271,9 @@ class Dataset:
                 f" {dataset.output_classes}"
             )
         structure = self._structure.common(dataset._structure)
-        return self._then(ops.concatenate_dataset, dataset._variant_tensor, structure=structure)
+        made = self._then(ops.concatenate_dataset, dataset._variant_tensor, structure=structure)
+        made._options = made._options.merge(dataset._options)
+        return made
 
     def repeat(self, count: Any = None) -> Dataset:
         """The elements ``count`` times over; for ever for None or -1."""
@@ -286,14 +290,9 @@ class Dataset:
     def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Every ``num_shards``-th element from ``index`` on: a worker's part.
 
-        Raises:
-          ValueError: for an ``index`` that is statically out of range.
+        Reading it raises `InvalidArgumentError` for an ``index`` out of range.
         """
-        shards, at = int64(num_shards, "num_shards"), int64(index, "index")
-        known_shards, known_at = constant_value(shards), constant_value(at)
-        if known_shards is not None and known_at is not None and not 0 <= known_at < known_shards:
-            raise ValueError(f"Index must be between 0 and {known_shards - 1} (currently index = {known_at}).")
-        return self._then(ops.shard_dataset, shards, at)
+        return self._then(ops.shard_dataset, int64(num_shards, "num_shards"), int64(index, "index"))
 
     def enumerate(self, start: Any = 0) -> Dataset:
         """Pairs of an int64 number, from ``start`` on, and an element."""
@@ -312,7 +311,7 @@ class Dataset:
         return self._then(ops.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
-        """Keeps the elements in memory once they have been read to the end."""
+        """Keeps the elements once they have been read to the end: in memory, or in files called ``filename``."""
         return self._then(ops.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
 
     def prefetch(self, buffer_size: Any) -> Dataset:
@@ -367,7 +366,12 @@ class Dataset:
         return self._then(ops.window_dataset, *numbers, drop, structure=Structure(skeleton))
 
     def unbatch(self) -> Dataset:
-        """The rows of the elements, the inverse of `batch`."""
+        """The rows of the elements, the inverse of `batch`.
+
+        Raises:
+          ValueError: for scalars and for first dimensions that differ statically.
+        """
+        check_first_dimensions(self._structure)
         structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
         return self._then(ops.unbatch_dataset, structure=structure)
 

@@ -14,8 +14,8 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.shapes import RawShape, as_raw
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.shapes import RawShape, TensorShape, as_raw
 
 
 def int64(value: Any, name: str) -> Tensor:
@@ -44,8 +44,7 @@ def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
     """
     if isinstance(given, Tensor):
         tensor = cast(given, dtypes.int64)
-        known = constant_value(tensor)
-        raw: RawShape = None if known is None else tuple(None if d < 0 else int(d) for d in known)
+        raw: RawShape = constant_value_as_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):
@@ -56,20 +55,17 @@ def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
         vector = np.array([-1 if d is None else d for d in raw], np.int64)
         tensor = constant(vector, name="padded_shape")
     if raw is not None and leaf.shape is not None:
-        _check_padding(raw, leaf.shape, given)
+        _check_padding(raw, leaf.shape)
     return tensor, raw
 
 
-def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...], given: Any) -> None:
-    if len(raw) != len(shape):
+def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -> None:
+    pairs = list(zip(raw, shape))
+    if len(raw) != len(shape) or any(a is not None and b is not None and a < b for a, b in pairs):
         raise ValueError(
-            f"The padded shape {given} is not compatible with the corresponding input component shape {shape}."
+            f"The padded shape {TensorShape.from_raw(raw)} is not compatible with the corresponding input component"
+            f" shape {TensorShape.from_raw(shape)}."
         )
-    for wanted, have in zip(raw, shape):
-        if wanted is not None and have is not None and wanted < have:
-            raise ValueError(
-                f"The padded shape {given} is not compatible with the corresponding input component shape {shape}."
-            )
 
 
 def padding_value(value: Any, leaf: Leaf) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.data import stages
+from tfmini.data.cache_file import FileCacheSource
 from tfmini.data.function_stages import ignore_errors, unbatch
 from tfmini.data.padding import padded_combiner
 from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
@@ -87,7 +88,7 @@ def _kept(component: Any) -> Any:
 @tensor_dataset.kernel("CPU")
 def _tensors(components: list[Any]) -> Source:
     element = tuple(_kept(component) for component in components)
-    return FunctionSource(lambda _: iter([element]))
+    return FunctionSource(lambda _: iter([element]), 1)
 
 
 @tensor_slice_dataset.kernel("CPU")
@@ -97,7 +98,7 @@ def _slices(components: list[Any]) -> Source:
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
         raise errors.InvalidArgumentError(None, None, text)
-    return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]))
+    return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]), lengths[0])
 
 
 @range_dataset.kernel("CPU")
@@ -105,7 +106,7 @@ def _range(start: Any, stop: Any, step: Any) -> Source:
     if step == 0:
         raise errors.InvalidArgumentError(None, None, "step must be a non-zero integer.")
     bounds = range(int(start), int(stop), int(step))
-    return FunctionSource(lambda _: ((np.int64(i),) for i in bounds))
+    return FunctionSource(lambda _: ((np.int64(i),) for i in bounds), len(bounds))
 
 
 @generator_dataset.kernel("CPU")
@@ -177,11 +178,9 @@ def _shuffle(source: Source, size: Any, seed: Any, seed2: Any, *, reshuffle_each
 
 
 @cache_dataset.kernel("CPU")
-def _cache(source: Source, filename: Any) -> Source:
-    if np.asarray(filename, object).item():
-        text = "Dataset.cache keeps elements in memory only: call it without a filename."
-        raise errors.UnimplementedError(None, None, text)
-    return stages.CacheSource(source)
+def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
+    path = np.asarray(filename, object).item().decode()
+    return FileCacheSource(source, path, len(output_types)) if path else stages.CacheSource(source)
 
 
 @prefetch_dataset.kernel("CPU")

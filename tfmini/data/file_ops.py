@@ -25,22 +25,22 @@ fixed_length_record_dataset = dataset_op(
 _CHUNK = 1 << 18
 
 
-def _paths(filenames: Any) -> list[bytes]:
+def paths_of(filenames: Any) -> list[bytes]:
     return np.asarray(filenames, object).ravel().tolist()
 
 
 def _files(filenames: Any, read: Callable[[bytes], Iterator[bytes]]) -> Source:
-    paths = _paths(filenames)
+    paths = paths_of(filenames)
     return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
 
 
 @text_line_dataset.kernel("CPU")
 def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
-    compression = _compression(compression_type)
+    compression = compression_of(compression_type)
     return _files(filenames, lambda path: _lines(path, compression))
 
 
-def _compression(compression_type: Any) -> str:
+def compression_of(compression_type: Any) -> str:
     text: str = np.asarray(compression_type, object).item().decode()
     if text not in ("", "ZLIB", "GZIP"):
         raise errors.InvalidArgumentError(None, None, f"Unsupported compression_type: {text}.")
@@ -63,13 +63,13 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
 
 @tf_record_dataset.kernel("CPU")
 def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
-    compression = _compression(compression_type)
+    compression = compression_of(compression_type)
     return _files(filenames, lambda path: read_records(path, compression))
 
 
 @fixed_length_record_dataset.kernel("CPU")
 def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
-    compression = _compression(compression_type)
+    compression = compression_of(compression_type)
     if size <= 0:
         raise errors.InvalidArgumentError(None, None, "`record_bytes` must be > 0")
     return _files(filenames, lambda path: _fixed_records(path, compression, int(header), int(size), int(footer)))

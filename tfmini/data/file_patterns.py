@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from glob import glob
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.checkpoint.files import local_path
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops import array_identity, array_shape, assertion, file_ops, math_comparison, string_conversions, strings
@@ -23,3 +25,18 @@ def matching_files(file_pattern: Any) -> Tensor:
     message = strings.string_join(["No files matched pattern: ", patterns])
     with control_dependencies([assertion.Assert(found, [message], summarize=1, name="assert_not_empty")]):
         return array_identity.identity(files)
+
+
+def matching_names(file_pattern: Any) -> list[str]:
+    """The sorted names of the files that match one pattern or several, now.
+
+    Raises:
+      ValueError: when nothing matches.
+    """
+    patterns = list(file_pattern) if isinstance(file_pattern, (list, tuple)) else [file_pattern]
+    if not patterns:
+        raise ValueError("File pattern is empty.")
+    names = sorted(name for pattern in patterns for name in glob(local_path(str(pattern))))
+    if not names:
+        raise ValueError(f"No files match {file_pattern}.")
+    return names

@@ -16,7 +16,7 @@ from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.graph.node import FunctionBody, node_of
+from tfmini.graph.node import DEFINED_AT, FunctionBody, Node, node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scopes import ControlScope
 from tfmini.ops.array_identity import identity, placeholder
@@ -130,11 +130,18 @@ def _body(graph: FunctionGraph, name: str, parameters: list[Tensor], results: li
     operations = graph.get_operations()
     return FunctionBody(
         name,
-        [node_of(operation) for operation in operations],
+        [_located_node(operation) for operation in operations],
         [t.op.name for t in (*parameters, *graph.captures.values())],
         [(t.op.name, t.value_index) for t in results],
         [operation.name for operation in operations if _has_effect(operation)],
     )
+
+
+def _located_node(operation: Operation) -> Node:
+    """The node, with its source line for error messages: the client cannot look it up in a graph of its own."""
+    node = node_of(operation)
+    file, line = operation.creation_site()
+    return node.replace(attrs={**node.attrs, DEFINED_AT: f"{file}:{line}".encode()})
 
 
 def _has_effect(operation: Operation) -> bool:

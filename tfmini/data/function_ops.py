@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+import numpy as np
 
 from tfmini import errors
 from tfmini.data import function_stages
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.pipeline import Element, Source, compiled
+from tfmini.data.reading import Reading
+from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
@@ -22,6 +27,11 @@ parallel_map_dataset = dataset_op(
     "ParallelMapDataset",
     f"{_ON}, num_parallel_calls: int32",
     f"{_F}; use_inter_op_parallelism: bool = true; sloppy: bool = false; {_KEEPS}",
+)
+map_and_batch_dataset = dataset_op(
+    "MapAndBatchDataset",
+    f"{_ON}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+    f"{_F}; {_KEEPS}",
 )
 filter_dataset = dataset_op("FilterDataset", _ON, f"predicate: func; Targuments: list(type) >= 0; {TYPES}")
 flat_map_dataset = dataset_op("FlatMapDataset", _ON, _F)
@@ -39,6 +49,8 @@ reduce_dataset = op(
 )
 single_element = op(f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}", stateful=True)
 
+cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True)
+
 _AUTOTUNED_CALLS = 4
 
 
@@ -50,21 +62,49 @@ def _given(node: Operation) -> list[RawShape]:
 
 reduce_dataset.not_differentiable()
 single_element.not_differentiable()
+cardinality_op.not_differentiable()
+
+
+@cardinality_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@cardinality_op.kernel("CPU")
+def _cardinality(source: Source) -> Any:
+    return np.int64(source.count)
 
 
 @map_dataset.kernel("CPU")
-def _map(source: Source, captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
-    return function_stages.map_elements(source, compiled(f, resources, captured))
+def _map(
+    source: Source, captured: list[Any], *, f: FunctionBody, preserve_cardinality: bool, resources: Any
+) -> Source:
+    function = compiled(f, resources, captured)
+    return function_stages.map_elements(source, function, keeps_count=preserve_cardinality)
 
 
 @parallel_map_dataset.kernel("CPU")
 def _parallel_map(
-    source: Source, captured: list[Any], calls: Any, *, f: FunctionBody, resources: Any
+    source: Source, captured: list[Any], calls: Any, *, f: FunctionBody, preserve_cardinality: bool, resources: Any
 ) -> Source:
+    function = compiled(f, resources, captured)
+    return function_stages.map_elements(source, function, _width(calls), preserve_cardinality)
+
+
+def _width(calls: Any) -> int:
     if calls < -1 or calls == 0:
         raise errors.InvalidArgumentError(None, None, "num_parallel_calls must be greater than zero.")
-    width = _AUTOTUNED_CALLS if calls < 0 else int(calls)
-    return function_stages.map_elements(source, compiled(f, resources, captured), width)
+    return _AUTOTUNED_CALLS if calls < 0 else int(calls)
+
+
+@map_and_batch_dataset.kernel("CPU")
+def _map_and_batch(
+    source: Source, captured: list[Any], size: Any, calls: Any, drop_remainder: Any, *, f: FunctionBody,
+    preserve_cardinality: bool, resources: Any,
+) -> Source:  # fmt: skip
+    function = compiled(f, resources, captured)
+    mapped = function_stages.map_elements(source, function, _width(calls), preserve_cardinality)
+    return batch(mapped, int(size), bool(drop_remainder), whole=True)
 
 
 @filter_dataset.kernel("CPU")
@@ -81,7 +121,7 @@ def _flat_map(source: Source, captured: list[Any], *, f: FunctionBody, resources
 def _interleave(
     source: Source, captured: list[Any], cycle: Any, block: Any, *, f: FunctionBody, resources: Any
 ) -> Source:
-    width = _AUTOTUNED_CALLS if cycle == -1 else int(cycle)
+    width = (os.cpu_count() or 1) if cycle == -1 else int(cycle)
     return function_stages.interleave(source, compiled(f, resources, captured), width, int(block))
 
 
@@ -94,12 +134,12 @@ def _scan(source: Source, state: list[Any], captured: list[Any], *, f: FunctionB
 def _reduce(
     step: Any, source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any
 ) -> Element:
-    return function_stages.reduce_elements(source, compiled(f, resources, captured), state, step.owner)
+    return function_stages.reduce_elements(source, compiled(f, resources, captured), state, Reading(step.owner, step))
 
 
 @single_element.kernel("CPU")
 def _single(step: Any, source: Source) -> Element:
-    stage = source.open(step.owner)
+    stage = source.open(Reading(step.owner, step))
     try:
         element = next(stage, None)
         if element is None:

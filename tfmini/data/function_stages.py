@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import collections
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.counts import same
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
+from tfmini.data.reading import Reading
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class _Map(Transformation):
-    def __init__(self, upstream: Stage, owner: Any, function: Function) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, function: Function, keeps_count: bool = False) -> None:
         super().__init__(upstream)
-        self._owner = owner
+        self._reading = reading
         self._function = function
+        self._keeps_count = keeps_count
 
     def __next__(self) -> Element:
-        return self._function(self._owner, *next(self.upstream))
+        element = next(self.upstream)
+        try:
+            return self._function(self._reading, *element)
+        except errors.OutOfRangeError as error:
+            self._end(error)
+
+    def _end(self, error: errors.OutOfRangeError) -> NoReturn:
+        """A function says that there is no more, as a Python one does by StopIteration."""
+        if not self._keeps_count:
+            raise StopIteration from None
+        text = f"Function invocation produced OutOfRangeError: {error.message}"
+        raise errors.InvalidArgumentError(None, None, text) from None
 
 
 class _ParallelMap(_Map):
     """Keeps ``width`` calls under way in a pool; the order stays."""
 
-    def __init__(self, upstream: Stage, owner: Any, function: Function, width: int) -> None:
-        super().__init__(upstream, owner, function)
+    def __init__(
+        self, upstream: Stage, reading: Reading, function: Function, width: int, keeps_count: bool
+    ) -> None:
+        super().__init__(upstream, reading, function, keeps_count)
         self._width = width
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: collections.deque[Future[Element]] = collections.deque()
         self._over = False
 
     def __next__(self) -> Element:
+        from concurrent.futures import Future, ThreadPoolExecutor  # some ms that `import tfmini` saves
+
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
         while not self._over and len(self._under_way) < self._width:
@@ -45,11 +65,14 @@ class _ParallelMap(_Map):
                 failed.set_exception(error)
                 self._under_way.append(failed)
             else:
-                self._under_way.append(self._pool.submit(self._function, self._owner, *element))
+                self._under_way.append(self._pool.submit(self._function, self._reading, *element))
         if not self._under_way:
             self._stop()
             raise StopIteration
-        return self._under_way.popleft().result()
+        try:
+            return self._under_way.popleft().result()
+        except errors.OutOfRangeError as error:
+            self._end(error)
 
     def _stop(self) -> None:
         if self._pool is not None:
@@ -63,17 +86,26 @@ class _ParallelMap(_Map):
         super().close()
 
 
-def map_elements(source: Source, function: Function, width: int = 1) -> Source:
-    """``function`` of each element, ``width`` calls at a time."""
-    if width <= 1:
-        return TransformedSource(source, lambda upstream, owner: _Map(upstream, owner, function))
-    return TransformedSource(source, lambda upstream, owner: _ParallelMap(upstream, owner, function, width))
+def map_elements(source: Source, function: Function, width: int = 1, keeps_count: bool = False) -> Source:
+    """``function`` of each element, ``width`` calls at a time.
+
+    Args:
+      keeps_count: whether a function that says that there is no more costs its element, rather than ends the dataset.
+    """
+
+    def begin(upstream: Stage, reading: Reading) -> Stage:
+        if width <= 1:
+            return _Map(upstream, reading, function, keeps_count)
+        return _ParallelMap(upstream, reading, function, width, keeps_count)
+
+    return TransformedSource(source, begin, same)
 
 
 class _Filter(_Map):
     def __next__(self) -> Element:
         for element in self.upstream:
-            (keep,) = self._function(self._owner, *element)
+            self._reading.check()
+            (keep,) = self._function(self._reading, *element)
             if np.ndim(keep):
                 text = "Filter predicate must return a scalar bool."
                 raise errors.InvalidArgumentError(None, None, text)
@@ -84,14 +116,14 @@ class _Filter(_Map):
 
 def filter_elements(source: Source, predicate: Function) -> Source:
     """The elements for which ``predicate`` holds."""
-    return TransformedSource(source, lambda upstream, owner: _Filter(upstream, owner, predicate))
+    return TransformedSource(source, lambda upstream, reading: _Filter(upstream, reading, predicate))
 
 
 class _Interleave(_Map):
     """Reads ``cycle`` datasets in turn, ``block`` elements of each at a time."""
 
-    def __init__(self, upstream: Stage, owner: Any, function: Function, cycle: int, block: int) -> None:
-        super().__init__(upstream, owner, function)
+    def __init__(self, upstream: Stage, reading: Reading, function: Function, cycle: int, block: int) -> None:
+        super().__init__(upstream, reading, function)
         self._block = block
         self._stages: list[Stage | None] = [None] * cycle
         self._at = 0
@@ -100,6 +132,7 @@ class _Interleave(_Map):
 
     def __next__(self) -> Element:
         while not self._over or any(stage is not None for stage in self._stages):
+            self._reading.check()
             stage = self._stages[self._at] or self._begin()
             if stage is None:
                 self._turn()
@@ -126,11 +159,11 @@ class _Interleave(_Map):
         if self._over:
             return None
         try:
-            (source,) = self._function(self._owner, *next(self.upstream))
+            (source,) = self._function(self._reading, *next(self.upstream))
         except StopIteration:
             self._over = True
             return None
-        stage = self._stages[self._at] = source.open(self._owner)
+        stage = self._stages[self._at] = source.open(self._reading)
         return stage  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -149,7 +182,7 @@ def interleave(source: Source, function: Function, cycle: int, block: int) -> So
     for name, value in (("cycle_length", cycle), ("block_length", block)):
         if value <= 0:
             raise errors.InvalidArgumentError(None, None, f"{name} must be greater than zero.")
-    return TransformedSource(source, lambda upstream, owner: _Interleave(upstream, owner, function, cycle, block))
+    return TransformedSource(source, lambda upstream, reading: _Interleave(upstream, reading, function, cycle, block))
 
 
 class _FlatMap(_Interleave):
@@ -159,7 +192,7 @@ class _FlatMap(_Interleave):
 
 def flat_map(source: Source, function: Function) -> Source:
     """The datasets that ``function`` makes of the elements, one after the other."""
-    return TransformedSource(source, lambda upstream, owner: _FlatMap(upstream, owner, function, 1, 1))
+    return TransformedSource(source, lambda upstream, reading: _FlatMap(upstream, reading, function, 1, 1))
 
 
 class _Unbatch(Transformation):
@@ -171,7 +204,15 @@ class _Unbatch(Transformation):
         while True:
             for element in self._rows:
                 return element  # type: ignore[no-any-return]
-            self._rows = zip(*[rows_of(component) for component in next(self.upstream)])
+            self._rows = _rows(next(self.upstream))
+
+
+def _rows(element: Element) -> Any:
+    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    if len(lengths) > 1:
+        text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
+        raise errors.InvalidArgumentError(None, None, text)
+    return zip(*[rows_of(component) for component in element])
 
 
 def unbatch(source: Source) -> Source:
@@ -180,8 +221,13 @@ def unbatch(source: Source) -> Source:
 
 
 class _IgnoreErrors(Transformation):
+    def __init__(self, upstream: Stage, reading: Reading) -> None:
+        super().__init__(upstream)
+        self._reading = reading
+
     def __next__(self) -> Element:
         while True:
+            self._reading.check()
             try:
                 return next(self.upstream)
             except errors.OpError:
@@ -190,18 +236,18 @@ class _IgnoreErrors(Transformation):
 
 def ignore_errors(source: Source) -> Source:
     """Leaves out the elements whose computation fails."""
-    return TransformedSource(source, lambda upstream, _: _IgnoreErrors(upstream))
+    return TransformedSource(source, _IgnoreErrors)
 
 
 class _Scan(_Map):
     """Threads a state of ``len(state)`` components through the calls."""
 
-    def __init__(self, upstream: Stage, owner: Any, function: Function, state: list[Any]) -> None:
-        super().__init__(upstream, owner, function)
+    def __init__(self, upstream: Stage, reading: Reading, function: Function, state: list[Any]) -> None:
+        super().__init__(upstream, reading, function)
         self._state = state
 
     def __next__(self) -> Element:
-        results = self._function(self._owner, *self._state, *next(self.upstream))
+        results = self._function(self._reading, *self._state, *next(self.upstream))
         count = len(self._state)
         self._state = list(results[:count])
         return results[count:]
@@ -209,16 +255,17 @@ class _Scan(_Map):
 
 def scan(source: Source, function: Function, state: list[Any]) -> Source:
     """``function`` (state, element) -> (state, result) of each element; gives the results."""
-    return TransformedSource(source, lambda upstream, owner: _Scan(upstream, owner, function, list(state)))
+    return TransformedSource(source, lambda upstream, reading: _Scan(upstream, reading, function, list(state)))
 
 
-def reduce_elements(source: Source, function: Function, state: list[Any], owner: Any) -> Element:
+def reduce_elements(source: Source, function: Function, state: list[Any], reading: Reading) -> Element:
     """The state after ``function`` (state, element) -> state has seen all elements."""
-    stage = source.open(owner)
+    stage = source.open(reading)
     result = tuple(state)
     try:
         for element in stage:
-            result = function(owner, *result, *element)
+            reading.check()
+            result = function(reading, *result, *element)
     finally:
         stage.close()
     return result

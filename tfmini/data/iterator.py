@@ -8,6 +8,7 @@ from tfmini import dtypes
 from tfmini.data.iterator_ops import (
     from_string_op,
     get_next_op,
+    get_next_sync_op,
     iterator_op,
     make_iterator_op,
     one_shot_op,
@@ -15,6 +16,7 @@ from tfmini.data.iterator_ops import (
 )
 from tfmini.data.sparse_values import value_of
 from tfmini.data.structure import Structure, given_structure, shapes_as_user_sees
+from tfmini.data.waiting_ops import may_wait, node_may_wait
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation, Tensor
@@ -31,12 +33,17 @@ class Iterator:
       iterator_resource: the handle.
       initializer: the op that (re)starts it, or None.
       structure: of the elements.
+      waits: whether elements may be long in coming, from a generator or another thread.
     """
 
-    def __init__(self, iterator_resource: Tensor, initializer: Operation | None, structure: Structure) -> None:
+    def __init__(
+        self, iterator_resource: Tensor, initializer: Operation | None, structure: Structure, waits: bool = True
+    ) -> None:
         self._iterator_resource = iterator_resource
         self._initializer = initializer
         self._structure = structure
+        # Reading what never waits is a function call, which is many times cheaper than an op that answers later.
+        self._get_next_op = get_next_op if waits else get_next_sync_op
 
     @staticmethod
     def from_structure(
@@ -111,9 +118,10 @@ class Iterator:
         Running them raises `OutOfRangeError` at the end of the dataset.
         """
         structure = self._structure
-        components = get_next_op(
-            self._iterator_resource, output_types=structure.dtypes, output_shapes=structure.shapes, name=name
-        )
+        components = self._get_next_op(
+            self._iterator_resource, output_types=structure.dtypes, output_shapes=structure.shapes,
+            name=name or "IteratorGetNext",
+        )  # fmt: skip
         return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
 
     def string_handle(self, name: str | None = None) -> Tensor:
@@ -147,7 +155,7 @@ def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
     resource = _iterator(dataset._structure, shared_name)
     with colocate_with(resource):
         initializer = make_iterator_op(dataset._variant_tensor, resource)
-    return Iterator(resource, initializer, dataset._structure)
+    return Iterator(resource, initializer, dataset._structure, may_wait([dataset._variant_tensor.op]))
 
 
 def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
@@ -155,7 +163,7 @@ def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
     resource = one_shot_op(
         dataset_factory=factory, output_types=structure.dtypes, output_shapes=structure.shapes
     )
-    return Iterator(resource, None, structure)
+    return Iterator(resource, None, structure, any(node_may_wait(node.op, node.attrs) for node in factory.nodes))
 
 
 def get_output_types(dataset_or_iterator: Any) -> Any:

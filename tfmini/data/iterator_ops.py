@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import numpy as np
 from tfmini import errors
 from tfmini.data.dataset_ops import TYPES
 from tfmini.data.pipeline import Element, Source, Stage, compiled
+from tfmini.data.reading import Reading
+from tfmini.data.waiting_reads import ReadingDesk
 from tfmini.dtypes import DType
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
+from tfmini.graph.waiting import Wait
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
@@ -60,6 +64,27 @@ def _given(node: Operation) -> list[RawShape]:
     return list(node.attrs["output_shapes"])
 
 
+class _Place:
+    """A dataset that is being read: its reading, its first stage, and the desk where steps wait for it."""
+
+    def __init__(self, source: Source, owner: Any, name: str) -> None:
+        self.reading = Reading(owner)
+        self.stage = source.open(self.reading)
+        self.desk = ReadingDesk(self.stage, name)
+        # A session that is dropped without being closed must not leave the desk's thread behind.
+        self._finalizer = weakref.finalize(self, _leave, self.desk, self.reading, self.stage, "it was dropped")
+
+    def close(self, name: str, why: str) -> None:
+        self._finalizer.detach()
+        _leave(self.desk, self.reading, self.stage, f'The iterator "{name}" was read while {why}.')
+
+
+def _leave(desk: ReadingDesk, reading: Reading, stage: Stage, why: str) -> None:
+    reading.closed = True
+    desk.close(why)
+    stage.close()
+
+
 class IteratorState:
     """An iterator of a task.
 
@@ -73,31 +98,39 @@ class IteratorState:
         self.types = types
         self.shapes = shapes
         self._lock = threading.Lock()
-        self._stage: Stage | None = None
+        self._place: _Place | None = None
 
     def begin(self, source: Source, owner: Any) -> None:
         """Starts at the beginning of a dataset."""
-        stage = source.open(owner)
-        with self._lock:
-            before, self._stage = self._stage, stage
+        place = _Place(source, owner, self.name)
+        before, self._place = self._place, place
         if before is not None:
-            before.close()
+            before.close(self.name, "it was initialized again")
 
-    def get_next(self, owner: Any) -> Element:
-        """The next element; several callers take turns.
+    def get_next(self, step: Any) -> Element:
+        """The next element, read in the caller's thread; several callers take turns.
 
         Raises:
           OutOfRangeError: at the end.
           FailedPreconditionError: before `begin`.
         """
         with self._lock:
-            stage = self._stage or self._first(owner)
+            place = self._place or self._first(step.owner)
+            place.reading.step = step
             try:
-                return next(stage)
+                return next(place.stage)
             except StopIteration:
                 raise errors.OutOfRangeError(None, None, "End of sequence") from None
+            finally:
+                place.reading.step = None
 
-    def _first(self, owner: Any) -> Stage:
+    def ask(self, wait: Wait) -> None:
+        """Answers with the next element, when it has been read; the errors are those of `get_next`."""
+        with self._lock:
+            place = self._place or self._first(wait.step.owner)
+        place.desk.ask(wait)
+
+    def _first(self, owner: Any) -> _Place:
         raise errors.FailedPreconditionError(
             None,
             None,
@@ -108,9 +141,9 @@ class IteratorState:
     def release(self) -> None:
         """Ends what is being read; called when the session or its container goes."""
         # Not under the lock: a reader may hold it for as long as a generator takes.
-        stage, self._stage = self._stage, None
-        if stage is not None:
-            stage.close()
+        place, self._place = self._place, None
+        if place is not None:
+            place.close(self.name, "its session was closed")
 
     clear = release
 
@@ -125,11 +158,10 @@ class OneShotState(IteratorState):
         self._body = body
         self._resources = resources
 
-    def _first(self, owner: Any) -> Stage:
-        (source,) = compiled(self._body, self._resources, ())(owner)
-        stage: Stage = source.open(owner)
-        self._stage = stage
-        return stage
+    def _first(self, owner: Any) -> _Place:
+        (source,) = compiled(self._body, self._resources, ())(Reading(owner))
+        self._place = place = _Place(source, owner, self.name)
+        return place
 
 
 @iterator_op.state_kernel("CPU")
@@ -160,10 +192,14 @@ def _make(step: Any, dataset: Source, iterator: IteratorState) -> tuple[()]:
     return ()
 
 
-@get_next_op.kernel("CPU")
+@get_next_op.async_kernel("CPU")
+def _get_next(wait: Wait, iterator: IteratorState) -> None:
+    iterator.ask(wait)
+
+
 @get_next_sync_op.kernel("CPU")
-def _get_next(step: Any, iterator: IteratorState) -> Element:
-    return iterator.get_next(step.owner)
+def _get_next_sync(step: Any, iterator: IteratorState) -> Element:
+    return iterator.get_next(step)
 
 
 @to_string_op.kernel("CPU")

@@ -38,8 +38,26 @@ class Options(OptionGroup):
         self.experimental_threading = ThreadingOptions()
 
     def merge(self, options: Options) -> Options:
-        """Both sets of hints; those of ``options`` win."""
+        """Both sets of hints.
+
+        Raises:
+          ValueError: when they contradict each other.
+        """
         merged = Options()
-        vars(merged).update(vars(self))
-        vars(merged).update(vars(options))
+        _merge(merged, self)
+        _merge(merged, options)
         return merged
+
+
+def _merge(into: OptionGroup, other: OptionGroup) -> None:
+    for name, value in vars(other).items():
+        here = getattr(into, name)
+        if isinstance(value, OptionGroup):
+            if here is None:
+                here = type(value)()
+                setattr(into, name, here)
+            _merge(here, value)
+        elif here is None:
+            setattr(into, name, value)
+        elif value is not None and here != value:
+            raise ValueError(f"Cannot merge incompatible values {here} and {value} of option: {name}")

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.counts import UNKNOWN, Count
+from tfmini.data.reading import CallStep, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import LocalStep, run_simple
+from tfmini.runtime.step_run import run_simple
 
 Element = tuple[Any, ...]
 
@@ -32,15 +34,26 @@ class Stage:
     def __next__(self) -> Element:
         raise NotImplementedError
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next element is known to be there without waiting."""
+        return False
+
     def close(self) -> None:
         """Ends the stage and those that it reads."""
 
 
 class Source:
-    """A dataset: how to begin reading it."""
+    """A dataset: how to begin reading it.
 
-    def open(self, owner: Any) -> Stage:
-        """Begins reading; ``owner`` is the worker for which functions run."""
+    Attributes:
+      count: the number of its elements, `INFINITE` or `UNKNOWN`.
+    """
+
+    count: int = UNKNOWN
+
+    def open(self, reading: Reading) -> Stage:
+        """Begins reading; ``reading`` says for whom, and when to end."""
         raise NotImplementedError
 
 
@@ -58,16 +71,18 @@ class GeneratorStage(Stage):
         if close is not None:
             with suppress(ValueError):  # another thread is in the generator: it ends when that thread leaves
                 close()
+        self._elements = iter(())
 
 
 class FunctionSource(Source):
-    """A source from ``begin(owner)``, which gives the elements in order."""
+    """A source from ``begin(reading)``, which gives the elements in order; ``count`` says how many."""
 
-    def __init__(self, begin: Callable[[Any], Iterator[Element]]) -> None:
+    def __init__(self, begin: Callable[[Reading], Iterator[Element]], count: int = UNKNOWN) -> None:
         self._begin = begin
+        self.count = count
 
-    def open(self, owner: Any) -> Stage:
-        return GeneratorStage(self._begin(owner))
+    def open(self, reading: Reading) -> Stage:
+        return GeneratorStage(self._begin(reading))
 
 
 class Transformation(Stage):
@@ -81,14 +96,17 @@ class Transformation(Stage):
 
 
 class TransformedSource(Source):
-    """A source made from another by ``begin(upstream stage, owner)``."""
+    """A source made from another by ``begin(upstream stage, reading)``; ``count`` says how many elements it leaves."""
 
-    def __init__(self, source: Source, begin: Callable[[Stage, Any], Stage]) -> None:
+    def __init__(
+        self, source: Source, begin: Callable[[Stage, Reading], Stage], count: Count = lambda n: UNKNOWN
+    ) -> None:
         self._source = source
         self._begin = begin
+        self.count = count(source.count)
 
-    def open(self, owner: Any) -> Stage:
-        return self._begin(self._source.open(owner), owner)
+    def open(self, reading: Reading) -> Stage:
+        return self._begin(self._source.open(reading), reading)
 
 
 class Function:
@@ -98,23 +116,29 @@ class Function:
       program: what `compile_program` made of the body.
       resources: of the task.
       captured: the values of the parameters that follow those of a call.
+      body: of a function whose random numbers begin anew with each reading, which gets a program of its own.
     """
 
-    def __init__(self, program: Program, resources: ResourceManager, captured: Sequence[Any]) -> None:
+    def __init__(
+        self, program: Program, resources: ResourceManager, captured: Sequence[Any],
+        body: FunctionBody | None = None,
+    ) -> None:  # fmt: skip
         self._program = program
         self._resources = resources
         self._captured = list(captured)
+        self._body = body
 
-    def __call__(self, owner: Any, *values: Any) -> Element:
+    def __call__(self, reading: Reading, *values: Any) -> Element:
         """The results for one element.
 
         Raises:
           OpError: what the failing op gave.
         """
-        program = self._program
+        program, body = self._program, self._body
+        if body is not None:
+            program = reading.own(id(body), lambda: _compile(body, self._resources))
         program.bind(self._resources)
-        task = getattr(owner, "task", "")
-        return tuple(run_simple(program, [*values, *self._captured], LocalStep(0, owner), task))
+        return tuple(run_simple(program, [*values, *self._captured], CallStep(reading), reading.task))
 
 
 def compiled(body: FunctionBody, resources: Any, captured: Sequence[Any]) -> Function:
@@ -127,7 +151,12 @@ def compiled(body: FunctionBody, resources: Any, captured: Sequence[Any]) -> Fun
     _, program = resources.lookup_or_create(
         "", "dataset function", f"{body.name} {id(body)}", lambda: (body, _compile(body, resources))
     )
-    return Function(program, resources, captured)
+    return Function(program, resources, captured, body if _is_seeded(body) else None)
+
+
+def _is_seeded(body: FunctionBody) -> bool:
+    """Whether a function draws random numbers whose sequence is fixed."""
+    return any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes)
 
 
 def _compile(body: FunctionBody, resources: Any) -> Program:

@@ -13,8 +13,10 @@ import weakref
 from typing import Any
 
 from tfmini.data.pipeline import Element, Source, Stage
+from tfmini.data.reading import Reading
 
 _AUTOTUNED_SIZE = 8
+_LOOK_S = 0.05
 
 
 class _Buffer:
@@ -50,15 +52,23 @@ class _Buffer:
                 self._changed.wait()
             return not self._closed
 
-    def get(self) -> Element:
+    @property
+    def ready(self) -> bool:
+        """Whether `get` need not wait."""
+        return bool(self._items)
+
+    def get(self, reading: Reading) -> Element:
         """The next element, when it is there.
 
         Raises:
           StopIteration: at the end, and when closed.
+          OpError: when the step for which it is read has ended.
         """
         with self._changed:
             while not self._items and not self._closed:
-                self._changed.wait()
+                # A step that is run as a function call cannot wake anybody when its time is up.
+                self._changed.wait(None if reading.step is None else _LOOK_S)
+                reading.check()
             if not self._items:
                 raise StopIteration
             kind, value = self._items[0]
@@ -79,8 +89,9 @@ class _Buffer:
 
 
 class _Prefetch(Stage):
-    def __init__(self, upstream: Stage, size: int) -> None:
+    def __init__(self, upstream: Stage, size: int, reading: Reading) -> None:
         self._buffer = buffer = _Buffer(upstream, size)
+        self._reading = reading
         self._thread: threading.Thread | None = None
         self._finalizer = weakref.finalize(self, buffer.close)  # at the exit of the process as well
 
@@ -88,7 +99,11 @@ class _Prefetch(Stage):
         if self._thread is None:
             self._thread = threading.Thread(target=self._buffer.fill, name="tfmini-prefetch", daemon=True)
             self._thread.start()
-        return self._buffer.get()
+        return self._buffer.get(self._reading)
+
+    @property
+    def ready(self) -> bool:
+        return self._buffer.ready
 
     def close(self) -> None:
         self._finalizer()
@@ -99,8 +114,9 @@ class PrefetchSource(Source):
 
     def __init__(self, source: Source, size: int) -> None:
         self._source = source
+        self.count = source.count
         self._size = _AUTOTUNED_SIZE if size < 0 else size
 
-    def open(self, owner: Any) -> Stage:
-        upstream = self._source.open(owner)
-        return _Prefetch(upstream, self._size) if self._size else upstream
+    def open(self, reading: Reading) -> Stage:
+        upstream = self._source.open(reading)
+        return _Prefetch(upstream, self._size, reading) if self._size else upstream

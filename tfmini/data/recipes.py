@@ -8,12 +8,13 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.data import function_ops
 from tfmini.data.dataset import Dataset
-from tfmini.data.dataset_arguments import same_types
+from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
 from tfmini.data.dataset_ops import ignore_errors_dataset
 from tfmini.data.function_graph import trace
 from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
 from tfmini.ops.random_values import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
@@ -34,19 +35,38 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
     return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
 
 
+def shuffled_and_repeated(
+    dataset: Dataset, num_epochs: int | None, shuffle: bool, buffer_size: int, seed: Any
+) -> Dataset:
+    """A dataset of records as training reads it: ``num_epochs`` times (None: for ever), perhaps shuffled."""
+    if shuffle:
+        dataset = dataset.shuffle(buffer_size, seed)
+    return dataset if num_epochs == 1 else dataset.repeat(num_epochs)
+
+
 def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> Transformation:  # fmt: skip
-    """`Dataset.map` and then `Dataset.batch`.
+    """`Dataset.map` and then `Dataset.batch`; an element that fails costs its whole batch.
 
     Raises:
       ValueError: when both kinds of parallelism are given.
     """
     if num_parallel_batches is not None and num_parallel_calls is not None:
         raise ValueError("The `num_parallel_batches` and `num_parallel_calls` arguments are mutually exclusive.")
-    calls = num_parallel_calls if num_parallel_calls is not None else num_parallel_batches
-    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+    parallel = num_parallel_calls if num_parallel_calls is not None else num_parallel_batches
+
+    def transform(dataset: Dataset) -> Dataset:
+        traced = dataset._trace(map_func, "map_and_batch")
+        size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
+        calls = int64(1 if parallel is None else parallel, "num_parallel_calls")
+        return dataset._then(
+            function_ops.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
+            preserve_cardinality=True, structure=traced.structure.batched(static_batch(size, drop)),
+        )  # fmt: skip
+
+    return transform
 
 
 def parallel_interleave(
@@ -55,6 +75,11 @@ def parallel_interleave(
 ) -> Transformation:  # fmt: skip
     """`Dataset.interleave`; the order is always the deterministic one, which ``sloppy`` permits, too."""
     return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+
+
+def map_and_batch_with_legacy_function(*args: Any, **kwargs: Any) -> Transformation:
+    """`map_and_batch`."""
+    return map_and_batch(*args, **kwargs)
 
 
 def unbatch() -> Transformation:
@@ -70,6 +95,11 @@ def enumerate_dataset(start: Any = 0) -> Transformation:
 def ignore_errors() -> Transformation:
     """Leaves out the elements whose computation fails."""
     return lambda dataset: dataset._then(ignore_errors_dataset)
+
+
+def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> Transformation:
+    """The dataset itself: ``target_device`` must be the one that has the iterator."""
+    return lambda dataset: dataset
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
@@ -112,6 +142,11 @@ def get_single_element(dataset: Dataset) -> Any:
         dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
     )
     return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+
+
+def cardinality(dataset: Dataset) -> Tensor:
+    """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) where only reading tells."""
+    return function_ops.cardinality_op(dataset._variant_tensor)  # type: ignore[no-any-return]
 
 
 def Counter(start: Any = 0, step: Any = 1) -> Dataset:

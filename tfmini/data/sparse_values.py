@@ -10,7 +10,8 @@ from tfmini.graph.registry import op
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape
 
-pack_op = op("_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type")
+# Stateful, so that constants are not folded: what it makes is no array.
+pack_op = op("_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True)
 unpack_op = op("_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int")
 pack_op.not_differentiable()
 unpack_op.not_differentiable()

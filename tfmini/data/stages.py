@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
+from tfmini.data import counts
+from tfmini.data.counts import batched, limited, sharded, skipping
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
+from tfmini.data.reading import Reading
 
 
 class _Batch(Transformation):
     def __init__(
-        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element]
-    ) -> None:
+        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element],
+        whole: bool,
+    ) -> None:  # fmt: skip
         super().__init__(upstream)
         self._size = size
         self._drop = drop_remainder
         self._combine = combine
+        self._whole = whole
         self._over = False
 
+    def _rows(self) -> list[Element]:
+        rows: list[Element] = []
+        failure: errors.OpError | None = None
+        for _ in range(self._size):
+            try:
+                rows.append(next(self.upstream))
+            except StopIteration:
+                break
+            except errors.OpError as error:
+                if not self._whole:
+                    raise
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return rows
+
     def __next__(self) -> Element:
-        rows = [] if self._over else list(itertools.islice(self.upstream, self._size))
+        rows = [] if self._over else self._rows()
         if len(rows) < self._size:
             self._over = True
             if self._drop or not rows:
@@ -32,16 +52,21 @@ class _Batch(Transformation):
 
 
 def batch(
-    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of
-) -> Source:
+    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of,
+    whole: bool = False,
+) -> Source:  # fmt: skip
     """Elements in groups of ``size``, put together by ``combine``.
+
+    Args:
+      whole: whether an element that fails costs the whole group, rather than those before it.
 
     Raises:
       InvalidArgumentError: for a size below 1.
     """
     if size <= 0:
         raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
-    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine))
+    count = batched(size, drop_remainder)
+    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine, whole), count)
 
 
 class _Limit(Transformation):
@@ -53,6 +78,7 @@ class _Limit(Transformation):
 
     def __next__(self) -> Element:
         if self._left == 0:
+            self.upstream.close()  # nobody will read on: files and threads can go
             raise StopIteration
         self._left -= 1
         return next(self.upstream)
@@ -60,16 +86,18 @@ class _Limit(Transformation):
 
 def take(source: Source, count: int) -> Source:
     """The first ``count`` elements; all for -1."""
-    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count))
+    return TransformedSource(source, lambda upstream, _: _Limit(upstream, count), limited(count))
 
 
 class _Skip(Transformation):
-    def __init__(self, upstream: Stage, count: int) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, count: int) -> None:
         super().__init__(upstream)
+        self._reading = reading
         self._count = count
 
     def __next__(self) -> Element:
         while self._count:
+            self._reading.check()
             if self._count < 0:
                 raise StopIteration
             self._count -= 1
@@ -79,7 +107,7 @@ class _Skip(Transformation):
 
 def skip(source: Source, count: int) -> Source:
     """All but the first ``count`` elements; none for -1."""
-    return TransformedSource(source, lambda upstream, _: _Skip(upstream, count))
+    return TransformedSource(source, lambda upstream, reading: _Skip(upstream, reading, count), skipping(count))
 
 
 class _Shard(Transformation):
@@ -107,21 +135,21 @@ def shard(source: Source, shards: int, index: int) -> Source:
     if not 0 <= index < shards:
         text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
         raise errors.InvalidArgumentError(None, None, text)
-    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index))
+    return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index), sharded(shards, index))
 
 
 class _Repeat(Stage):
-    def __init__(self, source: Source, count: int, owner: Any) -> None:
+    def __init__(self, source: Source, count: int, reading: Reading) -> None:
         self._source = source
         self._left = count
-        self._owner = owner
+        self._reading = reading
         self._stage: Stage | None = None
 
     def __next__(self) -> Element:
         while self._left != 0:
             fresh = self._stage is None
             if self._stage is None:
-                self._stage = self._source.open(self._owner)
+                self._stage = self._source.open(self._reading)
             try:
                 return next(self._stage)
             except StopIteration:
@@ -142,10 +170,11 @@ class RepeatSource(Source):
 
     def __init__(self, source: Source, count: int) -> None:
         self._source = source
+        self.count = counts.repeated(count)(source.count)
         self._count = count
 
-    def open(self, owner: Any) -> Stage:
-        return _Repeat(self._source, self._count, owner)
+    def open(self, reading: Reading) -> Stage:
+        return _Repeat(self._source, self._count, reading)
 
 
 class _Shuffle(Transformation):
@@ -186,13 +215,14 @@ class ShuffleSource(Source):
         if size <= 0:
             raise errors.InvalidArgumentError(None, None, "buffer_size must be greater than zero.")
         self._source = source
+        self.count = source.count
         self._size = size
         self._seeds = np.random.SeedSequence(list(seeds) if any(seeds) else None)
         self._reshuffle = reshuffle
 
-    def open(self, owner: Any) -> Stage:
+    def open(self, reading: Reading) -> Stage:
         seed = self._seeds.spawn(1)[0] if self._reshuffle else self._seeds
-        return _Shuffle(self._source.open(owner), self._size, np.random.default_rng(seed))
+        return _Shuffle(self._source.open(reading), self._size, np.random.default_rng(seed))
 
 
 class _Zip(Stage):
@@ -215,21 +245,22 @@ class ZipSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.shortest([source.count for source in sources])
 
-    def open(self, owner: Any) -> Stage:
-        return _Zip([source.open(owner) for source in self._sources])
+    def open(self, reading: Reading) -> Stage:
+        return _Zip([source.open(reading) for source in self._sources])
 
 
 class _Concatenate(Stage):
-    def __init__(self, sources: list[Source], owner: Any) -> None:
+    def __init__(self, sources: list[Source], reading: Reading) -> None:
         self._waiting = list(sources)
-        self._owner = owner
+        self._reading = reading
         self._stage: Stage | None = None
 
     def __next__(self) -> Element:
         while self._stage is not None or self._waiting:
             if self._stage is None:
-                self._stage = self._waiting.pop(0).open(self._owner)
+                self._stage = self._waiting.pop(0).open(self._reading)
             try:
                 return next(self._stage)
             except StopIteration:
@@ -247,9 +278,10 @@ class ConcatenateSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
+        self.count = counts.total([source.count for source in sources])
 
-    def open(self, owner: Any) -> Stage:
-        return _Concatenate(self._sources, owner)
+    def open(self, reading: Reading) -> Stage:
+        return _Concatenate(self._sources, reading)
 
 
 class _Recorder(Transformation):
@@ -275,12 +307,13 @@ class CacheSource(Source):
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.count = source.count
         self._kept: list[Element] | None = None
 
-    def open(self, owner: Any) -> Stage:
+    def open(self, reading: Reading) -> Stage:
         if self._kept is not None:
-            return FunctionSource(lambda _: iter(self._kept or ())).open(owner)
-        return _Recorder(self._source.open(owner), self._keep)
+            return FunctionSource(lambda _: iter(self._kept or ())).open(reading)
+        return _Recorder(self._source.open(reading), self._keep)
 
     def _keep(self, elements: list[Element]) -> None:
         self._kept = elements
@@ -290,30 +323,48 @@ def _source_of(column: tuple[Any, ...]) -> Source:
     return FunctionSource(lambda _: iter([(value,) for value in column]))
 
 
+class _Window(Transformation):
+    """Windows of ``size`` elements, ``stride`` apart, that begin ``shift`` apart."""
+
+    def __init__(self, upstream: Stage, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+        super().__init__(upstream)
+        self._size, self._shift, self._stride = size, shift, stride
+        self._drop = drop_remainder
+        self._span = (size - 1) * stride + 1
+        self._held: list[Element] = []
+        self._missing = 0  # elements between two windows
+        self._over = False
+
+    def __next__(self) -> Element:
+        try:
+            self._fill()
+        except StopIteration:
+            self._over = True
+        chosen = self._held[: self._span : self._stride]
+        if not chosen or self._missing or self._drop and len(chosen) < self._size:
+            raise StopIteration
+        self._missing = max(0, self._shift - len(self._held))
+        del self._held[: self._shift]
+        return tuple(_source_of(column) for column in zip(*chosen))
+
+    def _fill(self) -> None:
+        while self._missing:
+            next(self.upstream)
+            self._missing -= 1
+        while not self._over and len(self._held) < self._span:
+            self._held.append(next(self.upstream))
+
+
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
-    """Windows of elements: per component a source of its values."""
+    """Windows of elements: per component a source of its values.
 
-    def windows(owner: Any) -> Any:
-        stage, over = source.open(owner), False
-        held: list[Element] = []
-        span = (size - 1) * stride + 1
-        while True:
-            while not over and len(held) < max(span, 1):
-                try:
-                    held.append(next(stage))
-                except StopIteration:
-                    over = True
-            chosen = held[:span:stride]
-            if not chosen or drop_remainder and len(chosen) < size:
-                return
-            yield tuple(_source_of(column) for column in zip(*chosen))
-            missing = shift - len(held)
-            del held[:shift]
-            for _ in range(missing):
-                if next(stage, None) is None:
-                    return
-
+    Raises:
+      InvalidArgumentError: for numbers below 1.
+    """
     for name, value in (("size", size), ("shift", shift), ("stride", stride)):
         if value <= 0:
             raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
-    return FunctionSource(windows)
+    count = counts.windows(size, shift, stride, drop_remainder)
+    return TransformedSource(
+        source, lambda upstream, _: _Window(upstream, size, shift, stride, drop_remainder), count
+    )

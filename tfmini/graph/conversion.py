@@ -18,7 +18,7 @@ _by_type: dict[type, list[ConversionFunction]] = {}
 def register_tensor_conversion_function(
     base_type: Any, conversion_func: ConversionFunction, priority: int = 100
 ) -> None:
-    """Registers how instances of a type become tensors.
+    """Registers how instances of a type become tensors (``tf.register_tensor_conversion_function``).
 
     Args:
       base_type: a type or tuple of types.

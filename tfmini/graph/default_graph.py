@@ -46,6 +46,19 @@ def reset_default_graph() -> None:
     _global_default.clear()
 
 
+@contextmanager
+def as_in_a_new_process() -> Iterator[None]:
+    """The block, in this thread, starts without any default graph, and leaves those of before as they were."""
+    nested, process_wide = _stack.graphs, _global_default[:]
+    _stack.graphs = []
+    _global_default.clear()
+    try:
+        yield
+    finally:
+        _stack.graphs = nested
+        _global_default[:] = process_wide
+
+
 def innermost(graph: Graph) -> Graph:
     """Where ops on tensors of ``graph`` go: the function that this thread traces inside it, or ``graph`` itself."""
     graphs = _stack.graphs

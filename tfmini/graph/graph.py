@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import logging
-import re
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph import default_graph, default_session
-from tfmini.graph.collections import CollectionStore
 from tfmini.graph.flow_checks import check_inputs
-from tfmini.graph.operation import Operation, Tensor, capture_stack
+from tfmini.graph.graph_scopes import GraphScopes
+from tfmini.graph.operation import Operation, Tensor, capture_stack, op_of
 from tfmini.graph.registry import OPS, OpHandle
-from tfmini.graph.scopes import ControlScope, ScopeState, device_level
 from tfmini.shapes import RawShape, format_raw
 
 _log = logging.getLogger("tfmini")
-_VALID_OP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\-/]*$")
 _VERBS = {"eval": "evaluate tensor using `eval()`", "run": "execute operation using `run()`"}
 _NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: the operation's"}
-_VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\-/]*$")
 
 
-class Graph(CollectionStore):
+class Graph(GraphScopes):
     """A dataflow graph. Adding ops is safe from several threads; the scopes are shared by them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.RLock()
-        self._ops: dict[str, Operation] = {}
-        self._order: list[Operation] = []
-        self._names_in_use: dict[str, int] = {}
-        self._state = ScopeState()
-        self._local_states: threading.local | None = None
         self._finalized = False
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
@@ -48,187 +36,9 @@ class Graph(CollectionStore):
         # Objects that live as long as the graph, by their owner's key (py_func tokens, variable store…).
         self.attachments: dict[Any, Any] = {}
 
-    # ---- scopes -----------------------------------------------------------------------------
-
-    @property
-    def scopes(self) -> ScopeState:
-        """The scope stacks in force for this thread."""
-        if self._local_states is None:
-            return self._state
-        try:
-            return self._local_states.state  # type: ignore[no-any-return]
-        except AttributeError:
-            self._local_states.state = self._state.copy()
-            return self._local_states.state  # type: ignore[no-any-return]
-
-    def switch_to_thread_local(self) -> None:
-        """From now on each thread has its own scope stacks, starting from the present ones."""
-        if self._local_states is None:
-            self._local_states = threading.local()
-
     def as_default(self) -> AbstractContextManager[Graph]:
         """A context in which this graph is the default of the thread."""
         return default_graph.as_default(self)
-
-    @contextmanager
-    def name_scope(self, name: str | None) -> Iterator[str]:
-        """Prefixes the names of the ops made inside; yields the scope's name with a final ``/``.
-
-        Raises:
-          ValueError: for a name that is no scope name.
-        """
-        if name is not None:
-            if isinstance(name, bytes):
-                name = name.decode()
-            pattern = _VALID_SCOPE_NAME if self.scopes.name else _VALID_OP_NAME
-            if name and not pattern.match(name):
-                raise ValueError(f"'{name}' is not a valid scope name")
-        state = self.scopes
-        saved = state.name
-        if not name:
-            state.name = ""
-        elif name[-1] == "/":
-            state.name = name[:-1]
-        else:
-            state.name = self.unique_name(name)
-        try:
-            # "/" is the outermost scope too, but a scope's name ends as it was written.
-            yield state.name + "/" if state.name or name == "/" else ""
-        finally:
-            state.name = saved
-
-    def get_name_scope(self) -> str:
-        """The name scope in force, without a final ``/``."""
-        return self.scopes.name
-
-    @property
-    def _name_stack(self) -> str:
-        return self.scopes.name
-
-    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """``name`` under the name scope, made unique (ignoring case) by a numeric suffix."""
-        prefix = self.scopes.name
-        if prefix:
-            name = f"{prefix}/{name}"
-        key = name.lower()
-        with self._lock:
-            used = self._names_in_use
-            count = used.get(key, 0)
-            if mark_as_used:
-                used[key] = count + 1
-            if not count:
-                return name
-            base = key
-            while key in used:
-                key = f"{base}_{count}"
-                count += 1
-            if mark_as_used:
-                used[key] = 1
-            return f"{name}_{count - 1}"
-
-    @contextmanager
-    def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Requests a device for the ops made inside: a string, `DeviceSpec`, function or None.
-
-        Raises:
-          ValueError: for a string that does not parse.
-          RuntimeError: when scopes are left out of order.
-        """
-        level = device_level(device_name_or_function)
-        state = self.scopes
-        outer = state.devices
-        inner = outer + [level]
-        state.set_devices(inner)
-        try:
-            yield
-        finally:
-            if state.devices is not inner:
-                raise RuntimeError("Exiting device scope without proper scope nesting.")
-            state.set_devices(outer)
-
-    @contextmanager
-    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Puts the ops made inside on the device of ``op``, whatever the surrounding device scopes.
-
-        Raises:
-          ValueError: for None without ``ignore_existing``.
-        """
-        if op is None and not ignore_existing:
-            raise ValueError("Trying to reset colocation (op is None) but ignore_existing is not True")
-        anchor = op_of(op)
-        state = self.scopes
-        saved_devices, saved_colocation = state.devices, state.colocation
-        state.set_devices([])
-        if ignore_existing:
-            state.colocation = []
-        if anchor is not None:
-            state.colocation = state.colocation + [anchor]
-        try:
-            yield
-        finally:
-            state.set_devices(saved_devices)
-            state.colocation = saved_colocation
-
-    def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
-        """A context whose ops wait for ``control_inputs``; None clears the surrounding ones.
-
-        Raises:
-          TypeError: when an element is no operation or tensor.
-        """
-        if control_inputs is None:
-            return ControlScope(self.scopes, None)
-        needed: list[Operation] = []
-        for item in control_inputs:
-            item = getattr(item, "values", item) if type(item).__name__ == "IndexedSlices" else item
-            op = self.as_graph_element(getattr(item, "_as_graph_element", lambda item=item: item)())
-            op = op.op if isinstance(op, Tensor) else op
-            if op not in needed:
-                needed.append(op)
-        return ControlScope(self.scopes, needed)
-
-    @contextmanager
-    def container(self, container_name: str) -> Iterator[str]:
-        """Names the resource container of the stateful ops made inside."""
-        state = self.scopes
-        saved, state.container = state.container, container_name
-        try:
-            yield container_name
-        finally:
-            state.container = saved
-
-    @contextmanager
-    def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
-        """Uses other registered gradients for the ops of these types made inside."""
-        if not isinstance(op_type_map, dict):
-            raise TypeError("op_type_map must be a dictionary mapping strings to strings")
-        state = self.scopes
-        saved, state.gradient_map = state.gradient_map, {**state.gradient_map, **op_type_map}
-        try:
-            yield
-        finally:
-            state.gradient_map = saved
-
-    @contextmanager
-    def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
-        state = self.scopes
-        given = {name: _attr_value(value) for name, value in attr_map.items()}
-        merged = {**state.attr_scope, **given}
-        kept = {name: value for name, value in merged.items() if value is not None}
-        saved, state.attr_scope = state.attr_scope, kept
-        try:
-            yield
-        finally:
-            state.attr_scope = saved
-
-    @contextmanager
-    def _original_op(self, _op: Any) -> Iterator[None]:
-        yield
-
-    def _get_control_flow_context(self) -> Any:
-        return self.scopes.control_flow_context
-
-    def _set_control_flow_context(self, context: Any) -> None:
-        self.scopes.control_flow_context = context
 
     # ---- ops --------------------------------------------------------------------------------
 
@@ -266,29 +76,13 @@ class Graph(CollectionStore):
         if confined:
             check_inputs(op, confined)
         op._stack = capture_stack()
-        if handle.shape_function is None or output_shapes is not None:
-            shapes = output_shapes or [None] * len(output_dtypes)
-        else:
-            shapes = _infer_shapes(op, handle)
+        shapes = _infer_shapes(op, handle, len(output_dtypes)) if output_shapes is None else output_shapes
         op._outputs = [Tensor(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
-        if state.container and attrs.get("container") == b"":
-            attrs["container"] = state.container.encode()
-        if state.gradient_map and handle.name in state.gradient_map:
-            attrs["_gradient_op_type"] = state.gradient_map[handle.name].encode()
-        if state.attr_scope:
-            attrs.update(state.attr_scope)
+        if state.container or state.gradient_map or state.attr_scope:
+            state.apply_attrs(op)
         if state.control:
-            op._control_inputs = state.control_inputs_for(inputs)
-            for scope in state.control:
-                scope.made.add(op)
-        with self._lock:
-            op._id = len(self._order) + 1
-            self._order.append(op)
-            self._ops[name] = op
-        for tensor in inputs:
-            tensor._add_consumer(op)
-        for control in op._control_inputs:
-            control._add_dependent(op)
+            state.apply_control(op)
+        self._add(op)
         if state.device_text is None:
             state.resolve_device(op)
         else:
@@ -298,6 +92,17 @@ class Graph(CollectionStore):
         if state.control_flow_context is not None and joins_context:
             state.control_flow_context.AddOp(op)
         return op
+
+    def _add(self, op: Operation) -> None:
+        """Makes the op known to the graph and to the ops that it follows."""
+        with self._lock:
+            op._id = len(self._order) + 1
+            self._order.append(op)
+            self._ops[op._name] = op
+        for tensor in op._inputs:
+            tensor._add_consumer(op)
+        for control in op._control_inputs:
+            control._add_dependent(op)
 
     def create_op(
         self,
@@ -320,121 +125,6 @@ class Graph(CollectionStore):
         from tfmini.graph.building import create_raw
 
         return create_raw(self, op_type, list(inputs), name, dict(attrs or {}))
-
-    def _full_name(self, name: str | None, op_type: str) -> str:
-        """The unique name of a new op: as it stands when it ends in ``/``."""
-        name = name or op_type
-        if name[-1] == "/":
-            name = name[:-1]
-            if name in self._ops:
-                raise ValueError(f"Duplicate node name in graph: '{name}'")
-            self._names_in_use.setdefault(name.lower(), 1)
-            return name
-        if not _VALID_OP_NAME.match(name):
-            raise ValueError(f"'{name}' is not a valid node name")
-        return self.unique_name(name)
-
-    # ---- lookup -----------------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """The number of ops made so far; it grows with every op."""
-        return len(self._order)
-
-    @property
-    def graph_def_versions(self) -> Any:
-        from tfmini import protos
-
-        return protos.VersionDef(producer=134, min_consumer=0)
-
-    def get_operations(self) -> list[Operation]:
-        """All operations, in order of creation."""
-        return list(self._order)
-
-    def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name.
-
-        Raises:
-          TypeError: when ``name`` is no string.
-          KeyError: when there is none.
-        """
-        if not isinstance(name, str):
-            raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
-        return self.as_graph_element(name, allow_tensor=False, allow_operation=True)  # type: ignore[no-any-return]
-
-    def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor called ``"op:index"``.
-
-        Raises:
-          TypeError: when ``name`` is no string.
-          KeyError: when there is none.
-        """
-        if not isinstance(name, str):
-            raise TypeError(f"Tensor names are strings (or similar), not {type(name).__name__}.")
-        return self.as_graph_element(name, allow_tensor=True, allow_operation=False)  # type: ignore[no-any-return]
-
-    def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Any:
-        """The tensor or operation that ``obj`` (an object or a name) stands for.
-
-        Raises:
-          TypeError: when it is neither.
-          ValueError: when it belongs to another graph, or is of the kind not allowed.
-          KeyError: when there is no such name.
-        """
-        wanted = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
-        convert = getattr(obj, "_as_graph_element", None)
-        if convert is not None:
-            obj = convert()
-        if isinstance(obj, bytes):
-            obj = obj.decode()
-        if isinstance(obj, str):
-            return self._element_by_name(obj, allow_tensor, allow_operation)
-        if isinstance(obj, Tensor) and allow_tensor or isinstance(obj, Operation) and allow_operation:
-            if obj.graph is not self:
-                raise ValueError(
-                    f"{'Tensor' if isinstance(obj, Tensor) else 'Operation'} {obj} is not an element of this graph."
-                )
-            return obj
-        raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
-
-    def _element_by_name(self, name: str, allow_tensor: bool, allow_operation: bool) -> Any:
-        op_name, colon, index = name.partition(":")
-        if colon and allow_tensor:
-            if not index.isdigit():
-                raise ValueError(
-                    f"The name {name!r} looks a like a Tensor name, but is not a valid one. Tensor names must be of the"
-                    ' form "<op_name>:<output_index>".'
-                )
-            op = self._ops.get(op_name)
-            if op is None:
-                raise KeyError(
-                    f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, does not"
-                    " exist in the graph."
-                )
-            if int(index) >= len(op._outputs):
-                raise KeyError(
-                    f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, exists but"
-                    f" only has {len(op._outputs)} outputs."
-                )
-            return op._outputs[int(index)]
-        if colon:
-            raise ValueError(f"The name {name!r} appears to refer to a Tensor, not a Operation.")
-        if not allow_operation:
-            if name in self._ops:
-                raise ValueError(
-                    f"The name {name!r} refers to an Operation, not a Tensor. Tensor names must be of the form"
-                    ' "<op_name>:<output_index>".'
-                )
-            raise ValueError(
-                f"The name {name!r} looks like an (invalid) Operation name, not a Tensor. Tensor names must be of the"
-                ' form "<op_name>:<output_index>".'
-            )
-        if name not in self._ops:
-            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
-        return self._ops[name]
-
-    def _as_graph_element_by_name(self, name: str) -> Any:
-        return self._element_by_name(name, True, True)
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -523,31 +213,37 @@ class Graph(CollectionStore):
         return f"<tf.Graph of {len(self._order)} ops at {id(self):#x}>"
 
 
-def op_of(op_or_tensor: Any) -> Operation | None:
-    """The operation of a tensor, variable or operation; None for None."""
-    if op_or_tensor is None or isinstance(op_or_tensor, Operation):
-        return op_or_tensor
-    return op_or_tensor.op  # type: ignore[no-any-return]
-
-
-def _infer_shapes(op: Operation, handle: OpHandle) -> list[RawShape]:
+def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShape]:
+    if handle.shape_function is None:
+        return [None] * outputs
     try:
-        return handle.shape_function(op)  # type: ignore[misc]
+        shapes = handle.shape_function(op)
     except ValueError as error:
-        shapes = ", ".join(format_raw(t._shape) for t in op._inputs)
+        given = ", ".join(format_raw(t._shape) for t in op._inputs)
         text = str(error)
         if " for '" in text and "(op: " in text:
             raise
-        raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {shapes}.") from None
+        raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {given}.") from None
+    if not handle.shapes_checked or len(shapes) != outputs:
+        _check_shapes(handle, shapes, outputs)
+    return shapes
 
 
-def _attr_value(value: Any) -> Any:
-    """An attr of `Graph._attr_scope` as ops keep it, whether given so or as an AttrValue."""
-    if not hasattr(value, "WhichOneof"):
-        return value
-    from tfmini.graph.attr_values import from_proto
+def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
+    """Looks at what a shape function has returned: at its first result in full, at later ones only when they differ.
 
-    return from_proto(value)
+    Raises:
+      TypeError: naming the function, when that is not one shape per output.
+    """
+    code = getattr(handle.shape_function, "__code__", None)
+    site = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else handle.site
+    prefix = f"The shape function of {handle.name} at {site} returned {shapes!r}:"
+    if not isinstance(shapes, (list, tuple)) or len(shapes) != outputs:
+        raise TypeError(f"{prefix} a list of {outputs} shapes is wanted, one per output.")
+    for shape in shapes:
+        if shape is not None and not isinstance(shape, tuple):
+            raise TypeError(f"{prefix} a shape is a tuple of sizes, or None where the rank is unknown.")
+    handle.shapes_checked = True
 
 
 def handle_of(op_type: str) -> OpHandle:

@@ -16,11 +16,11 @@ from tfmini import devices, protos
 from tfmini.graph import node_types
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import Graph, op_of
+from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import endpoint_text, graph_def_to_nodes, parse_endpoint
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.registry import OPS
 from tfmini.shapes import RawShape, as_raw, merge_raw
 

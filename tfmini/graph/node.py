@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Endpoint = tuple[str, int]
 Nodes = dict[str, "Node"]
+# The attr of a node inside a function: where the user made it, as b"file:line".
+DEFINED_AT = "_defined_at"
 
 
 class Node:

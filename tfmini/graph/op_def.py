@@ -117,7 +117,7 @@ def parse_op_def(text: str, *, stateful: bool = False, uninit_ok: bool = False) 
     """
     match = _HEAD.match(text)
     if match is None:
-        raise ValueError(f"not an op declaration: {text!r}")
+        raise ValueError(f"not an op declaration, like 'Name(x: T) -> y: T; T: {{float, double}}': {text!r}")
     name, inputs, outputs, rest = match.groups()
     attrs = [_parse_attr(part) for part in re.split(r"[;\n](?![^{]*\})", rest) if part.strip()]
     by_name = {attr.name: attr for attr in attrs}
@@ -146,11 +146,21 @@ def _parse_arg(text: str, attrs: dict[str, AttrDef]) -> ArgDef:
     number = None
     if "*" in kind:
         number, kind = (part.strip() for part in kind.split("*"))
+    if number is not None and (number not in attrs or attrs[number].kind != "int"):
+        raise ValueError(f"argument {name!r} counts by {number!r}, which is no int attr of the declaration")
     if kind not in attrs:
-        return ArgDef(name, dtype=dtypes.as_dtype(kind), number_attr=number, is_ref=is_ref)
+        return ArgDef(name, dtype=_fixed_type(name, kind), number_attr=number, is_ref=is_ref)
     if attrs[kind].kind == "list(type)":
         return ArgDef(name, type_list_attr=kind, is_ref=is_ref)
     return ArgDef(name, type_attr=kind, number_attr=number, is_ref=is_ref)
+
+
+def _fixed_type(name: str, kind: str) -> dtypes.DType:
+    try:
+        return dtypes.as_dtype(kind)
+    except TypeError:
+        text = f"argument {name!r} is of type {kind!r}, which is neither a dtype nor an attr of the declaration"
+        raise ValueError(f"{text}; declare it, like '{kind}: type' or '{kind}: {{float, double}}'") from None
 
 
 def _parse_attr(text: str) -> AttrDef:
@@ -169,8 +179,17 @@ def _parse_attr(text: str) -> AttrDef:
         kind = f"list({base})" if kind.startswith("list(") else base
     elif inner not in _KINDS:
         raise ValueError(f"unknown attr type {kind!r} in {text!r}")
-    value = MISSING if default is None else _parse_default(kind, default.strip())
+    try:
+        value = MISSING if default is None else _parse_default(kind, default.strip())
+    except (ValueError, TypeError, SyntaxError, KeyError):
+        raise ValueError(f"{default.strip()!r} is no default for attr {name!r} of type {kind}") from None
+    if value is not MISSING and allowed is not None and not _is_allowed(value, allowed):
+        raise ValueError(f"the default {default.strip()!r} of attr {name!r} is not among its allowed values")
     return AttrDef(name, kind, value, allowed, None if minimum is None else int(minimum))
+
+
+def _is_allowed(value: Any, allowed: tuple[Any, ...]) -> bool:
+    return all(item in allowed for item in value) if isinstance(value, list) else value in allowed
 
 
 def _parse_default(kind: str, text: str) -> Any:
@@ -180,7 +199,7 @@ def _parse_default(kind: str, text: str) -> Any:
     if kind == "type":
         return dtypes.as_dtype(text.removeprefix("DT_").lower())
     if kind == "bool":
-        return text.lower() == "true"
+        return {"true": True, "false": False}[text.lower()]
     if kind == "shape":
         return None if "unknown_rank" in text else as_raw(ast.literal_eval(text) if text not in ("{}", "[]") else [])
     if kind == "string":

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tfmini.graph.registry import OpHandle
 
 _STACK_DEPTH = 20
+_HOME = __file__.rsplit("/", 2)[0]
+# What runs a script by another program: `python -m`, `tfmini run`.
+_BETWEEN = "/absl/app.py"  # `tf.app.run`, where absl is installed
+_LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/script_run.py")
 
 
 def capture_stack() -> tuple[Any, ...]:
@@ -116,12 +120,18 @@ class Operation:
         return [(f, n, fn, linecache.getline(f, n).strip()) for f, n, fn in reversed(found)]
 
     def creation_stack(self) -> list[tuple[str, int, str]]:
-        """The part of the traceback outside tfmini, outermost first: (file, line, function)."""
-        home = __file__.rsplit("/", 2)[0]
-        pairs = zip(self._stack[::2], self._stack[1::2])
-        return [
-            (c.co_filename, line_of(c, i), c.co_name) for c, i in reversed(list(pairs)) if home not in c.co_filename
-        ]
+        """The user's part of the traceback, outermost first: (file, line, function).
+
+        It begins with the script: neither tfmini nor what launched the script is in it.
+        """
+        found = []
+        for code, lasti in zip(self._stack[::2], self._stack[1::2]):
+            file = code.co_filename
+            if file.endswith(_LAUNCHERS):
+                break  # what lies above started the user's script
+            if _HOME not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
+                found.append((file, line_of(code, lasti), code.co_name))
+        return found[::-1]
 
     def creation_site(self) -> tuple[str, int]:
         """File and line of the user's call that made this op."""
@@ -434,3 +444,10 @@ class Tensor:
         if operator not in Tensor.OVERLOADABLE_OPERATORS:
             raise ValueError(f"Overriding {operator} is disallowed.")
         setattr(Tensor, operator, function)
+
+
+def op_of(op_or_tensor: Any) -> Operation | None:
+    """The operation of a tensor, variable or operation; None for None."""
+    if op_or_tensor is None or isinstance(op_or_tensor, Operation):
+        return op_or_tensor
+    return op_or_tensor.op  # type: ignore[no-any-return]

@@ -49,7 +49,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Kernel:
-    """How an op is computed on a device type. ``bound`` lists the keyword-only parameters."""
+    """How an op is computed on a device type.
+
+    ``bound`` lists the keyword-only parameters. ``may_block``: it calls code of the user, which may wait for
+    another such op of the same step, so that they need threads of their own.
+    """
 
     function: Callable[..., Any]
     bound: tuple[str, ...]
@@ -57,15 +61,17 @@ class Kernel:
     is_factory: bool = False
     makes_state: bool = False
     is_async: bool = False
+    may_block: bool = False
 
 
 class OpHandle:
     """An op type with its rules. Calling it adds a node to the default graph (see `building`)."""
 
-    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site")
+    __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site",
+                 "shapes_checked")  # fmt: skip
 
     def __init__(self, text: str, flags: dict[str, bool], site: str) -> None:
-        self.name = text[: text.index("(")].strip()
+        self.name = text.partition("(")[0].strip()
         self._text = text
         self._flags = flags
         self._op_def: OpDef | None = None
@@ -73,12 +79,16 @@ class OpHandle:
         self.inline_expression: Callable[[Any], str | None] | None = None
         self.plan: Any = None  # filled by `building` at the first call
         self.site = site
+        self.shapes_checked = False  # whether `Graph` has looked at a result of the shape function
 
     @property
     def op_def(self) -> OpDef:
         """The parsed declaration (parsed at first use, which keeps import quick)."""
         if self._op_def is None:
-            self._op_def = parse_op_def(self._text, **self._flags)
+            try:
+                self._op_def = parse_op_def(self._text, **self._flags)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"declaration of {self.name} at {self.site}: {error}") from None
         return self._op_def
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,9 +116,9 @@ class OpHandle:
         """Attaches the function that computes the op on a device type."""
         return self._kernel_decorator(device_type, is_factory=False)
 
-    def kernel_factory(self, device_type: str) -> Callable[[F], F]:
-        """Attaches a function Node -> kernel function."""
-        return self._kernel_decorator(device_type, is_factory=True)
+    def kernel_factory(self, device_type: str, may_block: bool = False) -> Callable[[F], F]:
+        """Attaches a function Node -> kernel function (``may_block``: see `Kernel`)."""
+        return self._kernel_decorator(device_type, is_factory=True, may_block=may_block)
 
     def state_kernel(self, device_type: str) -> Callable[[F], F]:
         """Attaches ``function(resources, *, attrs…)`` -> the state object behind a ref or handle output.
@@ -131,17 +141,19 @@ class OpHandle:
         return function
 
     def _kernel_decorator(
-        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False
-    ) -> Callable[[F], F]:
+        self, device_type: str, is_factory: bool, makes_state: bool = False, is_async: bool = False,
+        may_block: bool = False,
+    ) -> Callable[[F], F]:  # fmt: skip
         def attach(function: F) -> F:
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
-            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async)
+            KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)
             return function
 
         return attach
 
 
+_HOME = __file__.rsplit("/", 2)[0] + "/"
 OPS: dict[str, OpHandle] = {}
 KERNELS: dict[tuple[str, str], Kernel] = {}
 # None: declared as not differentiable; absent: an error when a gradient must pass.
@@ -155,6 +167,10 @@ def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandl
       text: the declaration.
       stateful: the op has effects or state; it is never folded, merged or dropped as unused.
       uninit_ok: its ref inputs may be uninitialised variables.
+
+    Raises:
+      ValueError: for a name that is taken, and for a text that does not follow the grammar. (tfmini's own
+        declarations are parsed at first use, and by a test.)
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
@@ -163,6 +179,8 @@ def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandl
     first = OPS.get(handle.name)
     if first is not None:
         raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
+    if not site.startswith(_HOME) or not handle.name.isidentifier():
+        handle.op_def  # noqa: B018 - a mistake is told where it was made
     OPS[handle.name] = handle
     return handle
 
@@ -188,11 +206,13 @@ def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None
     GRADIENTS[op_type] = function
 
 
-def _describe_kernel(function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool) -> Kernel:
+def _describe_kernel(
+    function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool, may_block: bool
+) -> Kernel:
     # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
     code = getattr(function, "__code__", None)
     if code is None or is_factory:
-        return Kernel(function, (), False, is_factory)
+        return Kernel(function, (), False, is_factory, may_block=may_block)
     positional = code.co_varnames[: code.co_argcount]
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     wants_step = bool(positional) and positional[0] == "step"

@@ -85,6 +85,20 @@ class ScopeState:
                 chosen = level(op)
                 op._device = _device_text(chosen)
 
+    def apply_attrs(self, op: Operation) -> None:
+        """Gives a new op what the scopes of containers, gradients and attrs say."""
+        if self.container and op.attrs.get("container") == b"":
+            op.attrs["container"] = self.container.encode()
+        if op.type in self.gradient_map:
+            op.attrs["_gradient_op_type"] = self.gradient_map[op.type].encode()
+        op.attrs.update(self.attr_scope)
+
+    def apply_control(self, op: Operation) -> None:
+        """Has a new op wait for what the scopes of control dependencies say."""
+        op._control_inputs = self.control_inputs_for(op._inputs)
+        for scope in self.control:
+            scope.made.add(op)
+
     def control_inputs_for(self, inputs: list[Tensor]) -> list[Operation]:
         """The control inputs of a new op: those of every level that none of its inputs was made in."""
         needed: list[Operation] = []

@@ -23,14 +23,9 @@ class Wait(Protocol):
 
     Attributes:
       step: the running step, as kernels with a first parameter ``step`` receive it.
-      can_sleep: a thread waits for just this answer, so it may as well wait where the answer comes from: in
-        ``sleep``, which the kernel sets. It takes the seconds after which to return in any case, and returns
-        False when the answer will come from elsewhere.
     """
 
     step: Any
-    can_sleep: bool
-    sleep: Callable[[float], bool] | None
 
     def done(self, result: Any = None) -> None:
         """Gives what the kernel would have returned: the only output, or a tuple of all outputs."""
@@ -52,3 +47,21 @@ class Wait(Protocol):
           False when the step has ended already: ``cancel`` is not called and nothing may be kept.
         """
         ...
+
+
+class PatientWait(Wait, Protocol):
+    """A wait for which a thread does nothing else, so that it may as well wait where the answer comes from."""
+
+    def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
+        """Tells the thread where.
+
+        Args:
+          sleep: takes the seconds after which it returns in any case; returns False when the answer will come
+            from elsewhere.
+        """
+        ...
+
+
+def patient(wait: Wait) -> PatientWait | None:
+    """The wait, if a thread waits for just this answer."""
+    return wait if getattr(wait, "is_patient", False) else None  # type: ignore[return-value]

@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmini.inspection.clusters import client_device, devices_of, read_cluster, requested_jobs, tf_config_cluster
-from tfmini.inspection.findings import Inspection
+from tfmini.inspection.clusters import (
+    client_device,
+    devices_of,
+    read_cluster,
+    requested_jobs,
+    tf_config_cluster,
+    tf_config_master,
+)
+from tfmini.inspection.findings import Finding, Inspection
+from tfmini.inspection.measured import measure
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
+from tfmini.inspection.step_trace import StepTrace, read_trace
 from tfmini.inspection.study import study
 
 
@@ -26,6 +35,7 @@ def inspect(
     batch: int | None = None,
     entry: str | None = None,
     arguments: Sequence[str] = (),
+    trace: Any = None,
 ) -> Inspection:
     """Places and cuts one step of a graph exactly as servers would, without any server.
 
@@ -35,15 +45,19 @@ def inspect(
         first session would run.
       cluster: a ClusterSpec, a dict, or the path of a JSON or YAML file; or
       ps, workers: how many tasks of each job. Default: TF_CONFIG, else the tasks that the graph asks for.
-      master: the client's task, ``/job:worker/task:1``. Default: the first chief or worker.
+      master: the client's task, ``/job:worker/task:1``. Default: the worker that the graph is built for if it is
+        one, else the first chief or worker.
       fetches: tensors and ops, or their names, one or several. Default: the training op.
       feeds: tensors, or their names. Default: the placeholders that the step needs.
       batch: the size to assume for unknown first dimensions.
       entry: ``module:function`` that builds the graph, instead of ``source``.
       arguments: of the script.
+      trace: a traced run of the step, whose times and bytes are to be shown: the path of a timeline that
+        `tfmini trace` wrote, or a RunMetadata or the path of one.
 
     Raises:
-      ValueError, TypeError: for a source or cluster that is none.
+      ValueError, TypeError: for a source or cluster that is none, or a name that is not in the graph.
+      ScriptError: the script failed.
       OpError: what a session would raise for the graph.
     """
     jobs = read_cluster(cluster, ps, workers)
@@ -53,12 +67,22 @@ def inspect(
         jobs = jobs or script_jobs
     else:
         subject = read_source(_default_graph() if source is None else source)
-    jobs = jobs or tf_config_cluster(os.environ) or requested_jobs(subject.nodes)
+    if jobs is None:
+        jobs = tf_config_cluster(os.environ)
+        master = master or (tf_config_master(os.environ) if jobs else None)
+    jobs = jobs or requested_jobs(subject.nodes)
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
-    home = subject.master or client_device(jobs, master)
-    return study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    home = subject.master or client_device(jobs, master, subject.nodes)
+    found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
+    if trace is not None:
+        read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
+        found.measured = measure(read, found.transfers)
+        if not any(op in found.nodes for op in found.measured.ops):
+            remedy = "Trace a run of the step that is inspected: see --fetch of both commands."
+            found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
+    return found
 
 
 def _default_graph() -> Any:

@@ -13,6 +13,7 @@ from tfmini.graph.node import Nodes
 from tfmini.placement.placer import DeviceAttributes
 
 _LOCAL = {"localhost": [0]}
+_FORM = '{"ps": ["host:port", …], "worker": […]}, or with counts {"ps": 2, "worker": 3}.'
 Jobs = dict[str, list[int]]
 
 
@@ -21,22 +22,66 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
 
     Args:
       cluster: a ClusterSpec, ClusterDef or dict, or the path of a JSON or YAML file with such a dict (or with a
-        whole TF_CONFIG).
+        whole TF_CONFIG); a job's tasks may also be a count.
       ps, workers: numbers of tasks, instead of ``cluster``.
 
     Raises:
-      ValueError: the file holds no cluster, or is YAML and PyYAML is not installed.
+      ValueError: both are given, the file holds no cluster or no task, or is YAML and PyYAML is not installed.
+      TypeError: the cluster is neither.
       OSError: the file cannot be read.
     """
     if ps is not None or workers is not None:
+        if cluster is not None:
+            raise ValueError("Give a cluster or numbers of ps and workers, not both.")
         counts = {"ps": ps or 0, "worker": 1 if workers is None else workers}
-        return {job: list(range(count)) for job, count in counts.items() if count}
+        return _checked({job: list(range(count)) for job, count in counts.items() if count}, "--ps 0 --workers 0")
     if cluster is None:
         return None
     if isinstance(cluster, (str, Path)):
-        cluster = _file(Path(cluster))
+        return _of_mapping(_file(Path(cluster)), str(cluster))
+    if isinstance(cluster, Mapping):
+        return _of_mapping(cluster, "The cluster")
     spec = ClusterSpec(cluster)
-    return {job: spec.task_indices(job) for job in spec.jobs}
+    return _checked({job: spec.task_indices(job) for job in spec.jobs}, "The cluster")
+
+
+def tf_config_master(environment: Mapping[str, str]) -> str | None:
+    """The task of TF_CONFIG if it can be a client's, else None."""
+    config = cluster_from_tf_config(environment)
+    if config.task_type in (None, "ps", "evaluator"):
+        return None
+    return f"/job:{config.task_type}/task:{config.task_id or 0}"
+
+
+def _of_mapping(found: Mapping[str, Any], what: str) -> Jobs:
+    inner = found.get("cluster", found)
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"{what}: 'cluster' must map job names to lists of addresses (or counts), got {inner!r}.")
+    try:
+        spec = ClusterSpec({job: _addresses(job, tasks) for job, tasks in inner.items()})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} holds no cluster: {error} Expected: {_FORM}") from None
+    return _checked({job: spec.task_indices(job) for job in spec.jobs}, what)
+
+
+def _addresses(job: str, tasks: Any) -> Any:
+    if isinstance(tasks, int) and not isinstance(tasks, bool):
+        return [f"{job}{i}:0" for i in range(tasks)]
+    if isinstance(tasks, Mapping):  # of a sparse job; JSON has only string keys
+        return {int(index): address for index, address in tasks.items()}
+    return tasks
+
+
+def _checked(jobs: Jobs, what: str) -> Jobs:
+    if not any(jobs.values()):
+        raise ValueError(f"{what} has no task: at least one worker is needed, which is the client's.")
+    return jobs
+
+
+def describe(jobs: Jobs) -> str:
+    """The tasks, for messages: ``ps 0-1, worker 0``."""
+    return ", ".join(f"{job} {min(tasks)}-{max(tasks)}" if len(tasks) > 1 else f"{job} {tasks[0]}"
+                     for job, tasks in jobs.items() if tasks)  # fmt: skip
 
 
 def tf_config_cluster(environment: Mapping[str, str]) -> Jobs | None:
@@ -51,23 +96,36 @@ def _file(path: Path) -> dict[str, Any]:
     text = path.read_text()
     try:
         value = json.loads(text)
-    except ValueError:
-        try:
-            import yaml  # type: ignore[import-untyped]  # optional: only YAML files need it
-        except ImportError:
-            raise ValueError(f"{path} is not JSON; to read YAML, install PyYAML (pip install pyyaml).") from None
-        value = yaml.safe_load(text)
+    except ValueError as error:
+        value = _yaml(path, text, error)
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no cluster: a mapping from jobs to addresses is expected.")
-    found = value.get("cluster", value)
-    # YAML and JSON have tasks that are counts as well: {"ps": 2, "worker": 3}.
-    return {
-        job: [f"{job}{i}:0" for i in range(tasks)] if isinstance(tasks, int) else tasks for job, tasks in found.items()
-    }
+        raise ValueError(f"{path} holds no cluster: it is {type(value).__name__}. Expected: {_FORM}")
+    return value
+
+
+def _yaml(path: Path, text: str, json_error: ValueError) -> Any:
+    if path.suffix == ".json" or text.lstrip().startswith("{"):
+        raise ValueError(f"{path} is not valid JSON: {json_error}. Expected: {_FORM}") from None
+    try:
+        import yaml  # type: ignore[import-untyped]  # optional: only YAML files need it
+    except ImportError:
+        raise ValueError(f"{path} is not JSON; to read YAML, install PyYAML (pip install pyyaml).") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is neither JSON nor YAML: {error}. Expected: {_FORM}") from None
 
 
 def requested_jobs(nodes: Nodes) -> Jobs:
     """The tasks that a graph's own device requests name, else one local task."""
+    found = _requests(nodes)
+    # The master is a worker, whether or not an op asks for it.
+    if found and not any(job in found for job in ("worker", "chief", "master", "localhost")):
+        found["worker"] = {0}
+    return {job: list(range(max(tasks) + 1)) for job, tasks in found.items()} or dict(_LOCAL)
+
+
+def _requests(nodes: Nodes) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for request in {node.device for node in nodes.values() if node.device}:
         try:
@@ -76,10 +134,7 @@ def requested_jobs(nodes: Nodes) -> Jobs:
             continue
         if device.job is not None:
             found.setdefault(device.job, set()).add(device.task or 0)
-    # The master is a worker, whether or not an op asks for it.
-    if found and not any(job in found for job in ("worker", "chief", "master", "localhost")):
-        found["worker"] = {0}
-    return {job: list(range(max(tasks) + 1)) for job, tasks in found.items()} or dict(_LOCAL)
+    return found
 
 
 def devices_of(jobs: Jobs) -> list[DeviceAttributes]:
@@ -88,18 +143,31 @@ def devices_of(jobs: Jobs) -> list[DeviceAttributes]:
     return [DeviceAttributes(name, "CPU", 0, i + 1) for i, name in enumerate(names)]
 
 
-def client_device(jobs: Jobs, master: str | None) -> str:
-    """The full device name of the client's task: the one asked for, else the first chief or worker.
+def task_order(device: str) -> tuple[str, int, str]:
+    """What devices are sorted by: task 10 comes after task 9."""
+    found = parse(device)
+    return found.job or "", found.task or 0, found.local_name
+
+
+def client_device(jobs: Jobs, master: str | None, nodes: Nodes) -> str:
+    """The full device name of the client's task: the one asked for, else the only worker that the graph is built for,
+    else the first chief or worker.
 
     Raises:
       ValueError: the cluster has no such task.
     """
     if master:
-        wanted = parse(master)
-        for job, tasks in jobs.items():
-            if wanted.job == job and (wanted.task or 0) in tasks:
-                return device_name(job, wanted.task or 0)
-        raise ValueError(f"The cluster has no task {master}; it has the jobs {', '.join(jobs)}.")
+        try:
+            wanted = parse(master)
+        except ValueError as error:
+            raise ValueError(f"The master must be a task such as /job:worker/task:0: {error}") from None
+        if wanted.job is not None and (wanted.task or 0) in jobs.get(wanted.job, ()):
+            return device_name(wanted.job, wanted.task or 0)
+        raise ValueError(f"The cluster has no task {master}; it has {describe(jobs)}.")
+    # A graph of between-graph replication is built for one worker, which is then its client.
+    own = _requests(nodes).get("worker", set())
+    if len(own) == 1 and own <= set(jobs.get("worker", ())):
+        return device_name("worker", own.pop())
     for job in ("chief", "master", "worker", *jobs):
         if jobs.get(job):
             return device_name(job, min(jobs[job]))

@@ -10,8 +10,17 @@ from tfmini.graph.node import Endpoint, Node
 from tfmini.shapes import RawShape
 
 VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"})
-_FREE = frozenset({"Identity", "Const", "NoOp", "Reshape", "Shape", "Placeholder", "ExpandDims", "Squeeze", "_Send",
-                   "_Recv", "ReadVariableOp", "StopGradient", "Switch", "Merge", "Assign"})  # fmt: skip
+# What only hands on, moves or selects values.
+_FREE = VARIABLES | {
+    "Assign", "AssignVariableOp", "BroadcastTo", "Cast", "Concat", "ConcatV2", "Const", "DynamicPartition",
+    "DynamicStitch", "Enter", "Exit", "ExpandDims", "Fill", "Gather", "GatherV2", "Identity", "IdentityN",
+    "LoopCond", "Merge", "NextIteration", "NoOp", "OnesLike", "Pack", "Pad", "Placeholder",
+    "PlaceholderWithDefault", "Range", "Rank", "ReadVariableOp", "RefEnter", "Reshape", "ResourceGather",
+    "Shape", "ShapeN", "Size", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Switch",
+    "Tile", "Transpose", "Unique", "Unpack", "ZerosLike", "_Recv", "_Send",
+}  # fmt: skip
+_BY_ROW = ("SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
+_ROWS = frozenset({"grad", "updates"})
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
 
 Shapes = Mapping[Endpoint, RawShape]
@@ -43,9 +52,18 @@ def flops(node: Node, shapes: Shapes) -> int | None:
         return rule(node, shapes)
     if node.op in _FREE:
         return 0
+    if node.op.startswith(_BY_ROW):
+        return _row_update(node, shapes)
     if node.op in _REDUCTIONS and node.inputs:
         return size(shapes.get(node.inputs[0])) or 0
     return size(shapes.get((node.name, 0))) or 0
+
+
+def _row_update(node: Node, shapes: Shapes) -> int:
+    """As many as there are values in the rows, not in the variable."""
+    names = node.handle.op_def.inputs if node.handle is not None else ()
+    slot = next((i for i, arg in enumerate(names) if arg.name in _ROWS), None)
+    return 0 if slot is None else size(shapes.get(node.inputs[slot])) or 0
 
 
 def _matmul(node: Node, shapes: Shapes) -> int | None:

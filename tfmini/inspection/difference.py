@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.text import short
 
 
 @dataclass(frozen=True)
@@ -23,23 +26,40 @@ class Difference:
     new_transfers: tuple[tuple[str, str, str], ...]
     gone_transfers: tuple[tuple[str, str, str], ...]
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """One line per change, with short names of devices."""
         lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
-        lines += [f"~ {name}: {old} -> {new}" for name, old, new in self.moved]
-        lines += [f"+ wire {tensor}: {src} -> {dst}" for tensor, src, dst in self.new_transfers]
-        lines += [f"- wire {tensor}: {src} -> {dst}" for tensor, src, dst in self.gone_transfers]
-        return "\n".join(lines) or "no difference"
+        lines += [f"~ {name}: {short(old)} -> {short(new)}" for name, old, new in self.moved]
+        lines += [f"+ wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.new_transfers]
+        lines += [f"- wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.gone_transfers]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no difference"
 
 
-def difference(before: Inspection, after: Inspection) -> Difference:
-    """Compares two placements of a graph, or two graphs."""
-    old, new = before.placement, after.placement
-    was = {(t.tensor, t.src, t.dst) for t in before.transfers}
-    now = {(t.tensor, t.src, t.dst) for t in after.transfers}
+def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
+    """Compares two placements of a graph, or two graphs; each an inspection, or what its ``to_json`` gave.
+
+    Raises:
+      ValueError: a mapping is no inspection.
+    """
+    old, was = _read(before)
+    new, now = _read(after)
     return Difference(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple((n, old[n].device, new[n].device) for n in old if n in new and old[n].device != new[n].device),
+        tuple((n, old[n], new[n]) for n in old if n in new and old[n] != new[n]),
         tuple(sorted(now - was)),
         tuple(sorted(was - now)),
     )
+
+
+def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
+    """Device per op, and the transfers."""
+    data = found.to_json() if isinstance(found, Inspection) else found
+    try:
+        devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
+        return devices, {(t["tensor"], t["src"], t["dst"]) for t in data["transfers"]}
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("not what tfmini inspect --json prints: it has no placement and transfers.") from None

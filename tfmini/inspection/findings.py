@@ -17,6 +17,8 @@ from tfmini.shapes import RawShape
 if TYPE_CHECKING:
     import networkx
 
+    from tfmini.inspection.measured import Measured
+
 
 @dataclass(frozen=True)
 class DeviceSummary:
@@ -76,6 +78,8 @@ class Inspection:
       transfers: what crosses devices in a step.
       warnings: what `lint` found, and what could not be found out.
       foreign: ops that tfmini cannot run, with the reason.
+      local_variables: variables that every worker has for itself, None where the source does not say.
+      measured: what a traced run of this step took.
     """
 
     nodes: Nodes
@@ -91,6 +95,8 @@ class Inspection:
     transfers: list[Transfer] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
     foreign: dict[str, str] = field(default_factory=dict)
+    local_variables: list[str] | None = None
+    measured: Measured | None = None
 
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, nearest first.
@@ -128,7 +134,7 @@ class Inspection:
         for task in others:
             values = self._of(Route.FED, task, incoming=True)
             found.append(Message(master, task, _with("RunGraph", values), _size(values), values))
-        found += self._pushed()
+        found += self._pushed() + self._exchanged()
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
             found.append(Message(task, master, _with("done", values), _size(values), values))
@@ -151,6 +157,16 @@ class Inspection:
             for (src, dst, _), members in groups.items()
         ]
 
+    def _exchanged(self) -> list[Message]:
+        links: dict[tuple[str, str], list[Transfer]] = {}
+        for transfer in self.transfers:
+            if transfer.route is Route.EXCHANGED:
+                links.setdefault((transfer.src, transfer.dst), []).append(transfer)
+        return [
+            Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
+            for (src, dst), members in links.items()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """The object that ``tfmini inspect --json`` prints."""
         return {
@@ -165,14 +181,17 @@ class Inspection:
                 for name, d in self.placement.items()
             },
             "warnings": [str(w) for w in self.warnings],
-        }  # fmt: skip
+        } | ({} if self.measured is None else {"measured": self.measured.to_json()})  # fmt: skip
 
     def _transfer_json(self, t: Transfer) -> dict[str, Any]:
         opaque = self.foreign.get(t.producer, "").startswith("custom")
         dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
         shape = None if t.shape is None else list(t.shape)
-        return {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
-                "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
+               "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+        if self.measured is not None and t in self.measured.transfers:
+            row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}
+        return row
 
 
 def _with(what: str, values: Sequence[Transfer]) -> str:

@@ -7,18 +7,20 @@ from importlib import resources
 from typing import Any
 
 from tfmini.inspection.findings import Inspection
+from tfmini.inspection.text import headline, short
 from tfmini.placement.wire_table import Transfer
 
-_LIBRARIES = ("cytoscape.min.js", "dagre.min.js", "cytoscape-dagre.js")
+_LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
+_SCRIPTS = ("model.js", "layout.js", "view.js", "page.js")
 
 
 def page(found: Inspection) -> str:
     """The page's text. It shows the ops that the step runs, by task and name scope."""
-    data = json.dumps(_data(found)).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    data = json.dumps(_data(found), separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "/*LIBRARIES*/": "\n".join(_file(name) for name in ("LICENSES.txt", *_LIBRARIES)),
-        "/*DATA*/null": data,
-        "/*SCRIPT*/": _file("page.js"),
+        "/*DATA*/": data,
+        "/*SCRIPT*/": "\n".join(map(_file, _SCRIPTS)),
     }
     text = _file("page.html")
     for mark, content in parts.items():
@@ -32,22 +34,47 @@ def _file(name: str) -> str:
     return f"/*\n{text}\n*/" if name.endswith(".txt") else text
 
 
+class _Numbered(dict[str, int]):
+    """Texts by number: a page of thousands of ops repeats few of them."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
+
+
 def _data(found: Inspection) -> dict[str, Any]:
     index = {id(t): i for i, t in enumerate(found.transfers)}
+    types, texts = _Numbered(), _Numbered()
     return {
+        "about": headline(found),
         "devices": [d.device for d in found.devices],
-        "ops": [
-            {"name": op, "op": found.nodes[op].op, "device": d.device, "reasons": found.why(op)[1:],
-             "inputs": sorted({source for source, _ in found.nodes[op].inputs})}
-            for d in found.devices for op in d.ops
-        ],
+        "short": [short(d.device) for d in found.devices],
+        "ops": _ops(found, types, texts),
+        "types": list(types),
+        "texts": list(texts),
         "transfers": [_transfer(t) for t in found.transfers],
         "messages": [
-            {"src": m.src, "dst": m.dst, "text": m.text, "bytes": m.bytes,
+            {"from": short(m.src), "to": short(m.dst), "text": m.text, "bytes": m.bytes,
              "transfers": [index[id(t)] for t in m.transfers]}
             for m in found.messages()
         ],
+        "warnings": [str(w) for w in found.warnings],
     }  # fmt: skip
+
+
+def _ops(found: Inspection, types: _Numbered, texts: _Numbered) -> list[list[Any]]:
+    """Per op its name, type, device, reasons, and the ops of its device that it takes values from or waits for."""
+    numbers = {op: i for i, op in enumerate(op for d in found.devices for op in d.ops)}
+    rows = []
+    for device, summary in enumerate(found.devices):
+        own = set(summary.ops)
+        for op in summary.ops:
+            node = found.nodes[op]
+            inputs = sorted({numbers[source] for source, _ in node.inputs if source in own})
+            controls = sorted({numbers[source] for source in node.controls if source in own})
+            reasons = [texts[text] for text in found.why(op)[1:]]
+            rows.append([op, types[node.op], device, reasons, inputs, controls])
+    return rows
 
 
 def _transfer(t: Transfer) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,19 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.compat import alias
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.default_graph import as_in_a_new_process, get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.inspection.clusters import Jobs, read_cluster
 from tfmini.inspection.sources import of_graph
 from tfmini.inspection.study import Subject
 from tfmini.runtime.server import Server
 from tfmini.runtime.session import BaseSession
+
+_NOT_THE_SCRIPT = (str(Path(__file__).parents[1]), "<frozen", str(Path(os.__file__).parent / "importlib"))
+
+
+class ScriptError(Exception):
+    """A script, or the function of ``--entry``, failed before its graph was complete."""
 
 
 class _Reached(BaseException):
@@ -47,25 +54,33 @@ def of_script(
     role flags and ``jobs`` are given, and TF_CONFIG for it.
 
     Raises:
-      ValueError: the script ended without a graph, or ``entry`` is not of that form.
-      Exception: what the script raises.
+      ValueError: the script ended without a graph.
+      ScriptError: the script raised something, which is the cause of this one, or ``entry`` is no function.
+      OSError: there is no such script.
     """
     seen: list[ClusterSpec] = []
-    with _stopping(seen), _environment(jobs):
+    if entry is None:
+        Path(script).stat()
+    what = str(script) if entry is None else f"--entry {entry}"
+    with as_in_a_new_process(), _stopping(seen), _environment(jobs), _blaming(what):
         alias.install()
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():
-        raise ValueError(f"{entry or script} built no graph before its first session or its end.")
+        raise ValueError(f"{entry or script} built no graph before its first session or its end."
+                         " Does it need arguments (after --), or a cluster (--ps, --workers)?")  # fmt: skip
     return of_graph(graph), read_cluster(seen[-1]) if seen else None
 
 
 def _entry(entry: str) -> Graph:
-    module, colon, function = entry.partition(":")
-    if not colon:
-        raise ValueError(f"--entry must be module:function, got {entry!r}.")
+    module, colon, name = entry.partition(":")
+    if not colon or not name:
+        raise ScriptError(f"--entry must be module:function, got {entry!r}.")
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), function)()
+        function = getattr(importlib.import_module(module), name, None)
+        if not callable(function):
+            raise ScriptError(f"--entry {entry}: the module {module} has no function {name}.")
+        made = function()
     except _Reached as reached:
         return reached.graph
     finally:
@@ -81,7 +96,9 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
         runpy.run_path(str(script), run_name="__main__")
     except _Reached as reached:
         return reached.graph
-    except SystemExit:  # a script may end without a session, after building its graph
+    except SystemExit as ended:  # a script may end without a session, after building its graph
+        if ended.code and not get_default_graph().get_operations():
+            raise ScriptError(f"{script} ended before it had built a graph: {ended.code}") from None
         return get_default_graph()
     finally:
         sys.argv[:] = old_argv
@@ -103,6 +120,20 @@ def _role_flags(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> li
 
 def _addresses(job: str, jobs: Jobs) -> list[str]:
     return [f"localhost:{20000 + 1000 * (job == 'worker') + task}" for task in jobs.get(job, [])]
+
+
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    """What a script raises says that it was the script, and in which of its lines."""
+    try:
+        yield
+    except ScriptError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises
+        outside = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THE_SCRIPT)]
+        at = f" at {outside[-1].filename}, line {outside[-1].lineno} ({outside[-1].line})" if outside else ""
+        text = f"{what} failed before its first session{at}: {type(error).__name__}: {error}"
+        raise ScriptError(text) from error
 
 
 @contextmanager

@@ -52,7 +52,8 @@ def of_graph(graph: Graph) -> Subject:
     operations = graph.get_operations()
     shapes = {(op.name, i): out._shape for op in operations for i, out in enumerate(op.outputs)}
     train_ops = [op.name for op in graph.get_collection(GraphKeys.TRAIN_OP) if hasattr(op, "name")]
-    return Subject({op.name: node_of(op) for op in operations}, shapes, train_ops)
+    local = [variable.op.name for variable in graph.get_collection(GraphKeys.LOCAL_VARIABLES)]
+    return Subject({op.name: node_of(op) for op in operations}, shapes, train_ops, local)
 
 
 def of_session(session: BaseSession) -> Subject:
@@ -77,14 +78,22 @@ def of_file(path: Path) -> Subject:
     if path.is_dir():
         inside = [path / name for name in _SAVED_MODEL_FILES if (path / name).exists()]
         if not inside:
-            raise ValueError(f"{path} is a folder without {' or '.join(_SAVED_MODEL_FILES)}.")
+            raise ValueError(f"{path} is a folder without {' or '.join(_SAVED_MODEL_FILES)}."
+                             f"{_graph_files_in(path)}")  # fmt: skip
         return of_file(inside[0])
     data = path.read_bytes()
     for kind in ("SavedModel", "MetaGraphDef", "GraphDef"):
         message = _parsed(kind, data)
         if message is not None:
             return _subject_of(kind, message)
-    raise ValueError(f"{path} is no GraphDef, MetaGraphDef or SavedModel, neither binary nor text.")
+    meta = path.with_name(f"{path.name.rpartition('.')[0]}.meta")
+    hint = f" The graph of this checkpoint is in {meta}." if meta.exists() and meta != path else ""
+    raise ValueError(f"{path} is no GraphDef, MetaGraphDef or SavedModel, neither binary nor text.{hint}")
+
+
+def _graph_files_in(folder: Path) -> str:
+    found = sorted(p.name for p in folder.iterdir() if p.suffix in (".pb", ".pbtxt", ".meta"))
+    return f" It has {', '.join(found[:5])}: name one of them." if found else ""
 
 
 def _of_message(kind: str, data: bytes) -> Subject:
@@ -122,7 +131,15 @@ def _subject_of(kind: str, message: Any) -> Subject:
     subject = of_graph_def(meta.graph_def)
     if GraphKeys.TRAIN_OP in meta.collection_def:
         subject.train_ops = list(meta.collection_def[GraphKeys.TRAIN_OP].node_list.value)
+    if meta.collection_def:
+        local = meta.collection_def[GraphKeys.LOCAL_VARIABLES].bytes_list.value
+        subject.local_variables = [_variable_name(data) for data in local]
     return subject
+
+
+def _variable_name(variable_def: bytes) -> str:
+    name: str = protos.VariableDef.FromString(variable_def).variable_name
+    return name.rpartition(":")[0] or name
 
 
 def of_graph_def(graph_def: Any) -> Subject:
@@ -169,10 +186,18 @@ def assume_batch(subject: Subject, batch: int) -> None:
         if node.op in ("Placeholder", "PlaceholderV2") and shape and shape[0] is None:
             fixed[name] = node.replace(attrs={**node.attrs, "shape": (batch, *shape[1:])})
     try:
-        subject.shapes = {**subject.shapes, **_inferred(fixed)}
+        for endpoint, shape in _inferred(fixed).items():
+            subject.shapes[endpoint] = _sharper(shape, subject.shapes.get(endpoint))
     except Exception as error:  # noqa: BLE001 - as in `of_graph_def`: sizes are extra
         text = f"the batch size could not be carried through: {type(error).__name__}: {str(error).splitlines()[0]}"
         subject.notes.append(Finding("shapes", text, ""))
+
+
+def _sharper(inferred: RawShape, known: RawShape) -> RawShape:
+    """What is inferred, and where that is open what was known: a script may have said it by `set_shape`."""
+    if inferred is None or known is None or len(inferred) != len(known):
+        return known if inferred is None else inferred
+    return tuple(k if i is None else i for i, k in zip(inferred, known))
 
 
 def _importable(nodes: Nodes) -> list[Node]:

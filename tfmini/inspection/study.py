@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfmini.errors import InvalidArgumentError
+from tfmini.errors import InvalidArgumentError, OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import step_graph
 from tfmini.inspection import cost
+from tfmini.inspection.clusters import task_order
+from tfmini.inspection.exchanges import exchanges
 from tfmini.inspection.findings import DeviceSummary, Finding, Inspection
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.lint import lint
-from tfmini.inspection.train_op import find_train_op, sinks
+from tfmini.inspection.train_op import find_train_op, results
 from tfmini.placement.decision import Decision, Placement
 from tfmini.placement.layout import lay_out
 from tfmini.placement.partition import partition
@@ -32,6 +36,7 @@ class Subject:
       nodes: the whole graph.
       shapes: static shapes, as far as known.
       train_ops: names in the collection ``train_op``.
+      local_variables: names in the collection of variables that every worker has for itself; None: not known.
       notes: what could not be read.
       decided: where a session has placed ops already, and why.
       devices, master: of a live session; otherwise a cluster is asked for.
@@ -40,6 +45,7 @@ class Subject:
     nodes: Nodes
     shapes: dict[Endpoint, RawShape] = field(default_factory=dict)
     train_ops: list[str] = field(default_factory=list)
+    local_variables: list[str] | None = None
     notes: list[Finding] = field(default_factory=list)
     decided: Mapping[str, Decision] = field(default_factory=dict)
     devices: list[DeviceAttributes] = field(default_factory=list)
@@ -64,10 +70,13 @@ def study(
       feeds: names of tensors. Default: the placeholders that the step needs.
 
     Raises:
+      ValueError: a fetch or feed is not in the graph.
       OpError: what a session would raise for the graph: it cannot be placed, pruned or cut.
     """
     nodes, foreign = known_types(subject.nodes)
     notes = list(subject.notes)
+    _check_names(nodes, fetches, "fetch")
+    _check_names(nodes, feeds or (), "feed")
     placement = _placed(nodes, subject, devices, master, notes)
     wanted, targets = _step(nodes, fetches, subject.train_ops, notes)
     roots = [*(_endpoint(f)[0] for f in wanted), *targets]
@@ -80,10 +89,31 @@ def study(
     layout, shapes = lay_out(partitions), subject.shapes
     found = Inspection(nodes, shapes, placement, master, tuple(fed), tuple(wanted), tuple(targets), partitions, layout)
     found.foreign = foreign
+    found.local_variables = subject.local_variables
     found.transfers = transfers(partitions, shapes, layout.routes)
     found.devices = _summaries(found, [device.name for device in devices])
+    found.transfers += exchanges(found)
     found.warnings = [*notes, *_foreign_notes(foreign, nodes), *lint(found)]
     return found
+
+
+def _check_names(nodes: Nodes, names: Sequence[str], what: str) -> None:
+    for name in names:
+        op, index = _endpoint(name)
+        if op not in nodes:
+            near = difflib.get_close_matches(op, nodes, 3)
+            hint = f"; there is {', '.join(near)}" if near else ""
+            raise ValueError(f"Cannot {what} {name}: the graph has no op {op}{hint}.")
+        count = _output_count(nodes[op])
+        if ":" in name and count is not None and index >= count:
+            raise ValueError(f"Cannot {what} {name}: {op} ({nodes[op].op}) has {count} output(s).")
+
+
+def _output_count(node: Node) -> int | None:
+    try:
+        return len(output_dtypes(node))
+    except (KeyError, OpError):  # an op of which too little is known
+        return None
 
 
 def _endpoint(name: str) -> Endpoint:
@@ -119,9 +149,9 @@ def _step(
     found = find_train_op(nodes, train_ops)
     if found is not None:
         return [], [found]
-    notes.append(Finding("step", "no training op was found, so all ops that end in nothing are run.",
+    notes.append(Finding("step", "no training op was found, so everything is run whose value nobody uses.",
                          "Name what to run with --fetch."))  # fmt: skip
-    return [], sinks(nodes)
+    return [], results(nodes)
 
 
 def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:
@@ -151,10 +181,11 @@ def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
         if node.op in cost.VARIABLES:
             variables[found.placement[name].device].append(node)
     summaries, running = [], _own(found)
-    for device in sorted(names):
+    for device in sorted(names, key=task_order):
         own = running.get(device, [])
         state = [cost.state_bytes(node) for node in variables[device]]
-        work = [cost.flops(node, found.shapes) for node in own]
+        # In the partition an op may take its input from a Recv, whose shape nobody noted.
+        work = [cost.flops(found.nodes[node.name], found.shapes) for node in own]
         held = tuple(node.name for node in variables[device])
         summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
     return summaries

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tfmini.devices import parse
-from tfmini.inspection.findings import Inspection
-from tfmini.inspection.lint import balance
-from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SOFT_PLACEMENT
+from tfmini.inspection.findings import DeviceSummary, Inspection, Message
+from tfmini.inspection.measured import milliseconds
+from tfmini.inspection.state_checks import balance
+from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 
-_SURPRISE = {SOFT_PLACEMENT: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
+_SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
+Links = Mapping[tuple[str, str], Sequence[Transfer]]
 
 
 def short(device: str) -> str:
     """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``, with the device where it is not the first CPU."""
+    if device == "client":
+        return device
     found = parse(device)
     local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
     return f"{found.job}/{found.task}{local}" if found.job is not None else device
@@ -48,10 +53,12 @@ def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
     return capture.get()
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Table:
+    """``one_line``: what is too long for its column is cut off."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        side: Any = "right" if column in right else "left"
+        table.add_column(column, justify=side, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
     return table
 
 
@@ -63,17 +70,45 @@ def _shape(shape: RawShape) -> str:
     return "?" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"
 
 
-def _tasks(found: Inspection, full: bool) -> RenderableType:
-    table = _table("task", "ops", "variables", "state B", "FLOPs", "sends B", "receives B",
-                   right=("ops", "variables", "state B", "FLOPs", "sends B", "receives B"))  # fmt: skip
-    for device in found.devices:
-        out = [t.bytes for t in found.transfers if t.src == device.device]
-        into = [t.bytes for t in found.transfers if t.dst == device.device]
+def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
+    columns = ["ops", "variables", "state B", "FLOPs", "sends B", "receives B"]
+    columns += [] if found.measured is None else ["sent B", "computed ms"]
+    table = _table("task", *columns, right=columns)
+    out, into = _by_device(found, "src"), _by_device(found, "dst")
+    busy = [d for d in found.devices if d.ops or d.variables or d.device in out or d.device in into]
+    shown = busy if full else busy[:rows]
+    for device in shown:
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
-                      _number(device.state_bytes), _number(device.flops), _bytes(out), _bytes(into))  # fmt: skip
+                      _number(device.state_bytes), _number(device.flops), _bytes(out.get(device.device, ())),
+                      _bytes(into.get(device.device, ())),
+                      *_measured_task(found, device.device))  # fmt: skip
+    notes = _named("more tasks (--full)", busy[len(shown) :])
+    notes += _named("without a part in this client's step", [d for d in found.devices if d not in busy])
     ratio = balance(found)
-    text = "" if ratio is None else f"state on the busiest ps / mean over the ps: {ratio:.2f}"
-    return Group(table, Text(text)) if text else table
+    if ratio is not None:
+        notes.append(f"state on the busiest ps / mean over the ps: {ratio:.2f}")
+    return Group(table, *map(Text, notes))
+
+
+def _by_device(found: Inspection, end: str) -> dict[str, list[int | None]]:
+    sizes: dict[str, list[int | None]] = {}
+    for transfer in found.transfers:
+        sizes.setdefault(getattr(transfer, end), []).append(transfer.bytes)
+    return sizes
+
+
+def _named(what: str, devices: Sequence[DeviceSummary]) -> list[str]:
+    """One line for several tasks, none for none."""
+    names = [short(d.device) for d in devices]
+    more = f" … {names[-1]}" if len(names) > 4 else ""
+    return [f"{len(names)} {what}: {', '.join(names[:4])}{more}"] if names else []
+
+
+def _measured_task(found: Inspection, device: str) -> list[str]:
+    if found.measured is None:
+        return []
+    sent = found.measured.bytes_of(t for t in found.transfers if t.src == device)
+    return [f"{sent:,}", milliseconds(found.measured.busy(device))]
 
 
 def _bytes(sizes: Sequence[int | None]) -> str:
@@ -81,28 +116,47 @@ def _bytes(sizes: Sequence[int | None]) -> str:
     return f"{sum(size or 0 for size in sizes):,}" + (f" + {unknown} ?" if unknown else "")
 
 
-def _wire(found: Inspection, full: bool) -> RenderableType:
+def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     if not found.transfers:
         return Text("nothing crosses devices")
     links = found.links()
-    each = 10**9 if full else max(3, _ROWS // len(links) - 3)
+    more = "" if full else "   (--full: keys, producers and consumers too)"
+    total = Text(f"all links: {_total(found.transfers)}{more}")
+    if not full and 3 * len(links) > rows:
+        return Group(_link_table(links, rows), total)
+    each = 10**9 if full else max(1, rows // len(links) - 3)
     blocks: list[RenderableType] = []
     for (src, dst), members in links.items():
         blocks.append(Text(f"{short(src)} -> {short(dst)}: {_total(members)}", style="bold"))
-        blocks.append(_transfers(members, each, full))
-    more = "" if full else "   (--full: keys, producers and consumers too)"
-    return Group(*blocks, Text(f"all links: {_total(found.transfers)}{more}"))
+        blocks.append(_transfers(found, members, each, full))
+    return Group(*blocks, total)
 
 
-def _transfers(members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+def _link_table(links: Links, rows: int) -> RenderableType:
+    """A line per link, the busiest first, for steps with so many links that their transfers do not fit."""
+    table = _table("from", "to", "bytes", "transfers", "mostly", right=("bytes", "transfers"), one_line=True)
+    ranked = sorted(links.items(), key=lambda item: -sum(t.bytes or 0 for t in item[1]))
+    for (src, dst), members in ranked[:rows]:
+        largest = max(members, key=lambda t: t.bytes or 0)
+        table.add_row(short(src), short(dst), _bytes([t.bytes for t in members]), str(len(members)), largest.role)
+    if len(ranked) > rows:
+        rest = [t.bytes for _, members in ranked[rows:] for t in members]
+        table.add_row(f"… {len(ranked) - rows} more", "", _bytes(rest), str(len(rest)), "")
+    return table
+
+
+def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
+    measured = ("sent B", "under way ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
-    table = _table("  tensor", "role", "dtype", "shape", "bytes", *extra, right=("bytes",))
+    table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra,
+                   right=("bytes", *measured), one_line=not full)  # fmt: skip
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
-        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *more)
+        times = _measured_transfer(found, t)
+        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
         table.add_row(f"  … {len(rest)} more", "", "", "", _bytes([t.bytes for t in rest]))
@@ -111,9 +165,16 @@ def _transfers(members: Sequence[Transfer], each: int, full: bool) -> Renderable
     return table
 
 
+def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
+    if found.measured is None:
+        return []
+    time = found.measured.time_of(t)
+    return ["", ""] if time is None else [f"{found.measured.bytes_of([t]):,}", milliseconds(time)]
+
+
 def _total(rows: Sequence[Transfer]) -> str:
-    sent = [t for t in rows if t.route is Route.SENT]
-    messages = len({(t.src, t.dst, t.group) for t in sent})
+    sent = [t for t in rows if t.route in (Route.SENT, Route.EXCHANGED)]
+    messages = len({(t.src, t.dst, t.group) for t in sent}) + sum(t.messages - 1 for t in sent)
     inside = len(rows) - len(sent)
     text = f"{len(sent)} in {messages} message(s)" if sent else "no message of its own"
     return f"{text}{f', {inside} inside RunGraph or its answer' if inside else ''}, {_bytes([t.bytes for t in rows])} B"
@@ -121,9 +182,7 @@ def _total(rows: Sequence[Transfer]) -> str:
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
     names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
-    table = _table("op", "task", "because")
-    for column in table.columns if not (full or ops) else ():
-        column.no_wrap, column.overflow = True, "ellipsis"
+    table = _table("op", "task", "because", one_line=not (full or ops))
     for name in names if full or ops else names[:_ROWS]:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))
@@ -144,12 +203,13 @@ def _step(found: Inspection, full: bool) -> RenderableType:
     if len(parties) > 8:
         return _step_list(found, full)
     width = 11
-    header = "".join((p if p == "client" else short(p)).ljust(width) for p in parties)
+    header = "".join(short(p).ljust(width) for p in parties)
     lines = [Text(header, style="bold")]
     for number, message in enumerate(messages if full else messages[:_ROWS], 1):
         a, b = parties.index(message.src), parties.index(message.dst)
-        lines.append(Text(f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message.bytes)}"))
-    return Group(*lines)
+        text = f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message.bytes)}"
+        lines.append(Text(text, no_wrap=not full, overflow="fold" if full else "ellipsis"))
+    return Group(*lines, *_hidden(messages, full))
 
 
 def _arrow(a: int, b: int, parties: int, width: int) -> str:
@@ -165,12 +225,16 @@ def _arrow(a: int, b: int, parties: int, width: int) -> str:
 
 def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
-    table = _table("", "from", "to", "what", "bytes", right=("bytes",))
+    table = _table("", "from", "to", "what", "bytes", right=("bytes",), one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
-        src, dst = (p if p == "client" else short(p) for p in (m.src, m.dst))
+        src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
-    hidden = len(messages) - _ROWS
-    return table if full or hidden <= 0 else Group(table, Text(f"… {hidden} more messages (--full)"))
+    return Group(table, *_hidden(messages, full))
+
+
+def _hidden(messages: Sequence[Message], full: bool) -> list[Text]:
+    hidden = 0 if full else len(messages) - _ROWS
+    return [Text(f"… {hidden} more messages (--full)")] if hidden > 0 else []
 
 
 def _of_size(size: int | None) -> str:
@@ -183,14 +247,19 @@ def _lint(found: Inspection, full: bool) -> RenderableType:
     return Group(*(Text(f"{w.kind}: {w.text}\n    {w.remedy}") for w in found.warnings))
 
 
+def headline(found: Inspection) -> str:
+    """One line: how large the graph is, what runs, and from where."""
+    wanted = [*found.fetches, *found.targets]
+    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+    return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
+
+
 def _summary(found: Inspection, full: bool) -> RenderableType:
-    run = ", ".join([*found.fetches, *found.targets][:4])
     kinds = Counter(w.kind for w in found.warnings)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
-    head = f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
     return Group(
-        Text(head), Text(""), _tasks(found, full), Text(""), _wire(found, full), Text(""),
-        Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
+        Text(headline(found), no_wrap=True, overflow="ellipsis"), Text(""), _tasks(found, full, _ROWS // 3), Text(""), _wire(found, full, 2 * _ROWS // 3),
+        Text(""), Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
     )  # fmt: skip
 
 

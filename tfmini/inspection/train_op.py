@@ -40,6 +40,21 @@ def sinks(nodes: Nodes) -> list[str]:
     return [name for name in nodes if name not in used]
 
 
+def results(nodes: Nodes) -> list[str]:
+    """`sinks` without those that only set variables, as initializers and restores do; all if there are no others."""
+    found = sinks(nodes)
+    return [name for name in found if not _only_sets(nodes, name)] or found
+
+
+def _only_sets(nodes: Nodes, name: str) -> bool:
+    node = nodes.get(name)
+    if node is None:
+        return False
+    if node.op == "NoOp":
+        return bool(node.controls) and all(_only_sets(nodes, source) for source in node.controls)
+    return node.op in ("Assign", "AssignVariableOp")
+
+
 def _best_sink(nodes: Nodes, updates: Sequence[str]) -> str | None:
     needs = {name: 1 << i for i, name in enumerate(updates)}
     try:

@@ -26,17 +26,17 @@ _stack = _Stack()
 
 
 def arg_scope_func_key(op: Any) -> str:
-    """The key of a function in a scope."""
+    """The key of a function in a scope (``tf.contrib.slim.arg_scope_func_key``)."""
     return str(getattr(op, "_key_op", op))
 
 
 def current_arg_scope() -> Defaults:
-    """The defaults in force: function key -> arguments."""
+    """The defaults in force: function key -> arguments (``tf.contrib.slim.current_arg_scope``)."""
     return _stack.scopes[-1]
 
 
 def has_arg_scope(func: Any) -> bool:
-    """Whether `add_arg_scope` has been applied to a function."""
+    """Whether `add_arg_scope` has been applied to a function (``tf.contrib.slim.has_arg_scope``)."""
     return arg_scope_func_key(func) in _ALLOWED
 
 
@@ -47,7 +47,7 @@ def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
-    """Sets default arguments of functions for the block.
+    """Sets default arguments of functions for the block (``tf.contrib.slim.arg_scope``).
 
     Args:
       list_ops_or_scope: a list of functions, or a scope that an earlier block gave.
@@ -84,7 +84,7 @@ def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
 
 
 def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: `arg_scope` may set the function's default arguments."""
+    """A decorator: `arg_scope` may set the function's default arguments (``tf.contrib.slim.add_arg_scope``)."""
 
     key = str(func)
 

@@ -6,8 +6,9 @@ layer is first used; ops go to the name scope that was opened with it.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -57,6 +58,12 @@ class Layer:
         if scope:
             with vs.variable_scope(scope) as captured:
                 self._scope = captured
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `build` be called by itself, with any form of shape: it makes the layer built."""
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__:
+            cls.build = _complete(cls.__dict__["build"])  # type: ignore[method-assign]
 
     def _set_name(self, name: Any) -> None:
         if isinstance(name, vs.VariableScope):
@@ -249,6 +256,18 @@ class Layer:
         if not self.built:
             raise ValueError(f"You tried to call `count_params` on {self._name}, but the layer isn't built.")
         return sum(weight.shape.num_elements() for weight in self.weights)
+
+
+def _complete(build: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(build)
+    def building(self: Layer, input_shape: Any) -> None:
+        if self._dtype is None:
+            self._dtype = dtypes.float32
+        several = isinstance(input_shape, list) and any(isinstance(part, TensorShape) for part in input_shape)
+        build(self, input_shape if several else TensorShape(input_shape))
+        self.built = True
+
+    return building
 
 
 def to_snake_case(name: str) -> str:

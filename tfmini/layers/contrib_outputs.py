@@ -19,7 +19,7 @@ constant_value = smart_constant_value
 
 
 def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
-    """Puts a tensor into collections, under an alias; returns it."""
+    """Puts a tensor into collections, under an alias; returns it (``tf.contrib.slim.utils.collect_named_outputs``)."""
     if collections:
         append_tensor_alias(outputs, alias)
         add_to_collections(collections, outputs)
@@ -27,13 +27,13 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
 
 
 def append_tensor_alias(tensor: Any, alias: str) -> Any:
-    """Gives a tensor one more name."""
+    """Gives a tensor one more name (``tf.contrib.slim.utils.append_tensor_alias``)."""
     _aliases(tensor).append(alias[:-1] if alias.endswith("/") else alias)
     return tensor
 
 
 def get_tensor_aliases(tensor: Any) -> list[str]:
-    """The aliases of a tensor, or its op's name."""
+    """The aliases of a tensor, or its op's name (``tf.contrib.slim.utils.get_tensor_aliases``)."""
     return list(_aliases(tensor)) or [tensor.op.name]
 
 
@@ -43,12 +43,12 @@ def _aliases(tensor: Any) -> list[str]:
 
 
 def gather_tensors_aliases(tensors: Any) -> list[str]:
-    """The aliases of several tensors."""
+    """The aliases of several tensors (``tf.contrib.slim.utils.gather_tensors_aliases``)."""
     return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
 
 
 def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> OrderedDict[str, Any]:
-    """alias -> tensor for a collection of named results."""
+    """alias -> tensor for a collection of named results (``tf.contrib.slim.utils.convert_collection_to_dict``)."""
     found = OrderedDict((alias, t) for t in get_collection(collection) for alias in get_tensor_aliases(t))
     if clear_collection:
         get_collection_ref(collection).clear()
@@ -56,12 +56,12 @@ def convert_collection_to_dict(collection: str, clear_collection: bool = False) 
 
 
 def first_dimension(shape: Any, min_rank: int = 1) -> int | None:
-    """The length of the first axis; a ValueError where it is not known."""
+    """The length of the first axis; a ValueError where it is not known (``tf.contrib.slim.utils.first_dimension``)."""
     return _dimension(shape, 0, min_rank)
 
 
 def last_dimension(shape: Any, min_rank: int = 1) -> int | None:
-    """The length of the last axis; a ValueError where it is not known."""
+    """The length of the last axis; a ValueError where it is not known (``tf.contrib.slim.utils.last_dimension``)."""
     return _dimension(shape, -1, min_rank)
 
 
@@ -78,13 +78,13 @@ def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
 
 
 def two_element_tuple(int_or_tuple: Any) -> tuple[int, int]:
-    """Two ints from one or two; a ValueError otherwise."""
+    """Two ints from one or two; a ValueError otherwise (``tf.contrib.slim.utils.two_element_tuple``)."""
     first, second = n_positive_integers(2, int_or_tuple)
     return first, second
 
 
 def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
-    """``n`` ints from one or ``n``; a ValueError otherwise."""
+    """``n`` ints from one or ``n``; a ValueError otherwise (``tf.contrib.slim.utils.n_positive_integers``)."""
     if isinstance(value, TensorShape):
         value = value.as_list()
     values = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)

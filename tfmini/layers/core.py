@@ -7,34 +7,31 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.layers.base import Layer
+from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
+from tfmini.layers.kernel_layer import KernelLayer
 from tfmini.ops.array_identity import identity
+from tfmini.ops.array_joining import stack
 from tfmini.ops.array_shape import reshape
 from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_transpose import transpose
 from tfmini.ops.casting import cast
 from tfmini.ops.cond import smart_cond
 from tfmini.ops.initializers import Zeros
 from tfmini.ops.math_contraction import tensordot
 from tfmini.ops.math_matmul import matmul
-from tfmini.ops.nn_bias import bias_add
 from tfmini.ops.nn_norm import dropout as drop_out
 from tfmini.shapes import TensorShape
 
-__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten", "fully_connected"]
+__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
 
 
-class Dense(Layer):
+class Dense(KernelLayer):
     """``activation(inputs @ kernel + bias)`` over the last axis (``tf.layers.Dense``).
 
     Args:
       units: the length of the last axis of the result.
-      activation: a function of a tensor, or None.
-      use_bias: whether to add a bias.
-      kernel_initializer: default Glorot's uniform, or the variable scope's.
-      bias_initializer: default zeros.
-      kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
-      kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
-      trainable, name: see `Layer`.
+      The others are those of `KernelLayer`.
     """
 
     def __init__(
@@ -53,12 +50,11 @@ class Dense(Layer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(trainable, name, **kwargs)
-        self.units, self.activation, self.use_bias = int(units), activation, use_bias
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
-        self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
-        self.activity_regularizer = activity_regularizer
-        self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
+        super().__init__(
+            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            activity_regularizer, kernel_constraint, bias_constraint, trainable, name, **kwargs,
+        )  # fmt: skip
+        self.units = int(units)
         self.input_spec = InputSpec(min_ndim=2)
 
     def build(self, input_shape: TensorShape) -> None:
@@ -68,22 +64,8 @@ class Dense(Layer):
         if width is None:
             raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
         self.input_spec = InputSpec(min_ndim=2, axes={-1: width})
-        self.kernel = self.add_weight(
-            "kernel",
-            [width, self.units],
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight(
-                "bias",
-                [self.units],
-                initializer=self.bias_initializer,
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
+        self._build_kernel([width, self.units])
+        self._build_bias(self.units)
 
     def call(self, inputs: Any) -> Any:
         rank = inputs.shape.ndims
@@ -92,17 +74,13 @@ class Dense(Layer):
             outputs.set_shape(self.compute_output_shape(inputs.shape))
         else:
             outputs = matmul(inputs, self.kernel)
-        if self.bias is not None:
-            outputs = bias_add(outputs, self.bias, name="BiasAdd")
-        if self.activation is not None:
-            outputs = self.activation(outputs)
-        if self.activity_regularizer is not None:
-            self.add_loss(self.activity_regularizer(outputs))
-        return outputs
+        return self._finished(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        shape = TensorShape(input_shape)
-        return TensorShape([*shape.as_list()[:-1], self.units])
+        shape = TensorShape(input_shape).with_rank_at_least(2).as_list()
+        if shape[-1] is None:
+            raise ValueError(f"The innermost dimension of input_shape must be defined, but saw: {input_shape}")
+        return TensorShape([*shape[:-1], self.units])
 
 
 class Dropout(Layer):
@@ -132,7 +110,7 @@ class Dropout(Layer):
         if self.noise_shape is None or not isinstance(self.noise_shape, (list, tuple)):
             return self.noise_shape
         sizes = shape_of(inputs)
-        return [sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)]
+        return stack([sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)])
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         return TensorShape(input_shape)
@@ -143,9 +121,13 @@ class Flatten(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.data_format = data_format or "channels_last"
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
+        rank = inputs.shape.ndims
+        if self.data_format == "channels_first" and rank is not None and rank > 2:
+            inputs = transpose(inputs, [0, *range(2, rank), 1])  # the order of channels_last
         sizes = inputs.shape.as_list()
         if all(size is not None for size in sizes[1:]):
             return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])
@@ -158,31 +140,7 @@ class Flatten(Layer):
         return TensorShape([sizes[0], None if None in sizes[1:] else math.prod(sizes[1:])])
 
 
-def dense(
-    inputs: Any,
-    units: int,
-    activation: Any = None,
-    use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = Zeros(),  # noqa: B008 - it has no state
-    kernel_regularizer: Any = None,
-    bias_regularizer: Any = None,
-    activity_regularizer: Any = None,
-    kernel_constraint: Any = None,
-    bias_constraint: Any = None,
-    trainable: bool = True,
-    name: str | None = None,
-    reuse: Any = None,
-) -> Any:
-    """A `Dense` layer, applied (``tf.layers.dense``); with ``reuse`` its variables must exist."""
-    layer = Dense(
-        units, activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-        activity_regularizer, kernel_constraint, bias_constraint, trainable, name, _scope=name, _reuse=reuse,
-    )  # fmt: skip
-    return layer(inputs)
-
-
-fully_connected = dense
+dense = as_function(Dense)
 
 
 def dropout(

@@ -30,6 +30,22 @@ def image_format(data_format: str) -> str:
     return data_format.lower()
 
 
+def op_format(data_format: str, rank: int) -> str:
+    """What the ops call a format with ``rank`` spatial axes: ``NHWC``, ``NCW``, ``NDHWC`` ..."""
+    space = "DHW"[3 - rank :]
+    return f"NC{space}" if data_format == "channels_first" else f"N{space}C"
+
+
+def around(space: Sequence[Any], layout: str, batch: Any = 1, channels: Any = 1) -> list[Any]:
+    """The values of the spatial axes with those of batch and channels, in the order of an op's format."""
+    return [batch, channels, *space] if layout.startswith("NC") else [batch, *space, channels]
+
+
+def within(values: Sequence[Any], layout: str) -> list[Any]:
+    """The values of the spatial axes."""
+    return list(values[2:] if layout.startswith("NC") else values[1:-1])
+
+
 def channel_axis(data_format: str) -> int:
     return 1 if data_format == "channels_first" else -1
 

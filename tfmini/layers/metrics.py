@@ -6,6 +6,7 @@ every batch, and the value when it is wanted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
@@ -104,48 +105,43 @@ def mean_tensor(
         return _mean_of(total, count, values, number, values, metrics_collections, updates_collections)
 
 
-def accuracy(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Metric]:
+    """A decorator: the metric that is the mean of ``error(labels, predictions)``, each of one element."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        predictions, labels, weights = matched(predictions, labels, weights)
+        errors = error(labels, predictions)
+        return mean(errors, weights, metrics_collections, updates_collections, name or error.__name__)
+
+    metric.__name__, metric.__qualname__, metric.__doc__ = error.__name__, error.__name__, error.__doc__
+    return metric
+
+
+@_mean_of_errors
+def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
     """How often predictions equal labels (``tf.metrics.accuracy``)."""
-    predictions, labels, weights = matched(predictions, labels, weights)
     if labels.dtype != predictions.dtype:
         predictions = cast(predictions, labels.dtype)
-    correct = cast(equal(predictions, labels), dtypes.float32)
-    return mean(correct, weights, metrics_collections, updates_collections, name or "accuracy")
+    return cast(equal(predictions, labels), dtypes.float32)  # type: ignore[no-any-return]
 
 
-def mean_absolute_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@_mean_of_errors
+def mean_absolute_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``|predictions - labels|`` (``tf.metrics.mean_absolute_error``)."""
-    predictions, labels, weights = matched(predictions, labels, weights)
-    errors = absolute(subtract(predictions, labels))
-    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_absolute_error")
+    return absolute(subtract(predictions, labels))
 
 
-def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@_mean_of_errors
+def mean_squared_error(labels: Tensor, predictions: Tensor) -> Tensor:
     """The mean of ``(labels - predictions)**2`` (``tf.metrics.mean_squared_error``)."""
-    predictions, labels, weights = matched(predictions, labels, weights)
-    errors = squared_difference(labels, predictions)
-    return mean(errors, weights, metrics_collections, updates_collections, name or "mean_squared_error")
+    return squared_difference(labels, predictions)
 
 
 def root_mean_squared_error(

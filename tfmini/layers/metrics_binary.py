@@ -42,6 +42,8 @@ _KINDS = {
 }
 _EDGE = 1e-7
 
+Counts = dict[str, Any]  # by kind: a variable or its update op, ``[thresholds]``
+
 
 def _is(tensor: Tensor, wanted: bool) -> Tensor:
     return tensor if wanted else logical_not(tensor)
@@ -85,7 +87,7 @@ true_negatives, false_positives = _counter("tn"), _counter("fp")
 
 def _counts_at(
     labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any, kinds: Sequence[str] = tuple(_KINDS)
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[Counts, Counts]:
     """Variables and update ops ``[thresholds]`` by kind; a prediction above the threshold is a yes."""
     predictions = convert_to_tensor(predictions)
     checks = [
@@ -106,6 +108,22 @@ def _counts_at(
         hits = cast(logical_and(_is(actual, label), _is(positive, prediction)), dtypes.float32)
         updates[kind] = accumulated(values[kind], reduce_sum(hits if weights is None else hits * weights, 1))
     return values, updates
+
+
+def _of_counts(
+    result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts], metrics_collections: Any,
+    updates_collections: Any,
+) -> Metric:  # fmt: skip
+    """The metric that ``result`` makes, under a name, of the variables and of their updates."""
+    values, updates = found
+    return published(
+        lambda: result(values, "value"), result(updates, "update_op"), metrics_collections, updates_collections
+    )
+
+
+def _tensors(counts: Counts) -> list[Tensor]:
+    """True positives, false negatives, true negatives and false positives."""
+    return [convert_to_tensor(counts[kind]) for kind in _KINDS]
 
 
 def _counter_at(kind: str) -> Callable[..., Metric]:
@@ -168,6 +186,9 @@ precision, recall = _share("fp", "precision"), _share("fn", "recall")
 
 
 def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
+    def part(counts: Counts, result: str) -> Tensor:
+        return div(counts["tp"], _EDGE + counts["tp"] + counts[kind], name=result)
+
     def share(
         labels: Any,
         predictions: Any,
@@ -178,14 +199,8 @@ def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
         name: str | None = None,
     ) -> Metric:
         with variable_scope(name, default_name, (predictions, labels, weights)):
-            values, updates = _counts_at(labels, predictions, thresholds, weights, ("tp", kind))
-
-            def part(found: dict[str, Any], result: str) -> Tensor:
-                return div(found["tp"], _EDGE + found["tp"] + found[kind], name=result)
-
-            return published(
-                lambda: part(values, "value"), part(updates, "update_op"), metrics_collections, updates_collections
-            )
+            found = _counts_at(labels, predictions, thresholds, weights, ("tp", kind))
+            return _of_counts(part, found, metrics_collections, updates_collections)
 
     share.__name__ = share.__qualname__ = default_name
     share.__doc__ = f"`{default_name.partition('_')[0]}` for each threshold (``tf.metrics.{default_name}``)."
@@ -233,19 +248,20 @@ def auc(
     limits = _even_thresholds(num_thresholds)
     if thresholds is not None:
         limits = [-_EDGE, *sorted(thresholds), 1.0 + _EDGE]
-    with variable_scope(name, "auc", (labels, predictions, weights)):
-        values, updates = _counts_at(labels, predictions, limits, weights)
+
+    def area(counts: Counts, result: str) -> Tensor:
         if curve == "PR" and summation_method == "careful_interpolation":
-            value, update = (lambda: _interpolated(values)), _interpolated(updates)
-        else:
-            value = lambda: _area(values, curve, summation_method, "value")  # noqa: E731 - the twin of the branch above
-            update = _area(updates, curve, summation_method, "update_op")
-        return published(value, update, metrics_collections, updates_collections)
+            return _interpolated(counts)
+        return _area(counts, curve, summation_method, result)
+
+    with variable_scope(name, "auc", (labels, predictions, weights)):
+        found = _counts_at(labels, predictions, limits, weights)
+        return _of_counts(area, found, metrics_collections, updates_collections)
 
 
-def _area(found: dict[str, Any], curve: str, method: str, name: str) -> Tensor:
+def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
     tiny = 1e-6
-    tp, fn, tn, fp = (convert_to_tensor(found[kind]) for kind in ("tp", "fn", "tn", "fp"))
+    tp, fn, tn, fp = _tensors(counts)
     x = y = div(tp + tiny, tp + fn + tiny)
     if curve == "ROC":
         x = div(fp, fp + tn + tiny)
@@ -256,9 +272,9 @@ def _area(found: dict[str, Any], curve: str, method: str, name: str) -> Tensor:
     return reduce_sum(multiply(x[:-1] - x[1:], heights), name=name)
 
 
-def _interpolated(found: dict[str, Any]) -> Tensor:
+def _interpolated(counts: Counts) -> Tensor:
     """The area under the precision-recall curve with true positives linear between thresholds."""
-    tp, fp, fn = (convert_to_tensor(found[kind]) for kind in ("tp", "fp", "fn"))
+    tp, fp, fn = (convert_to_tensor(counts[kind]) for kind in ("tp", "fp", "fn"))
     step, positives = tp[:-1] - tp[1:], tp + fp
     slope = div_no_nan(step, maximum(positives[:-1] - positives[1:], 0), name="prec_slope")
     intercept = tp[1:] - multiply(slope, positives[1:])
@@ -282,20 +298,17 @@ def sensitivity_at_specificity(
 
     ``tf.metrics.sensitivity_at_specificity``; a ValueError for a specificity outside [0, 1].
     """
-    if not 0 <= specificity <= 1:
-        raise ValueError("`specificity` must be in the range [0, 1].")
+
+    def at_best(counts: Counts, result: str) -> Tensor:
+        tp, fn, tn, fp = _tensors(counts)
+        specificities = div_no_nan(tn, tn + fp)
+        best = cast(argmin(absolute(specificities - specificity), 0), dtypes.int32)
+        return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
+
+    _check_share("specificity", specificity)
     with variable_scope(name, "sensitivity_at_specificity", (predictions, labels, weights)):
         found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-
-        def at_best(counts: dict[str, Any], result: str) -> Tensor:
-            tp, fn, tn, fp = (convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp"))
-            specificities = div_no_nan(tn, tn + fp)
-            best = cast(argmin(absolute(specificities - specificity), 0), dtypes.int32)
-            return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
-
-        return published(
-            lambda: at_best(found[0], "value"), at_best(found[1], "update_op"), metrics_collections, updates_collections
-        )
+        return _of_counts(at_best, found, metrics_collections, updates_collections)
 
 
 def specificity_at_sensitivity(
@@ -312,24 +325,23 @@ def specificity_at_sensitivity(
 
     ``tf.metrics.specificity_at_sensitivity``; a ValueError for a sensitivity outside [0, 1].
     """
-    if not 0 <= sensitivity <= 1:
-        raise ValueError("`sensitivity` must be in the range [0, 1].")
+
+    def at_best(counts: Counts, result: str) -> Tensor:
+        tp, fn, tn, fp = _tensors(counts)
+        sensitivities = div(tp, tp + fn + _EDGE)
+        # the smallest difference, and of equal ones the last threshold
+        distance = absolute(sensitivities - sensitivity)
+        nearest = equal(-distance, reduce_max(-distance))
+        place = multiply(cast(nearest, dtypes.int64), constant(list(range(1, num_thresholds + 1)), dtypes.int64))
+        best = cast(argmax(place, 0), dtypes.int32)
+        return div(tn[best], tn[best] + fp[best] + _EDGE, name=result)
+
+    _check_share("sensitivity", sensitivity)
     with variable_scope(name, "specificity_at_sensitivity", (predictions, labels, weights)):
         found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-
-        def at_best(counts: dict[str, Any], result: str) -> Tensor:
-            tp, fn, tn, fp = (convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp"))
-            sensitivities = div(tp, tp + fn + _EDGE)
-            # the smallest difference, and of equal ones the last threshold
-            distance = absolute(sensitivities - sensitivity)
-            nearest = equal(-distance, reduce_max(-distance))
-            order = cast(argmax(multiply(cast(nearest, dtypes.int64), _counting(num_thresholds)), 0), dtypes.int32)
-            return div(tn[order], tn[order] + fp[order] + _EDGE, name=result)
-
-        return published(
-            lambda: at_best(found[0], "value"), at_best(found[1], "update_op"), metrics_collections, updates_collections
-        )
+        return _of_counts(at_best, found, metrics_collections, updates_collections)
 
 
-def _counting(count: int) -> Tensor:
-    return constant(list(range(1, count + 1)), dtypes.int64)
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"`{name}` must be in the range [0, 1].")

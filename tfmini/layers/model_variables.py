@@ -78,7 +78,7 @@ def local_variable(
 
 
 def add_model_variable(var: Any) -> None:
-    """Puts a variable into MODEL_VARIABLES unless it is there."""
+    """Puts a variable into MODEL_VARIABLES unless it is there (``tf.contrib.slim.add_model_variable``)."""
     if all(var is not known for known in get_collection(GraphKeys.MODEL_VARIABLES)):
         add_to_collection(GraphKeys.MODEL_VARIABLES, var)
 
@@ -95,14 +95,17 @@ def get_variables(
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """The model variables of a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """The local variables of a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """The trainable variables of a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
@@ -120,11 +123,12 @@ def _listed(scopes: Any) -> list[Any]:
 
 
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
+    """The variables whose names end with ``suffix`` (``tf.contrib.framework.get_variables_by_suffix``)."""
     return get_variables(scope=scope, suffix=suffix)
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """The variables whose last name is ``given_name``."""
+    """The variables whose last name is ``given_name`` (``tf.contrib.slim.get_variables_by_name``)."""
     return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
 
 
@@ -137,7 +141,7 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 def get_variable_full_name(var: Any) -> str:
-    """The name that a checkpoint has it under."""
+    """The name that a checkpoint has it under (``tf.contrib.slim.get_variable_full_name``)."""
     info = getattr(var, "_save_slice_info", None)
     return str(info.full_name if info else var.op.name)
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
+from tfmini.layers.batch_renorm import Renorm, moved
 from tfmini.layers.input_spec import InputSpec
-from tfmini.ops.array_shape import reshape
+from tfmini.ops.array_filling import ones_like, zeros_like
+from tfmini.ops.array_shape import reshape, size
+from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.casting import cast
 from tfmini.ops.cond import smart_cond, smart_constant_value
 from tfmini.ops.constant import constant
 from tfmini.ops.initializers import Ones, Zeros
-from tfmini.ops.math_elementwise import multiply, subtract
+from tfmini.ops.math_elementwise import divide
 from tfmini.ops.nn_batch_norm import fused_batch_norm
 from tfmini.ops.nn_norm import batch_normalization as normalize
 from tfmini.ops.nn_norm import moments
-from tfmini.ops.scoping import colocate_with, name_scope
-from tfmini.ops.state_functions import assign_sub
+from tfmini.ops.reduce_functions import reduce_mean
 from tfmini.shapes import TensorShape
 
-__all__ = ["BatchNorm", "BatchNormalization", "batch_norm", "batch_normalization"]
+__all__ = ["BatchNormalization", "batch_normalization"]
 
 _ZEROS, _ONES = Zeros(), Ones()
 
@@ -39,13 +41,18 @@ class BatchNormalization(Layer):
       center, scale: whether to add ``beta`` and multiply by ``gamma``.
       beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer,
         beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: for the variables.
-      renorm, virtual_batch_size, adjustment: not supported.
-      fused: whether to use the fused op; None: for images with channels in axis 1 or 3.
+      renorm, renorm_clipping, renorm_momentum: batch renormalisation (see `batch_renorm`).
+      fused: whether to use the fused op; None: for images with channels in axis 1 or 3, if nothing else
+        that is asked for forbids it.
+      virtual_batch_size: normalise parts of the batch of that many examples by themselves.
+      adjustment: a function of the input's shape that gives a factor and an offset, applied in training.
 
     Raises:
-      NotImplementedError: for renorm, virtual_batch_size or adjustment.
-      ValueError: for axes that cannot be.
+      ValueError: for axes that cannot be, and arguments that do not go together.
     """
+
+    # The fused op's variance has Bessel's correction, n / (n - 1); False: take it out of the moving average.
+    _bessels_correction_test_only = True
 
     def __init__(
         self,
@@ -73,10 +80,6 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, **kwargs)
-        refused = {"renorm": renorm, "virtual_batch_size": virtual_batch_size, "adjustment": adjustment}
-        for unsupported, given in refused.items():
-            if given:
-                raise NotImplementedError(f"tfmini's batch normalization has no `{unsupported}`; leave it out.")
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else [axis]
         self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
         self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
@@ -85,6 +88,9 @@ class BatchNormalization(Layer):
         self.beta_regularizer, self.gamma_regularizer = beta_regularizer, gamma_regularizer
         self.beta_constraint, self.gamma_constraint = beta_constraint, gamma_constraint
         self.fused = fused
+        self.virtual_batch_size, self.adjustment = virtual_batch_size, adjustment
+        self.renorm = renorm
+        self._renorm = Renorm(renorm_clipping, renorm_momentum, epsilon) if renorm else None
 
     def build(self, input_shape: TensorShape) -> None:
         if input_shape.ndims is None:
@@ -96,15 +102,34 @@ class BatchNormalization(Layer):
             raise ValueError(f"Invalid axis: {self.axis}")
         if len(set(axes)) != len(axes):
             raise ValueError(f"Duplicate axis: {self.axis}")
+        self._check_virtual_batches(axes)
         lengths = {a: sizes[a] for a in axes}
         if None in lengths.values():
             raise ValueError(f"Input has undefined `axis` dimension. Input shape: {input_shape}")
         self.axis = axes
         self.input_spec = InputSpec(ndim=rank, axes=lengths)
-        fits = rank == 4 and axes in ([1], [3])
+        special = self._renorm is not None or self.virtual_batch_size is not None or self.adjustment is not None
+        fits = rank == 4 and axes in ([1], [3]) and not special
         self.fused = fits if self.fused is None else bool(self.fused) and fits
         several = [size if i in axes else 1 for i, size in enumerate(sizes)]
-        self._build_weights(several if len(axes) > 1 else [lengths[axes[0]]])
+        if self.virtual_batch_size is not None:
+            several.insert(1, 1)
+            self.axis = [a + 1 for a in axes]  # the parts of the batch are an axis of their own
+        self._build_weights(several if len(self.axis) > 1 or len(several) > rank else [lengths[axes[0]]])
+
+    def _check_virtual_batches(self, axes: list[int]) -> None:
+        if self.virtual_batch_size is None:
+            return
+        if self.virtual_batch_size <= 0:
+            raise ValueError(
+                "virtual_batch_size must be a positive integer that divides the true batch size of the input Tensor"
+            )
+        if 0 in axes:
+            raise ValueError(
+                "When using virtual_batch_size, the batch dimension must be 0 and thus axis cannot include 0"
+            )
+        if self.adjustment is not None:
+            raise ValueError("When using virtual_batch_size, adjustment cannot be specified")
 
     def _build_weights(self, shape: list[Any]) -> None:
         dtype = dtypes.float32 if self._dtype in (dtypes.float16, dtypes.bfloat16, None) else self._dtype
@@ -127,6 +152,11 @@ class BatchNormalization(Layer):
         self.moving_variance = self.add_weight(
             "moving_variance", shape, dtype, self.moving_variance_initializer, trainable=False
         )
+        if self._renorm is not None:
+            self._renorm.build(
+                lambda name, initializer: self.add_weight(name, shape, dtype, initializer, trainable=False),
+                self.moving_mean_initializer, self.moving_variance_initializer,
+            )  # fmt: skip
         if self._scope:
             self._scope.set_partitioner(partitioner)
 
@@ -134,6 +164,15 @@ class BatchNormalization(Layer):
         """Normalises by the batch when ``training``, a bool or a bool tensor; by the averages otherwise."""
         if training is None:
             training = False
+        if self.virtual_batch_size is None:
+            return self._normalized(inputs, training)
+        sizes = [-1, *inputs.shape.as_list()[1:]]
+        parts = reshape(inputs, [self.virtual_batch_size, -1, *sizes[1:]])
+        outputs = reshape(self._normalized(parts, training), sizes)
+        outputs.set_shape(inputs.shape)
+        return outputs
+
+    def _normalized(self, inputs: Any, training: Any) -> Any:
         outputs, mean, variance = (self._fused if self.fused else self._plain)(inputs, training)
         known = smart_constant_value(training)
         if known is not False:
@@ -143,15 +182,12 @@ class BatchNormalization(Layer):
                 if known
                 else smart_cond(training, lambda: constant(self.momentum), lambda: constant(1.0))
             )
-            self.add_update(self._moved(self.moving_mean, mean, momentum))
-            self.add_update(self._moved(self.moving_variance, variance, momentum))
+            self.add_update(moved(self.moving_mean, mean, momentum))
+            if self._renorm is not None:
+                self.add_update(self._renorm.variance_update(self.moving_variance, variance, self.momentum, training))
+            else:
+                self.add_update(moved(self.moving_variance, variance, momentum))
         return outputs
-
-    def _moved(self, variable: Any, value: Any, momentum: Any) -> Any:
-        with name_scope("AssignMovingAvg") as scope, colocate_with(variable.op):
-            decay = cast(subtract(1.0, momentum), variable.dtype.base_dtype)
-            delta = multiply(subtract(variable, cast(value, variable.dtype.base_dtype)), decay)
-            return assign_sub(variable, delta, name=scope)
 
     def _fused(self, inputs: Any, training: Any) -> tuple[Any, Any, Any]:
         channels = inputs.shape.as_list()[self.axis[0]]
@@ -170,35 +206,67 @@ class BatchNormalization(Layer):
             )
 
         outputs, mean, variance = smart_cond(training, by_batch, by_averages)
+        if not self._bessels_correction_test_only:
+            count = cast(divide(size(inputs), size(variance)), variance.dtype)
+            variance = variance * ((count - 1.0) / count)
         return outputs, mean, variance
 
     def _plain(self, inputs: Any, training: Any) -> tuple[Any, Any, Any]:
-        rank = inputs.shape.ndims
-        reduced = [i for i in range(rank) if i not in self.axis]
-        known = smart_constant_value(training)
-        mean, variance = convert_to_tensor(self.moving_mean), convert_to_tensor(self.moving_variance)
-        batch = (mean, variance)
-        if known is not False:
-            batch = moments(inputs, reduced, keep_dims=len(self.axis) > 1)
+        reduced = [i for i in range(inputs.shape.ndims) if i not in self.axis]
+        if self.virtual_batch_size is not None:
+            del reduced[1]  # each part by itself
+        shaped = self._broadcaster(inputs, reduced)
+        mean: Any = convert_to_tensor(self.moving_mean)
+        variance: Any = convert_to_tensor(self.moving_variance)
+        gamma, beta = shaped(self.gamma), shaped(self.beta)
+        batch: Sequence[Any] = (mean, variance)
+        if smart_constant_value(training) is not False:
+            gamma, beta = self._adjusted(inputs, gamma, beta, training)
+            several = len(self.axis) > 1 or self.virtual_batch_size is not None
+            batch = moments(cast(inputs, mean.dtype), reduced, keep_dims=several)
             mean = smart_cond(training, _constantly(batch[0]), _constantly(mean))
             variance = smart_cond(training, _constantly(batch[1]), _constantly(variance))
-        shaped = self._broadcaster(inputs, reduced)
-        outputs = normalize(
-            inputs, shaped(mean), shaped(variance), shaped(self.beta), shaped(self.gamma), self.epsilon
+            if self.virtual_batch_size is not None:
+                batch = tuple(reduce_mean(moment, axis=1, keepdims=True) for moment in (mean, variance))
+            if self._renorm is not None:
+                if self.virtual_batch_size is None:
+                    batch = (mean, variance)
+                r, d, *batch = self._renorm.corrections(batch[0], batch[1], training)
+                gamma, beta = _composed(shaped(r), shaped(d), gamma, beta)
+        kind = inputs.dtype.base_dtype
+        mean, variance, beta, gamma = (
+            None if v is None else cast(v, kind) for v in (shaped(mean), shaped(variance), beta, gamma)
         )
+        outputs = normalize(inputs, mean, variance, beta, gamma, self.epsilon)
         outputs.set_shape(inputs.shape)
         return outputs, *batch
+
+    def _adjusted(self, inputs: Any, gamma: Any, beta: Any, training: Any) -> tuple[Any, Any]:
+        """Scale and offset with what ``adjustment`` says, which counts in training only."""
+        if self.adjustment is None:
+            return gamma, beta
+        factor, offset = self.adjustment(shape_of(inputs))
+        factor = smart_cond(training, _constantly(factor), lambda: ones_like(factor))
+        offset = smart_cond(training, _constantly(offset), lambda: zeros_like(offset))
+        return _composed(factor, offset, gamma, beta)
 
     def _broadcaster(self, inputs: Any, reduced: list[int]) -> Callable[[Any], Any]:
         """Shapes a per-channel value so that it meets its axis; nothing to do where that is the last one."""
         rank = inputs.shape.ndims
-        if len(self.axis) > 1 or reduced == list(range(rank - 1)):
+        if len(self.axis) > 1 or self.virtual_batch_size is not None or reduced == list(range(rank - 1)):
             return lambda value: value
         shape = [inputs.shape.as_list()[i] if i in self.axis else 1 for i in range(rank)]
         return lambda value: None if value is None else reshape(value, shape)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         return TensorShape(input_shape)
+
+
+def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+    """``(x * scale + offset) * gamma + beta`` as one scale and one offset."""
+    if gamma is not None:
+        scale, offset = scale * gamma, offset * gamma
+    return scale, offset if beta is None else offset + beta
 
 
 def _constantly(value: Any) -> Callable[[], Any]:
@@ -242,6 +310,3 @@ def batch_normalization(
         _scope=name,
     )  # fmt: skip
     return layer(inputs, training=training)
-
-
-BatchNorm, batch_norm = BatchNormalization, batch_normalization

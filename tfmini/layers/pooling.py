@@ -1,4 +1,4 @@
-"""``tf.layers``: maxima and means of windows over one and two axes."""
+"""``tf.layers``: maxima and means of windows over one, two and three axes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.layers.base import Layer
-from tfmini.layers.images import convolved_length, image_format, known_padding, normalized_tuple
+from tfmini.layers.functional import as_function
+from tfmini.layers.images import around, convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.nn_pooling import avg_pool, max_pool
+from tfmini.ops.nn_volume_pooling import avg_pool3d, max_pool3d
 from tfmini.shapes import TensorShape
 
 __all__ = [
-    "AveragePooling1D", "AveragePooling2D", "MaxPooling1D", "MaxPooling2D", "average_pooling1d", "average_pooling2d",
-    "max_pooling1d", "max_pooling2d",
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D",
+    "average_pooling1d", "average_pooling2d", "average_pooling3d", "max_pooling1d", "max_pooling2d", "max_pooling3d",
 ]  # fmt: skip
-
-
-# By (channels first, three spatial axes).
-_FORMATS = {(False, False): "NHWC", (True, False): "NCHW", (False, True): "NDHWC", (True, True): "NCDHW"}
 
 
 class Pooling(Layer):
     """The base of all: ``pool_size`` and ``strides`` are one int, or one for each spatial axis."""
 
-    rank = 2
+    rank: int
     pool: Callable[..., Any]
 
     def __init__(
@@ -43,22 +41,19 @@ class Pooling(Layer):
         self.padding, self.data_format = known_padding(padding), image_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def _axes(self, values: tuple[int, ...]) -> list[int]:
-        space = (*values, 1) if self.rank == 1 else values  # a sequence is an image of one column
-        return [1, 1, *space] if self.data_format == "channels_first" else [1, *space, 1]
-
     def call(self, inputs: Any) -> Any:
-        first = self.data_format == "channels_first"
-        added = (3 if first else 2) if self.rank == 1 else None
-        images = inputs if added is None else expand_dims(inputs, added)
-        pooled = type(self).pool(
-            images,
-            self._axes(self.pool_size),
-            self._axes(self.strides),
-            self.padding.upper(),
-            data_format=_FORMATS[first, self.rank == 3],
+        if self.rank > 1:
+            return self._pooled(inputs, self.pool_size, self.strides)
+        # A sequence is an image of one column.
+        column = 3 if self.data_format == "channels_first" else 2
+        images = expand_dims(inputs, column)
+        return squeeze(self._pooled(images, (*self.pool_size, 1), (*self.strides, 1)), [column])
+
+    def _pooled(self, inputs: Any, window: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        layout = op_format(self.data_format, len(window))
+        return type(self).pool(
+            inputs, around(window, layout), around(strides, layout), self.padding.upper(), data_format=layout
         )
-        return pooled if added is None else squeeze(pooled, [added])
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         sizes = TensorShape(input_shape).as_list()
@@ -66,18 +61,6 @@ class Pooling(Layer):
         for i, (window, stride) in enumerate(zip(self.pool_size, self.strides)):
             sizes[first + i] = convolved_length(sizes[first + i], window, stride, 1, self.padding)
         return TensorShape(sizes)
-
-
-class MaxPooling2D(Pooling):
-    """The maximum of each window of an image (``tf.layers.MaxPooling2D``)."""
-
-    pool = staticmethod(max_pool)
-
-
-class AveragePooling2D(Pooling):
-    """The mean of each window of an image (``tf.layers.AveragePooling2D``)."""
-
-    pool = staticmethod(avg_pool)
 
 
 class MaxPooling1D(Pooling):
@@ -94,53 +77,37 @@ class AveragePooling1D(Pooling):
     pool = staticmethod(avg_pool)
 
 
-def max_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """A `MaxPooling2D` layer, applied (``tf.layers.max_pooling2d``)."""
-    return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+class MaxPooling2D(Pooling):
+    """The maximum of each window of an image (``tf.layers.MaxPooling2D``)."""
+
+    rank = 2
+    pool = staticmethod(max_pool)
 
 
-def average_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """An `AveragePooling2D` layer, applied (``tf.layers.average_pooling2d``)."""
-    return AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+class AveragePooling2D(Pooling):
+    """The mean of each window of an image (``tf.layers.AveragePooling2D``)."""
+
+    rank = 2
+    pool = staticmethod(avg_pool)
 
 
-def max_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """A `MaxPooling1D` layer, applied (``tf.layers.max_pooling1d``)."""
-    return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+class MaxPooling3D(Pooling):
+    """The maximum of each window of a volume (``tf.layers.MaxPooling3D``)."""
+
+    rank = 3
+    pool = staticmethod(max_pool3d)
 
 
-def average_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """An `AveragePooling1D` layer, applied (``tf.layers.average_pooling1d``)."""
-    return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+class AveragePooling3D(Pooling):
+    """The mean of each window of a volume (``tf.layers.AveragePooling3D``)."""
+
+    rank = 3
+    pool = staticmethod(avg_pool3d)
 
 
-MaxPool1D, MaxPool2D, AvgPool1D, AvgPool2D = MaxPooling1D, MaxPooling2D, AveragePooling1D, AveragePooling2D
-max_pool1d, max_pool2d, avg_pool1d, avg_pool2d = max_pooling1d, max_pooling2d, average_pooling1d, average_pooling2d
+max_pooling1d = as_function(MaxPooling1D, has_weights=False)
+max_pooling2d = as_function(MaxPooling2D, has_weights=False)
+max_pooling3d = as_function(MaxPooling3D, has_weights=False)
+average_pooling1d = as_function(AveragePooling1D, has_weights=False)
+average_pooling2d = as_function(AveragePooling2D, has_weights=False)
+average_pooling3d = as_function(AveragePooling3D, has_weights=False)

@@ -37,7 +37,7 @@ def _held(finished: Any, old: Any, new: Any) -> Any:
     """``old`` where a sequence is over and ``new`` elsewhere, row by row."""
 
     def chosen(before: Any, after: Any) -> Any:
-        if after.shape.ndims == 0:
+        if isinstance(after, TensorArray) or after.shape.ndims == 0:
             return after
         result = where(finished, before, after)
         result.set_shape(after.shape)
@@ -97,8 +97,9 @@ def dynamic_rnn(
             sequence_length = _lengths(sequence_length)
         state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
         outputs, state = _loop(
-            cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory
-        )
+            cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory,
+            dtype,
+        )  # fmt: skip
         if not time_major:
             outputs = nest.map_structure(_batch_major, outputs)
         return outputs, state
@@ -113,16 +114,35 @@ def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: A
     return cell.zero_state(batch if known is None else known, dtype)
 
 
+def _output_type(dtype: Any, state: Any) -> Any:
+    """The type of the outputs: the one asked for, or the one that all states have.
+
+    Raises:
+      ValueError: when there are several.
+    """
+    if dtype is not None:
+        return dtype
+    kinds = {part.dtype for part in nest.flatten(state)}
+    if not kinds:
+        raise ValueError("Unable to infer dtype from empty state.")
+    if len(kinds) > 1:
+        raise ValueError(
+            "State has tensors of different inferred_dtypes. Unable to infer a single representative dtype."
+        )
+    return kinds.pop()
+
+
 def _loop(
-    cell: Any, inputs: Any, state: Any, lengths: Any, parallel_iterations: int | None, swap_memory: bool
-) -> tuple[Any, Any]:
+    cell: Any, inputs: Any, state: Any, lengths: Any, parallel_iterations: int | None, swap_memory: bool,
+    dtype: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     flat = nest.flatten(inputs)
     steps = shape_of(flat[0])[0]
     sources = [
         TensorArray(t.dtype, steps, name=f"dynamic_rnn/input_{i}").unstack(t) for i, t in enumerate(flat)
     ]
     sizes = nest.flatten(cell.output_size)
-    kinds = nest.flatten(state)[0].dtype
+    kinds = _output_type(dtype, state)
     results = [
         TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.input_spec import InputSpec
 from tfmini.ops import variable_scope as vs
@@ -16,6 +17,7 @@ from tfmini.ops.array_joining import concat, split, stack
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.clip import clip_by_value
 from tfmini.ops.constant import constant
+from tfmini.ops.constant_value import constant_value
 from tfmini.ops.initializers import Constant, Zeros
 from tfmini.ops.math_elementwise import add, multiply
 from tfmini.ops.math_matmul import matmul
@@ -79,6 +81,12 @@ class RNNCell(Layer):
         """`zero_state` for the batch of ``inputs``, or of a size and type."""
         if inputs is not None:
             inputs = convert_to_tensor(inputs)
+            if batch_size is not None:
+                _check_batch(inputs, batch_size)
+            if dtype is not None and dtypes.as_dtype(dtype) != inputs.dtype:
+                raise ValueError(
+                    f"dtype from input tensor is different from dtype, got input dtype={inputs.dtype}, dtype={dtype}"
+                )
             batch_size, dtype = shape_of(inputs)[0], inputs.dtype
         if batch_size is None or dtype is None:
             raise ValueError(
@@ -86,6 +94,15 @@ class RNNCell(Layer):
                 f" batch_size={batch_size}, dtype={dtype}"
             )
         return self.zero_state(batch_size, dtype)
+
+
+def _check_batch(inputs: Any, batch_size: Any) -> None:
+    given = constant_value(batch_size) if isinstance(batch_size, Tensor) else batch_size
+    if given != inputs.shape.as_list()[0]:
+        raise ValueError(
+            "batch size from input tensor is different from the input param."
+            f" Input tensor batch: {inputs.shape.as_list()[0]}, batch_size: {given}"
+        )
 
 
 def _zeros(batch_size: Any, size: Any, dtype: Any) -> Any:
@@ -121,6 +138,12 @@ class _Gated(RNNCell):
     @property
     def output_size(self) -> Any:
         return self._num_units
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+        inputs = convert_to_tensor(inputs)
+        if not inputs.dtype.is_floating and not inputs.dtype.is_complex:
+            raise ValueError(f"RNN cell only supports floating point inputs, but saw dtype: {inputs.dtype.name}")
+        return super().__call__(inputs, state, scope, *args, **kwargs)
 
     def _width(self, input_shape: Any) -> int:
         width = TensorShape(input_shape).as_list()[-1]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Any
 
 from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
 from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell
-from tfmini.ops.math_elementwise import add
+from tfmini.ops.math_elementwise import add, div, multiply
+from tfmini.ops.math_unary import floor
 from tfmini.ops.nn_norm import dropout
+from tfmini.ops.random_values import random_uniform
 from tfmini.ops.scoping import device
+from tfmini.ops.tensor_array import TensorArray
+from tfmini.shapes import TensorShape
 
 __all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
 
@@ -48,8 +54,14 @@ class DropoutWrapper(_Wrapper):
 
     Args:
       input_keep_prob, output_keep_prob, state_keep_prob: the shares to keep.
+      variational_recurrent: whether all steps and examples of a run drop the same places.
+      input_size: the input's sizes without batch, for variational dropout of inputs.
+      dtype: of inputs, states and outputs, for variational dropout.
+      seed: makes the places the same in every session.
       dropout_state_filter_visitor: says which parts of a state are dropped; default: all but ``c``.
-      variational_recurrent: not supported.
+
+    Raises:
+      ValueError: for shares outside [0, 1], or where a size or dtype is missing.
     """
 
     def __init__(
@@ -66,39 +78,73 @@ class DropoutWrapper(_Wrapper):
         **kwargs: Any,
     ) -> None:
         super().__init__(cell)
-        if variational_recurrent:
-            raise NotImplementedError("tfmini's DropoutWrapper has no `variational_recurrent`.")
-        for name, keep in (("input", input_keep_prob), ("output", output_keep_prob), ("state", state_keep_prob)):
+        self._keep = {"input": input_keep_prob, "state": state_keep_prob, "output": output_keep_prob}
+        for name, keep in self._keep.items():
             if isinstance(keep, (int, float)) and not 0 < keep <= 1:
                 raise ValueError(f"Parameter {name}_keep_prob must be between 0 and 1: {keep}")
-        self._keep = (input_keep_prob, state_keep_prob, output_keep_prob)
         self._seed = seed
         self._visitor = dropout_state_filter_visitor or _all_but_the_cell
+        # By what is dropped, in the form of its sizes: numbers in [0, 1) that say which places go in every step.
+        self._noise = self._variational_noise(input_size, dtype) if variational_recurrent else {}
+
+    def _variational_noise(self, input_size: Any, dtype: Any) -> dict[str, Any]:
+        if dtype is None:
+            raise ValueError("When variational_recurrent=True, dtype must be provided")
+        sizes = {"state": self._cell.state_size, "output": self._cell.output_size}
+        if _drops(self._keep["input"]):
+            if input_size is None:
+                raise ValueError(
+                    "When variational_recurrent=True and input_keep_prob < 1.0 or is unknown, input_size must be"
+                    " provided"
+                )
+            sizes = {"input": input_size, **sizes}
+
+        def noise_of(salt: str) -> Any:
+            numbers = itertools.count()
+
+            def noise(size: Any) -> Tensor:
+                shape = [1, *TensorShape(size).as_list()]  # one for all examples of a batch
+                return random_uniform(shape, seed=self._seed_of(salt, next(numbers)), dtype=dtype)
+
+            return nest.map_structure(noise, sizes[salt])
+
+        return {salt: noise_of(salt) for salt in sizes}
 
     def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        inputs = self._dropped(inputs, "input", self._keep[0])
+        inputs = self._dropped("input", inputs, _everything(inputs))
         output, new_state = self._cell(inputs, state, scope=scope)
-        if _drops(self._keep[1]):
-            new_state = self._dropped_state(new_state)
-        return self._dropped(output, "output", self._keep[2]), new_state
+        if _drops(self._keep["state"]):
+            new_state = self._dropped("state", new_state, _chosen(self._visitor, new_state))
+        return self._dropped("output", output, _everything(output)), new_state
 
-    def _dropped_state(self, state: Any) -> Any:
-        chosen = self._visitor(state)
-        if isinstance(chosen, bool):
-            return nest.map_structure(lambda s: self._dropped(s, "state", self._keep[1]), state) if chosen else state
-        parts = [
-            self._dropped(s, "state", self._keep[1]) if wanted else s
-            for s, wanted in zip(nest.flatten(state), nest.flatten(chosen))
-        ]
-        return nest.pack_sequence_as(state, parts)
+    def _dropped(self, salt: str, values: Any, chosen: Any) -> Any:
+        """``values`` with dropout, in the parts that ``chosen`` marks with True."""
+        if not _drops(self._keep[salt]):
+            return values
+        numbers = itertools.count()
 
-    def _dropped(self, value: Any, salt: str, keep: Any) -> Any:
-        return dropout(value, keep_prob=keep, seed=self._seed_of(salt)) if _drops(keep) else value
+        def dropped(chosen: Any, value: Any, noise: Any) -> Any:
+            if isinstance(chosen, bool):
+                number = next(numbers)
+                return self._drop(salt, number, value, noise) if chosen else value
+            parts = zip(chosen, value, [None] * len(value) if noise is None else noise)
+            items = [dropped(*part) for part in parts]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
-    def _seed_of(self, salt: str) -> int | None:
+        return dropped(chosen, values, self._noise.get(salt))
+
+    def _drop(self, salt: str, number: int, value: Any, noise: Any) -> Any:
+        keep = self._keep[salt]
+        if noise is None:
+            return dropout(value, keep_prob=keep, seed=self._seed_of(salt, number))
+        result = multiply(div(value, keep), floor(add(noise, keep)))
+        result.set_shape(value.shape)
+        return result
+
+    def _seed_of(self, salt: str, number: int) -> int | None:
         if self._seed is None:
             return None
-        digest = hashlib.md5(f"{self._seed}_{salt}".encode()).hexdigest()
+        digest = hashlib.md5(f"{self._seed}{salt}_{number}".encode(), usedforsecurity=False).hexdigest()
         return int(digest[:8], 16) & 0x7FFFFFFF
 
 
@@ -106,12 +152,23 @@ def _drops(keep: Any) -> bool:
     return not isinstance(keep, (int, float)) or keep < 1
 
 
+def _everything(values: Any) -> Any:
+    return nest.map_structure(lambda _: True, values)
+
+
 def _all_but_the_cell(state: Any) -> Any:
     if isinstance(state, LSTMStateTuple):
         return LSTMStateTuple(c=False, h=True)
-    if isinstance(state, tuple):
-        return tuple(_all_but_the_cell(part) for part in state)
-    return True
+    return not isinstance(state, TensorArray)
+
+
+def _chosen(visitor: Any, state: Any) -> Any:
+    """What a visitor says of a state and of the parts for which it says True, as a structure of bools."""
+    answer = visitor(state)
+    if not nest.is_nested(state) or answer is False:
+        return answer
+    answers = [True] * len(state) if answer is True else answer
+    return [_chosen(visitor, part) if wanted else False for part, wanted in zip(state, answers)]
 
 
 class ResidualWrapper(_Wrapper):

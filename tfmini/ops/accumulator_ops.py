@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -178,6 +177,8 @@ def _apply_sparse(
 @ledger.kernel("CPU")
 @ledger_v1.kernel("CPU")
 def _read_ledger(state: AccumulatorState) -> bytes:
+    import json  # some ms that `import tfmini` saves
+
     with state.lock:
         plain = state.ledger.as_plain()
     return json.dumps(plain).encode()

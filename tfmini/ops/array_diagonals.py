@@ -11,6 +11,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
+from tfmini.ops import array_bands
 from tfmini.ops.array_filling import ones, zeros
 from tfmini.ops.array_joining import concat
 from tfmini.ops.array_values import at_least_rank, refuse, zero_of
@@ -81,6 +82,8 @@ def _matrix_diag_shape(node: Operation) -> list[RawShape]:
 
 @_matrix_diag.kernel("CPU")
 def _matrix_diag_kernel(diagonal: Any) -> Any:
+    if not np.ndim(diagonal):
+        refuse("diagonal must be at least 1-dim, received shape: []")
     size = diagonal.shape[-1]
     result = np.full((*diagonal.shape, size), zero_of(diagonal.dtype), diagonal.dtype)
     position = np.arange(size)
@@ -105,6 +108,8 @@ def _matrix_diag_part_shape(node: Operation) -> list[RawShape]:
 
 @_matrix_diag_part.kernel("CPU")
 def _matrix_diag_part_kernel(value: Any) -> Any:
+    if np.ndim(value) < 2:
+        refuse(f"input must be at least 2-dim, received shape: {list(np.shape(value))}")
     return value.diagonal(axis1=-2, axis2=-1)
 
 
@@ -126,6 +131,8 @@ def _matrix_set_diag_shape(node: Operation) -> list[RawShape]:
 
 @_matrix_set_diag.kernel("CPU")
 def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
+    if np.ndim(value) < 2:
+        refuse(f"input must be at least 2-dim, received shape: {list(np.shape(value))}")
     count = min(value.shape[-2:])
     if diagonal.shape != (*value.shape[:-2], count):
         refuse(f"must have diagonal.shape == input.shape[:-2] + min(input.shape[-2:]), but received {diagonal.shape}")
@@ -181,42 +188,44 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
     return _diag_part(input, name=name)  # type: ignore[no-any-return]
 
 
-def _main_diagonal_only(k: Any, *others: Any) -> None:
-    if k != 0 or any(o != d for o, d in others):
-        raise NotImplementedError("tfmini's matrix diagonals are the main diagonals: k, num_rows, num_cols and"
-                                  " padding_value must keep their defaults.")  # fmt: skip
+def _is_main(k: Any) -> bool:
+    """Whether the main diagonal is meant, for which there are older and simpler ops."""
+    return not isinstance(k, Tensor) and np.ndim(k) == 0 and int(k) == 0
 
 
 def matrix_diag(
     diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
 ) -> Tensor:
-    """Square matrices with the last axis of ``diagonal`` on their main diagonals (``tf.matrix_diag``).
+    """Matrices with given diagonals and ``padding_value`` elsewhere (``tf.matrix_diag``, ``tf.linalg.diag``).
 
-    Raises:
-      NotImplementedError: for other diagonals (``k``) or forms.
+    Args:
+      diagonal: (…, length), or (…, count, length) for several, the uppermost first, each filled up at its end.
+      name: of the op.
+      k: the diagonal, 0 the main one, positive above it; or the lowest and the highest of several.
+      num_rows, num_cols: of the matrices; -1: what fits, square if both are.
+      padding_value: of the other elements.
     """
-    _main_diagonal_only(k, (num_rows, -1), (num_cols, -1), (padding_value, 0))
-    return _matrix_diag(diagonal, name=name)  # type: ignore[no-any-return]
+    if _is_main(k) and num_rows == num_cols == -1 and not isinstance(padding_value, Tensor) and padding_value == 0:
+        return _matrix_diag(diagonal, name=name)  # type: ignore[no-any-return]
+    diagonal = convert_to_tensor(diagonal, name="diagonal")
+    filler = convert_to_tensor(padding_value, dtype=diagonal.dtype.base_dtype)
+    return array_bands.diag_op(diagonal, k, num_rows, num_cols, filler, name=name)  # type: ignore[no-any-return]
 
 
 def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
-    """The main diagonals of a batch of matrices (``tf.matrix_diag_part``).
-
-    Raises:
-      NotImplementedError: for other diagonals.
-    """
-    _main_diagonal_only(k, (padding_value, 0))
-    return _matrix_diag_part(input, name=name)  # type: ignore[no-any-return]
+    """Diagonals of a batch of matrices (``tf.matrix_diag_part``, ``tf.linalg.diag_part``); see `matrix_diag`."""
+    if _is_main(k):
+        return _matrix_diag_part(input, name=name)  # type: ignore[no-any-return]
+    input = convert_to_tensor(input, name="input")
+    filler = convert_to_tensor(padding_value, dtype=input.dtype.base_dtype)
+    return array_bands.part_op(input, k, filler, name=name)  # type: ignore[no-any-return]
 
 
 def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
-    """A batch of matrices with their main diagonals replaced (``tf.matrix_set_diag``).
-
-    Raises:
-      NotImplementedError: for other diagonals.
-    """
-    _main_diagonal_only(k)
-    return _matrix_set_diag(input, diagonal, name=name)  # type: ignore[no-any-return]
+    """Matrices with diagonals replaced (``tf.matrix_set_diag``, ``tf.linalg.set_diag``); see `matrix_diag`."""
+    if _is_main(k):
+        return _matrix_set_diag(input, diagonal, name=name)  # type: ignore[no-any-return]
+    return array_bands.set_op(input, diagonal, k, name=name)  # type: ignore[no-any-return]
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:

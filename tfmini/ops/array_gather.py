@@ -136,7 +136,7 @@ def _batched_gradient(node: Operation, grad: Any) -> Tensor:
     if axis is None or params._shape is None or indices._shape is None:
         raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
     rank, count = len(params._shape), len(indices._shape)
-    batch = node.attrs["batch_dims"] % (count + 1) if node.attrs["batch_dims"] < 0 else node.attrs["batch_dims"]
+    batch = node.attrs["batch_dims"] + (count if node.attrs["batch_dims"] < 0 else 0)
     position = int(axis.item()) % rank
     # Order of the gradient: batch axes, axes up to the gathered one, the rest of indices, the rest of params.
     outer = list(range(batch, position))

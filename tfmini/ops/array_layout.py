@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ _roll = op(
 def _tile_shape(node: Operation) -> list[RawShape]:
     before, length = node._inputs[0]._shape, node._inputs[1]._shape
     if before is None:
-        return [None]
+        return [None if not length or length[0] is None else (None,) * length[0]]
     if length and length[0] is not None:
         with_rank(before, length[0])
     factors = constant_value_as_shape(node._inputs[1]) or (None,) * len(before)
@@ -57,12 +58,16 @@ def _tile_shape(node: Operation) -> list[RawShape]:
 
 @_tile.kernel("CPU")
 def _tile_kernel(value: Any, multiples: Any) -> Any:
+    if multiples.ndim != 1:
+        refuse(f"Expected multiples to be 1-D, but got shape {list(multiples.shape)}")
     factors = multiples.tolist()
     if len(factors) != np.ndim(value):
         refuse(f"Expected multiples argument to be a vector of length {np.ndim(value)} but got length {len(factors)}")
     for i, factor in enumerate(factors):
         if factor < 0:
             refuse(f"Expected multiples[{i}] >= 0, but got {factor}")
+    if math.prod(factors) * np.size(value) >= 1 << 63:
+        refuse(f"Encountered overflow when multiplying the sizes of {list(np.shape(value))} by {factors}")
     return np.tile(value, factors) if factors else value
 
 
@@ -106,8 +111,30 @@ def _padded_shape(node: Operation, sign: int) -> RawShape:
         with_rank(before, form[0])
     paddings = constant_value(node._inputs[1])
     if paddings is None:
-        return (None,) * len(before)
+        return tuple(
+            None if d is None or p is None else d + sign * p
+            for d, p in zip(before, _partial_widths(node._inputs[1], len(before)))
+        )
+    if paddings.size and paddings.min() < 0:
+        raise ValueError("Paddings must be non-negative")
     return tuple(None if d is None else d + sign * sum(p) for d, p in zip(before, paddings.tolist()))
+
+
+def _partial_widths(paddings: Tensor, rank: int) -> list[int | None]:
+    """How much padding each axis gets in all, where that can be seen: the tensor is packed from rows."""
+    if paddings.op.type != "Pack" or paddings.op.attrs["axis"] != 0:
+        return [None] * rank
+    return [_partial_width(row) for row in paddings.op._inputs]
+
+
+def _partial_width(row: Tensor) -> int | None:
+    value = constant_value(row)
+    if value is not None:
+        return int(value.sum())
+    if row.op.type != "Pack":
+        return None
+    parts = [constant_value(t) for t in row.op._inputs]
+    return None if any(p is None for p in parts) else sum(int(p) for p in parts)  # type: ignore[arg-type,misc]
 
 
 def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
@@ -237,12 +264,21 @@ def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @_reverse_sequence.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+def _reverse_sequence_shape(node: Operation) -> list[RawShape]:
+    before, (length,) = node._inputs[0]._shape, with_rank(node._inputs[1]._shape, 1)
+    if before is None:
+        return [None]
+    for name in ("batch_dim", "seq_dim"):
+        if node.attrs[name] >= len(before):
+            raise ValueError(f"{name} must be < input rank: {node.attrs[name]} vs. {len(before)}")
+    batch = node.attrs["batch_dim"]
+    return [(*before[:batch], merge_dims(before[batch], length), *before[batch + 1 :])]
 
 
 @_reverse_sequence.kernel("CPU")
 def _reverse_sequence_kernel(value: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int) -> Any:
+    if batch_dim == seq_dim:
+        refuse(f"batch_dim == seq_dim == {seq_dim}")
     if seq_lengths.shape != (value.shape[batch_dim],):
         refuse(f"len(seq_lens) != input.dims({batch_dim}), ({seq_lengths.size} vs. {value.shape[batch_dim]})")
     if seq_lengths.size and not 0 <= seq_lengths.min() <= seq_lengths.max() <= value.shape[seq_dim]:
@@ -322,6 +358,9 @@ def pad(
     if kind == "CONSTANT":
         if not isinstance(constant_values, Tensor) and np.isscalar(constant_values) and constant_values == 0:
             return _pad(tensor, paddings, name=name)  # type: ignore[no-any-return]
+        if isinstance(constant_values, int):  # it wraps around in a type that does not hold it
+            tensor = convert_to_tensor(tensor)
+            constant_values = np.array(constant_values).astype(tensor.dtype.as_numpy_dtype)
         return _pad_v2(tensor, paddings, constant_values, name=name)  # type: ignore[no-any-return]
     if kind not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(f"Unknown padding mode: {mode}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,20 @@ def _reshape_kernel(value: Any, shape: Any) -> Any:
         # numpy reads any negative size as -1.
         if sizes and min(sizes) < -1:
             raise ValueError
+        if not value.size and -1 in sizes and 0 in sizes:
+            sizes = _size_beside_zeros(value.shape, sizes)
         return value.reshape(sizes)
     except (ValueError, TypeError):
         return _refuse_reshape(value.size, sizes)
+
+
+def _size_beside_zeros(before: tuple[int, ...], sizes: list[int]) -> list[int]:
+    """Sizes of an empty tensor without the -1: what makes the sizes that are not 0 come out even."""
+    count = math.prod(d for d in before if d)
+    known = math.prod(s for s in sizes if s > 0)
+    if sizes.count(-1) > 1 or count % known:
+        raise ValueError
+    return [count // known if s == -1 else s for s in sizes]
 
 
 def _refuse_reshape(count: int, sizes: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.dimension import Dimension
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
@@ -19,20 +20,20 @@ from tfmini.ops.array_values import refuse
 from tfmini.ops.constant import constant
 from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.scoping import name_scope
-from tfmini.shapes import Dimension, RawShape
+from tfmini.shapes import RawShape
 
-_MASKS = (
+MASKS = (
     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = 0;"
     " new_axis_mask: int = 0; shrink_axis_mask: int = 0"
 )
 _slice = op("Slice(input: T, begin: Index, size: Index) -> output: T; T: type; Index: {int32, int64}")
-_strided_slice = op(f"StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T; {_MASKS}")
+_strided_slice = op(f"StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T; {MASKS}")
 _strided_slice_grad = op(
-    f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {_MASKS}"
+    f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {MASKS}"
 )
-_strided_slice_assign = op(
+strided_slice_assign_op = op(
     "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
-    f" -> output_ref: Ref(T); {_MASKS}"
+    f" -> output_ref: Ref(T); {MASKS}"
 )
 newaxis = None
 
@@ -72,6 +73,11 @@ def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
 
 @_slice.kernel("CPU")
 def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
+    if begin.ndim != 1 or size.ndim != 1:
+        refuse(
+            f"Expected begin and size arguments to be 1-D tensors of size {value.ndim}, but got shapes"
+            f" {list(begin.shape)} and {list(size.shape)} instead."
+        )
     starts, sizes = begin.tolist(), size.tolist()
     if len(starts) != value.ndim or len(sizes) != value.ndim:
         refuse(
@@ -104,7 +110,7 @@ def _as_int32(tensor: Tensor) -> Tensor:
 # ---- StridedSlice -------------------------------------------------------------------------------
 
 
-def _index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> tuple[Any, ...]:
+def slice_index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> tuple[Any, ...]:
     """The numpy index that the masks and bounds stand for.
 
     Elements are slice, int (an axis that shrinks away), None (a new axis) and Ellipsis.
@@ -157,7 +163,7 @@ def _strided_slice_shape(node: Operation) -> list[RawShape]:
     if values[2] is None:
         lists[2] = [1] * count
     begin, end, strides = lists
-    index = _index(node.attrs, begin, end, strides, len(before))
+    index = slice_index(node.attrs, begin, end, strides, len(before))
     return [_indexed_shape(before, index, known_step=values[2] is not None)]
 
 
@@ -220,7 +226,7 @@ def _element_kernel(attrs: Any) -> Any:
 
 def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
     try:
-        index = _index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
+        index = slice_index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
         return value[index]
     except (ValueError, IndexError) as error:
         raise InvalidArgumentError(
@@ -256,7 +262,7 @@ def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, d
     sizes = tuple(shape.tolist())
     result = np.zeros(sizes, dy.dtype)
     try:
-        result[_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(sizes))] = dy
+        result[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(sizes))] = dy
     except (ValueError, IndexError) as error:
         raise InvalidArgumentError(None, None, str(error)) from None
     return result
@@ -268,15 +274,15 @@ def _strided_slice_grad_gradient(node: Operation, grad: Any) -> list[Any]:
     return [None, None, None, None, _strided_slice(grad, *node._inputs[1:4], **masks)]
 
 
-@_strided_slice_assign.shape
+@strided_slice_assign_op.shape
 def _strided_slice_assign_shape(node: Operation) -> list[RawShape]:
     return [node._inputs[0]._shape]
 
 
-@_strided_slice_assign.kernel("CPU")
+@strided_slice_assign_op.kernel("CPU")
 def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, value: Any, *, node: Any) -> Any:
     def write(array: Any) -> None:
-        array[_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)] = value
+        array[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)] = value
 
     try:
         ref.update(write)
@@ -285,7 +291,7 @@ def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, v
     return ref
 
 
-_strided_slice_assign.not_differentiable()
+strided_slice_assign_op.not_differentiable()
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -322,7 +328,7 @@ def strided_slice_assign(ref: Any, spec: Any, value: Any, name: str | None = Non
     """Writes ``value`` into ``ref[spec]`` of a ref variable; returns the ref."""
     with name_scope(name, "StridedSliceAssign") as scope:
         begin, end, strides, masks = _parse(spec)
-        return _strided_slice_assign(ref, begin, end, strides, value, name=scope, **masks)  # type: ignore[no-any-return]
+        return strided_slice_assign_op(ref, begin, end, strides, value, name=scope, **masks)  # type: ignore[no-any-return]
 
 
 def getitem(tensor: Any, spec: Any) -> Tensor:
@@ -334,6 +340,8 @@ def getitem(tensor: Any, spec: Any) -> Tensor:
     """
     if isinstance(spec, Tensor) and spec.dtype.is_bool:
         return handle_of_mask(tensor, spec)
+    if isinstance(spec, np.ndarray) and spec.dtype == bool:
+        return handle_of_mask(tensor, convert_to_tensor(spec))
     graph = tensor.graph
     with graph.as_default(), name_scope(None, "strided_slice") as scope:
         begin, end, strides, masks = _parse(spec)

@@ -30,7 +30,7 @@ def _like(t: Any, values: Tensor) -> Any:
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    """``t`` with its values limited to [clip_value_min, clip_value_max].
+    """``t`` with its values limited to [clip_value_min, clip_value_max] (``tf.clip_by_value``).
 
     Raises:
       ValueError: when the limits would broadcast the result to a larger shape.
@@ -76,7 +76,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
 
 
 def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
-    """The L2 norm of all tensors together; None entries are skipped.
+    """The L2 norm of all tensors together; None entries are skipped (``tf.global_norm``).
 
     Raises:
       TypeError: when ``t_list`` is no sequence.

@@ -80,7 +80,7 @@ def all_reduce(
     subdiv_offsets: Sequence[int] = (0,),
     communication_hint: str = "auto",
 ) -> Tensor:
-    """Reduces a tensor over the members of a group; all get the same bits.
+    """Reduces a tensor over the members of a group; all get the same bits (``tf.collective_ops.all_reduce``).
 
     Args:
       t: a tensor, of the same shape and dtype on every member.
@@ -132,7 +132,7 @@ def broadcast_send(
     instance_key: int,
     communication_hint: str = "auto",
 ) -> Tensor:
-    """Sends a tensor to all other members of a group; returns it.
+    """Sends a tensor to all other members of a group; returns it (``tf.collective_ops.broadcast_send``).
 
     Args:
       t: the tensor, of exactly that shape and dtype.
@@ -155,7 +155,7 @@ def broadcast_send(
 def broadcast_recv(
     shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:
-    """Receives what another member of the group broadcasts.
+    """Receives what another member of the group broadcasts (``tf.collective_ops.broadcast_recv``).
 
     Args:
       shape, dtype: of the tensor.

@@ -77,7 +77,6 @@ def confusion_matrix(
             weights = convert_to_tensor(weights, name="weights")
             predictions.shape.assert_is_compatible_with(weights.shape)
             weights = casting.cast(weights, dtype)
-        predictions.shape.assert_is_compatible_with(labels.shape)
         amounts = ones_like(predictions, dtype) if weights is None else weights
         indices = stack([labels, predictions], axis=1)
         sizes = stack([count, count])

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.dimension import Dimension
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.shapes import Dimension, RawShape, TensorShape, as_raw
+from tfmini.shapes import RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type")
 

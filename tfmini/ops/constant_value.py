@@ -94,7 +94,7 @@ def _shape_of_shape(op: Operation) -> RawShape:
 
 
 def _shape_of_pack(op: Operation) -> RawShape:
-    if any(t._shape != () for t in op._inputs):
+    if any(t._shape not in ((), None) for t in op._inputs):
         return None
     values = [constant_value(t) for t in op._inputs]
     return _as_sizes([-1 if v is None else int(v) for v in values])

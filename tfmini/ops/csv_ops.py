@@ -92,13 +92,21 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
     return bytes(out), at + 2
 
 
-def _number(field: bytes, dtype: DType, f: int, i: int) -> Any:
+def number_of(field: bytes, dtype: DType, where: str) -> Any:
+    """The number that a field holds.
+
+    Args:
+      where: the field, for messages.
+
+    Raises:
+      InvalidArgumentError: when it holds none.
+    """
     try:
         value = (int if dtype.is_integer else float)(field)
         if dtype.is_integer and not dtype.min <= value <= dtype.max:
             raise ValueError(value)
     except ValueError:
-        text = f"Field {f} in record {i} is not a valid {cpp_name(dtype)}: {field.decode(errors='replace')}"
+        text = f"{where} is not a valid {cpp_name(dtype)}: {field.decode(errors='replace')}"
         raise _invalid(text) from None
     return value
 
@@ -128,7 +136,8 @@ def _decode_csv(
                     raise _invalid(f"Field {f} is required but missing in record {i}!")
                 columns[f].append(defaults[f][0])
             else:
-                columns[f].append(field if dtype is dtypes.string else _number(field, dtype, f, i))
+                where = f"Field {f} in record {i}"
+                columns[f].append(field if dtype is dtypes.string else number_of(field, dtype, where))
     shape = () if isinstance(records, bytes) else np.shape(records)
     return tuple(_column(values, dtype, shape) for values, dtype in zip(columns, OUT_TYPE))
 

@@ -10,6 +10,7 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array_shape import shape
+from tfmini.ops.array_slicing import getitem
 from tfmini.ops.constant import constant
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
@@ -238,3 +239,13 @@ def _variables_cached_where_used() -> Iterator[None]:
         yield
     finally:
         scope.set_caching_device(None)
+
+
+def vectorized_map(fn: Function, elems: Any) -> Any:
+    """``fn`` of each row of ``elems``, stacked (``tf.vectorized_map``): a loop here, not a rewriting of ``fn``.
+
+    The types of the results are found by calling ``fn`` for a first row that never runs.
+    """
+    first = nest.map_structure(lambda t: getitem(convert_to_tensor(t), 0), elems)
+    kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, fn(first))
+    return map_fn(fn, elems, dtype=kinds)

@@ -123,3 +123,10 @@ def extract_image_patches(
         images, ksizes=either("sizes", sizes, "ksizes", ksizes), strides=strides, rates=rates, padding=padding,
         name=name,
     )  # fmt: skip
+
+
+def extract_patches(
+    images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
+) -> Tensor:
+    """`extract_image_patches` (``tf.image.extract_patches``)."""
+    return extract_image_patches(images, sizes, strides, rates, padding, name)

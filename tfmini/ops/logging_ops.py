@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import pprint
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -193,6 +192,8 @@ def _stream_name(stream: Any) -> str:
 
 
 def _formatted(inputs: tuple[Any, ...], sep: str, summarize: int, name: str | None) -> Tensor:
+    import pprint  # some ms that `import tfmini` saves
+
     tensors: list[Tensor] = []
     plain = " ".join(item for item in inputs if isinstance(item, str)) + repr(inputs)
     # A placeholder that the user's own text does not contain.

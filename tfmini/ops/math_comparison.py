@@ -198,32 +198,32 @@ class _Operands:
 
 
 def less(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x < y``, element-wise."""
+    """``x < y``, element-wise (``tf.less``)."""
     return less_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x <= y``, element-wise."""
+    """``x <= y``, element-wise (``tf.less_equal``)."""
     return less_equal_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x > y``, element-wise."""
+    """``x > y``, element-wise (``tf.greater``)."""
     return greater_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x >= y``, element-wise."""
+    """``x >= y``, element-wise (``tf.greater_equal``)."""
     return greater_equal_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x == y``, element-wise (`Tensor.__eq__` is identity)."""
+    """``x == y``, element-wise (`Tensor.__eq__` is identity) (``tf.equal``)."""
     return equal_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x != y``, element-wise."""
+    """``x != y``, element-wise (``tf.not_equal``)."""
     return not_equal_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
@@ -233,22 +233,22 @@ def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None
 
 
 def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x & y`` of bools, element-wise."""
+    """``x & y`` of bools, element-wise (``tf.logical_and``)."""
     return logical_and_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x | y`` of bools, element-wise."""
+    """``x | y`` of bools, element-wise (``tf.logical_or``)."""
     return logical_or_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def logical_not(x: Any, name: str | None = None) -> Tensor:
-    """``~x`` of bools, element-wise."""
+    """``~x`` of bools, element-wise (``tf.logical_not``)."""
     return logical_not_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
-    """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y)."""
+    """``x ^ y`` of bools, element-wise: (x | y) & ~(x & y) (``tf.logical_xor``)."""
     return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
 
 

@@ -91,7 +91,7 @@ def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
 
 
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
-    """``real + 1j * imag``: complex64 from float32, complex128 from float64.
+    """``real + 1j * imag``: complex64 from float32, complex128 from float64 (``tf.complex``).
 
     Raises:
       TypeError: for other types.
@@ -105,21 +105,21 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
 
 
 def real(input: Any, name: str | None = None) -> Tensor:
-    """The real part; real tensors pass unchanged."""
+    """The real part; real tensors pass unchanged (``tf.real``)."""
     with name_scope(name, "Real", [input]) as scope:
         x = convert_to_tensor(input, name="input")
         return real_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else x
 
 
 def imag(input: Any, name: str | None = None) -> Tensor:
-    """The imaginary part; zeros for real tensors."""
+    """The imaginary part; zeros for real tensors (``tf.imag``)."""
     with name_scope(name, "Imag", [input]) as scope:
         x = convert_to_tensor(input, name="input")
         return imag_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else array_filling.zeros_like(x)
 
 
 def angle(input: Any, name: str | None = None) -> Tensor:
-    """The argument of a complex number in radians; zeros for real tensors."""
+    """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
     with name_scope(name, "Angle", [input]) as scope:
         x = convert_to_tensor(input, name="input")
         if x._dtype.is_complex:
@@ -128,7 +128,7 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 
 
 def abs(x: Any, name: str | None = None) -> Tensor:
-    """The absolute value; of complex numbers, their size as a real tensor."""
+    """The absolute value; of complex numbers, their size as a real tensor (``tf.abs``)."""
     if type(x) is SparseTensor:
         return on_values(abs, x, name)  # type: ignore[return-value]
     with name_scope(name, "Abs", [x]) as scope:

@@ -16,6 +16,7 @@ from tfmini.ops.array_sets import setdiff1d
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.array_transpose import transpose
 from tfmini.ops.casting import cast
+from tfmini.ops.einsum_op import einsum_op, explicit
 from tfmini.ops.math_comparison import less, where_v2
 from tfmini.ops.math_elementwise import mul_op
 from tfmini.ops.math_matmul import matmul
@@ -178,7 +179,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
 
     Raises:
-      ValueError: for an equation that does not fit the inputs; no diagonals, no ellipsis.
+      ValueError: for an equation that does not fit the inputs. An ellipsis needs inputs of known ranks.
       TypeError: for an unknown keyword.
     """
     name = kwargs.pop("name", None)
@@ -186,7 +187,12 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
         raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
     with name_scope(name, "einsum", list(inputs)):
         tensors = [convert_to_tensor(x) for x in inputs]
-        terms, output = _parse(equation, tensors)
+        terms, output = _parse(_without_ellipses(equation.replace(" ", ""), tensors), tensors)
+        for i, term in enumerate(terms):
+            distinct = "".join(dict.fromkeys(term))
+            if distinct != term:
+                tensors[i] = einsum_op([tensors[i]], equation=f"{term}->{distinct}")
+                terms[i] = distinct
         value, labels = tensors[0], terms[0]
         for i in range(1, len(tensors)):
             needed = set(output).union(*terms[i + 1 :])
@@ -195,10 +201,26 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
         return _arranged(value, [labels.index(c) for c in output])
 
 
+def _without_ellipses(equation: str, tensors: list[Tensor]) -> str:
+    """The equation with letters in place of ``...``; an axis of size 1 there is taken as it is."""
+    if "..." not in equation:
+        return equation
+    if any(t._shape is None for t in tensors):
+        raise ValueError("Subscripts with ellipses need inputs of known ranks.")
+    if "->" not in equation:
+        labels = equation.replace(",", "").replace(".", "")
+        equation += "->..." + "".join(sorted(c for c in set(labels) if labels.count(c) == 1))
+    widths = [t._shape for t in tensors]
+    terms = equation.partition("->")[0].split(",")
+    if "..." not in equation.partition("->")[2] and len(terms) == len(widths):
+        # The axes of the ellipsis are summed over as well.
+        most = explicit(equation + "...", [len(w) for w in widths])  # type: ignore[arg-type]
+        return f"{','.join(most[0])}->{equation.partition('->')[2]}"
+    found, output, _ = explicit(equation, [len(w) for w in widths])  # type: ignore[arg-type]
+    return f"{','.join(found)}->{output}"
+
+
 def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
-    equation = equation.replace(" ", "")
-    if "." in equation:
-        raise ValueError("Subscripts with ellipses are not yet supported.")
     left, arrow, output = equation.partition("->")
     terms = left.split(",")
     if not all(term.isalpha() or not term for term in terms):
@@ -208,8 +230,6 @@ def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
     if not arrow:
         output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     for term, tensor in zip(terms, tensors):
-        if len(set(term)) != len(term):
-            raise ValueError(f"Subscript not supported: an axis appears more than once: {term}")
         if tensor._shape is not None and len(tensor._shape) != len(term):
             raise ValueError(f"Subscript {term} does not fit an input of rank {len(tensor._shape)}")
         if tensor._shape is None:

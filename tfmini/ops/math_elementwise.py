@@ -14,6 +14,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops import array_filling
 from tfmini.ops.casting import cast
+from tfmini.ops.gradient_wanted import is_wanted
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
 from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.scoping import name_scope
@@ -22,7 +23,6 @@ from tfmini.ops.sparse_tensor import SparseTensor, on_values
 _ALL = (
     "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
 )
-_BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
 _MOD = "{int32, int64, bfloat16, half, float, double}"
 
 add_op = op(
@@ -49,22 +49,15 @@ minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double,
 squared_difference_op = op(
     "SquaredDifference(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 )
-bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_or_op = op(f"BitwiseOr(x: T, y: T) -> z: T; T: {_BITS}")
-bitwise_xor_op = op(f"BitwiseXor(x: T, y: T) -> z: T; T: {_BITS}")
-left_shift_op = op(f"LeftShift(x: T, y: T) -> z: T; T: {_BITS}")
-right_shift_op = op(f"RightShift(x: T, y: T) -> z: T; T: {_BITS}")
-invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
 neg_op = op("Neg(x: T) -> y: T; T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
 conj_op = op("Conj(input: T) -> output: T; T: {complex64, complex128, variant} = DT_COMPLEX64")
 
 for _handle in (
     add_op, add_v2_op, sub_op, mul_op, div_op, real_div_op, floor_div_op, truncate_div_op, div_no_nan_op,
     mul_no_nan_op, mod_op, floor_mod_op, truncate_mod_op, maximum_op, minimum_op, squared_difference_op,
-    bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op,
 ):  # fmt: skip
     _handle.shape(broadcast_shape)
-for _handle in (invert_op, neg_op, conj_op):
+for _handle in (neg_op, conj_op):
     _handle.shape(same_shape)
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -74,10 +67,6 @@ sub_op.kernel("CPU")(np.subtract)
 mul_op.kernel("CPU")(np.multiply)
 maximum_op.kernel("CPU")(np.maximum)
 minimum_op.kernel("CPU")(np.minimum)
-bitwise_and_op.kernel("CPU")(np.bitwise_and)
-bitwise_or_op.kernel("CPU")(np.bitwise_or)
-bitwise_xor_op.kernel("CPU")(np.bitwise_xor)
-invert_op.kernel("CPU")(np.invert)
 neg_op.kernel("CPU")(np.negative)
 conj_op.kernel("CPU")(np.conjugate)
 add_v2_op.inline(lambda node: "({0} + {1})")
@@ -168,17 +157,6 @@ def _squared_difference(x: Any, y: Any) -> Any:
 squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
 
 
-def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
-    def kernel(x: Any, y: Any) -> Any:
-        # Amounts outside the width are undefined in C; TensorFlow clamps them into it.
-        last = x.dtype.type(x.dtype.itemsize * 8 - 1)
-        return ufunc(x, np.clip(y, x.dtype.type(0), last))
-
-    return kernel
-
-
-left_shift_op.kernel("CPU")(_shift_kernel(np.left_shift))
-right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
 
 # ---- gradients ------------------------------------------------------------------------------
 
@@ -188,8 +166,7 @@ def conjugate(x: Tensor) -> Tensor:
     return conj_op(x) if x._dtype.is_complex else x
 
 
-for _handle in (bitwise_and_op, bitwise_or_op, bitwise_xor_op, left_shift_op, right_shift_op, invert_op,
-                mod_op, truncate_mod_op, floor_div_op, truncate_div_op):  # fmt: skip
+for _handle in (mod_op, truncate_mod_op, floor_div_op, truncate_div_op):
     _handle.not_differentiable()
 
 
@@ -217,7 +194,9 @@ def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @mul_op.gradient
 def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, y = node._inputs
-    return sum_to_operands(node, [mul_op(grad, conjugate(y)), mul_op(conjugate(x), grad)])
+    gx = mul_op(grad, conjugate(y)) if is_wanted(node, 0) else None
+    gy = mul_op(conjugate(x), grad) if is_wanted(node, 1) else None
+    return sum_to_operands(node, [gx, gy])
 
 
 @div_op.gradient
@@ -233,7 +212,9 @@ def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
     x, y = (conjugate(t) for t in node._inputs)
-    return sum_to_operands(node, [divide_by(grad, y), mul_op(grad, divide_by(divide_by(neg_op(x), y), y))])
+    gx = divide_by(grad, y) if is_wanted(node, 0) else None
+    gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None
+    return sum_to_operands(node, [gx, gy])
 
 
 @mul_no_nan_op.gradient
@@ -276,29 +257,29 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x + y``; strings are concatenated."""
+    """``x + y``; strings are concatenated (``tf.add``)."""
     return add_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x - y``."""
+    """``x - y`` (``tf.subtract``)."""
     return sub_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x * y``, element-wise."""
+    """``x * y``, element-wise (``tf.multiply``)."""
     return mul_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def negative(x: Any, name: str | None = None) -> Tensor:
-    """``-x``."""
+    """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
         return on_values(negative, x, name)  # type: ignore[return-value]
     return neg_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` by Python's rules: integers give floats."""
+    """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
         return truediv(x, y, name)
     return convert_to_tensor(x) / y  # type: ignore[no-any-return]
@@ -310,7 +291,7 @@ _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first.
+    """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first (``tf.truediv``).
 
     Raises:
       TypeError: when the types differ or cannot be divided.
@@ -334,7 +315,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` by Python 2's rules: integers are divided with floor."""
+    """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
         x, y = _operands(x, y)
         is_real = x._dtype.is_floating or x._dtype.is_complex
@@ -342,28 +323,28 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y`` for real numbers."""
+    """``x / y`` for real numbers (``tf.realdiv``)."""
     return real_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity."""
+    """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return floor_div_op(x, y, name=scope)  # type: ignore[no-any-return]
 
 
 def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity (the bare op)."""
+    """``x // y``, rounded towards minus infinity (the bare op) (``tf.floor_div``)."""
     return floor_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``, rounded towards zero."""
+    """``x / y``, rounded towards zero (``tf.truncatediv``)."""
     return truncate_div_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x / y``, and 0 where ``y`` is 0."""
+    """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
@@ -371,7 +352,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN."""
+    """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
@@ -379,7 +360,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x % y`` with the sign of ``y``, as in Python."""
+    """``x % y`` with the sign of ``y``, as in Python (``tf.mod``)."""
     return floor_mod_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
@@ -387,27 +368,27 @@ mod = floormod
 
 
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The remainder with the sign of ``x``, as in C."""
+    """The remainder with the sign of ``x``, as in C (``tf.truncatemod``)."""
     return truncate_mod_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The larger of each pair."""
+    """The larger of each pair (``tf.maximum``)."""
     return maximum_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The smaller of each pair."""
+    """The smaller of each pair (``tf.minimum``)."""
     return minimum_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``(x - y) ** 2``."""
+    """``(x - y) ** 2`` (``tf.squared_difference``)."""
     return squared_difference_op(x, y, name=name)  # type: ignore[no-any-return]
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """``scalar * x`` for a tensor or `IndexedSlices`.
+    """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
 
     Raises:
       ValueError: when ``scalar`` is no scalar.
@@ -420,38 +401,8 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     return mul_op(scalar, x, name=name)
 
 
-def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
-    return bitwise_and_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
-    return bitwise_or_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
-    return bitwise_xor_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x << y`` of integers (``tf.bitwise.left_shift``)."""
-    return left_shift_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
-    return right_shift_op(x, y, name=name)  # type: ignore[no-any-return]
-
-
-def invert(x: Any, name: str | None = None) -> Tensor:
-    """``~x`` of integers (``tf.bitwise.invert``)."""
-    return invert_op(x, name=name)  # type: ignore[no-any-return]
-
-
 def conj(x: Any, name: str | None = None) -> Tensor:
-    """The complex conjugate; real tensors pass unchanged.
+    """The complex conjugate; real tensors pass unchanged (``tf.conj``).
 
     Raises:
       TypeError: for types that are not numbers.

@@ -284,5 +284,5 @@ def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
-    """The cross product of 3-vectors along the last axis."""
+    """The cross product of 3-vectors along the last axis (``tf.cross``)."""
     return cross_op(a, b, name=name)  # type: ignore[no-any-return]

@@ -65,7 +65,8 @@ def _pow_gradient(node: Operation, grad: Tensor) -> list[Any]:
     # log(x) only where it exists: 0 ** y does not change with y.
     defined = (not_equal_op if x._dtype.is_complex else greater_op)(x, array_filling.zeros_like(x))
     safe = select_op(defined, x, array_filling.ones_like(x))
-    gy = mul_op(grad, mul_op(z, select_op(defined, log_op(safe), array_filling.zeros_like(x))))
+    # In this order: where grad is 0, z * log(x) may overflow a short type all the same.
+    gy = mul_op(mul_op(grad, z), select_op(defined, log_op(safe), array_filling.zeros_like(x)))
     return sum_to_operands(node, [gx, gy])
 
 
@@ -101,7 +102,7 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x ** y``; integers refuse negative exponents at run time."""
+    """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)  # type: ignore[no-any-return]
 
@@ -119,7 +120,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    """The angle of the point (x, y) in radians."""
+    """The angle of the point (x, y) in radians (``tf.atan2``)."""
     return atan2_op(y, x, name=name)  # type: ignore[no-any-return]
 
 

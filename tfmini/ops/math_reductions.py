@@ -236,6 +236,9 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
         exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
 
         def kernel(x: Any, axis_value: Any) -> Any:
+            if np.ndim(axis_value):
+                text = f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}"
+                raise InvalidArgumentError(None, None, text)
             axis = int(axis_value)
             if not -x.ndim <= axis < x.ndim:
                 raise InvalidArgumentError(
@@ -286,7 +289,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 
 
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
-    """Running products along ``axis``, as `cumsum`."""
+    """Running products along ``axis``, as `cumsum` (``tf.cumprod``)."""
     with name_scope(name, "Cumprod", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         return cumprod_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)  # type: ignore[no-any-return]

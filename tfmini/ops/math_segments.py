@@ -19,7 +19,7 @@ from tfmini.ops.math_comparison import equal_op, greater_equal_op, select_v2_op
 from tfmini.ops.math_elementwise import maximum_op, mul_op, real_div_op
 from tfmini.ops.math_unary import sqrt_op
 from tfmini.ops.scoping import name_scope
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, with_rank
 
 _IDS = "Tindices: {int32,int64}"
 
@@ -129,6 +129,8 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
         fill = empty(node.attrs["T"])
 
         def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
+            if np.ndim(num_segments):
+                raise _reject(f"num_segments should be a scalar, not shape {list(np.shape(num_segments))}")
             count, ids_shape = int(num_segments), np.shape(ids)
             if data.shape[: len(ids_shape)] != ids_shape:
                 raise _reject(
@@ -185,6 +187,7 @@ unsorted_min_op.kernel_factory("CPU")(_unsorted_factory(np.minimum, _highest))
 
 def _sorted_shape(node: Operation) -> list[RawShape]:
     data = node._inputs[0]._shape
+    with_rank(node._inputs[1]._shape, 1)
     return [None if data is None else (None, *data[1:])]
 
 
@@ -336,7 +339,7 @@ def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
 
 
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """The mean of the elements of each segment, 0 for empty ones."""
+    """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
         return real_div_op(  # type: ignore[no-any-return]

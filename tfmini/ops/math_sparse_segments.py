@@ -112,6 +112,8 @@ def _plain_shape(node: Operation) -> list[RawShape]:
 
 def _counted_shape(node: Operation) -> list[RawShape]:
     data, count = node._inputs[0]._shape, constant_value(node._inputs[3])
+    if count is not None and int(count) < 0:
+        raise ValueError("Cannot specify a negative value for num_segments")
     return [None if data is None else (None if count is None else int(count), *data[1:])]
 
 

@@ -61,7 +61,7 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
-    """The sum of tensors or `IndexedSlices` of one type and shape.
+    """The sum of tensors or `IndexedSlices` of one type and shape (``tf.add_n``).
 
     Raises:
       ValueError: for an empty list or inputs that do not match.

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops import special_functions
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, widened
-from tfmini.ops.math_elementwise import add_op, conjugate, minimum_op, mul_op, neg_op, real_div_op, sub_op
+from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
+from tfmini.ops.math_elementwise import add_op, conjugate, mul_op, neg_op, real_div_op, sub_op
 from tfmini.ops.scoping import name_scope
 from tfmini.ops.sparse_tensor import SparseTensor, on_values
 
@@ -168,7 +169,7 @@ inv_grad_op.kernel_factory("CPU")(widened(_reciprocal_grad))
 
 # ---- gradients ------------------------------------------------------------------------------
 
-for _handle in (floor_op, ceil_op, rint_op, round_op, sign_op, is_nan_op, is_inf_op, is_finite_op, zeta_op):
+for _handle in (floor_op, ceil_op, rint_op, round_op, is_nan_op, is_inf_op, is_finite_op):
     _handle.not_differentiable()
 
 
@@ -231,6 +232,11 @@ def _abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [mul_op(grad, sign_op(node._inputs[0]))]
 
 
+@sign_op.gradient
+def _sign_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [handle_of("ZerosLike")(node._inputs[0])]
+
+
 @exp_op.gradient
 def _exp_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [mul_op(grad, conjugate(node._outputs[0]))]
@@ -249,7 +255,14 @@ def _acosh_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @polygamma_op.gradient
 def _polygamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
     n, x = node._inputs
-    return [None, mul_op(grad, polygamma_op(add_op(n, _number(1, n)), x))]
+    return [None, sum_to_operands(node, [None, mul_op(grad, polygamma_op(add_op(n, _number(1, n)), x))])[1]]
+
+
+@zeta_op.gradient
+def _zeta_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    x, q = node._inputs
+    slope = mul_op(neg_op(x), zeta_op(add_op(x, _number(1, x)), q))
+    return [None, sum_to_operands(node, [None, mul_op(grad, slope)])[1]]
 
 
 def _by_grad_op(handle: OpHandle, grad_op: OpHandle, conjugates: bool = False) -> None:
@@ -354,24 +367,23 @@ is_finite = _public(is_finite_op, "is_finite", "Whether x is neither infinite no
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """The nearest whole number, halves to even; integers pass unchanged."""
+    """The nearest whole number, halves to even; integers pass unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
     return x if x._dtype.is_integer else round_op(x, name=name)  # type: ignore[no-any-return]
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
-    """log(sigmoid(x)), without overflow: min(x, 0) - log(1 + exp(-|x|))."""
+    """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        tail = log1p_op(exp_op(neg_op(abs_op(x))))
-        return sub_op(minimum_op(x, _number(0, x)), tail, name=scope)  # type: ignore[no-any-return]
+        return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)  # type: ignore[no-any-return]
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
-    """The Hurwitz zeta function."""
+    """The Hurwitz zeta function (``tf.zeta``)."""
     return zeta_op(x, q, name=name)  # type: ignore[no-any-return]
 
 
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
-    """The derivative of order ``a`` of digamma."""
+    """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)  # type: ignore[no-any-return]

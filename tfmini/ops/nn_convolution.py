@@ -146,7 +146,7 @@ def depthwise_conv2d_backprop_input(
     input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The gradient of `depthwise_conv2d_native` for its input."""
+    """The gradient of `depthwise_conv2d_native` for its input (``tf.nn.depthwise_conv2d_backprop_input``)."""
     return nn_conv.depthwise_backprop_input_op(  # type: ignore[no-any-return]
         input_sizes, filter, out_backprop, strides=list(strides), data_format=data_format,
         dilations=list(dilations), name=name, **padding_attrs(padding),
@@ -157,7 +157,7 @@ def depthwise_conv2d_backprop_filter(
     input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The gradient of `depthwise_conv2d_native` for its filter."""
+    """The gradient of `depthwise_conv2d_native` for its filter (``tf.nn.depthwise_conv2d_backprop_filter``)."""
     return nn_conv.depthwise_backprop_filter_op(  # type: ignore[no-any-return]
         input, filter_sizes, out_backprop, strides=list(strides), data_format=data_format,
         dilations=list(dilations), name=name, **padding_attrs(padding),

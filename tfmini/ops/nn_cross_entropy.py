@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array_filling import range as number_range
@@ -17,7 +18,8 @@ from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.array_slicing import slice_
 from tfmini.ops.array_transpose import transpose
 from tfmini.ops.casting import cast
-from tfmini.ops.math_comparison import greater_equal, where
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.math_comparison import greater_equal, less, where
 from tfmini.ops.math_elementwise import add, multiply, negative, subtract
 from tfmini.ops.math_unary import abs_op, exp, log, log1p
 from tfmini.ops.nn_activation import relu
@@ -39,31 +41,43 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, d
     return _along(log_softmax_op, logits, either("axis", axis, "dim", dim), name)
 
 
-def _along(handle: Any, logits: Any, axis: int | None, name: str | None) -> Tensor:
+def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
     logits = convert_to_tensor(logits)
     shape = logits._shape
+    if isinstance(axis, Tensor):
+        known = constant_value(axis)
+        axis = axis if known is None else int(known)
+    if isinstance(axis, Tensor):
+        swapped, order = _swap_with_last(logits, axis)
+        return transpose(handle(swapped), order, name=name or "transpose")
     if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
         return handle(logits, name=name)  # type: ignore[no-any-return]
     if shape is not None and not -len(shape) <= axis < len(shape):
-        raise ValueError(f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
-                         f" dimensions in the input. Received: dim={axis}")  # fmt: skip
+        raise InvalidArgumentError(
+            None, None,
+            f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
+            f" dimensions in the input. Received: dim={axis}",
+        )  # fmt: skip
     swapped, order = _swap_with_last(logits, axis)
     return transpose(handle(swapped), order, name=name or "transpose")
 
 
-def _swap_with_last(tensor: Tensor, axis: int) -> tuple[Tensor, Any]:
+def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
     """The tensor with ``axis`` and the last axis exchanged, and the permutation, its own inverse."""
-    if tensor._shape is not None:
+    if tensor._shape is not None and not isinstance(axis, Tensor):
         order: Any = list(range(len(tensor._shape)))
         order[axis], order[-1] = order[-1], order[axis]
     else:
         count = rank(tensor)
-        position = axis if axis >= 0 else add(count, axis)
+        if isinstance(axis, Tensor):
+            position = where(less(axis, 0), add(axis, count), axis)
+        else:
+            position = axis if axis >= 0 else add(count, axis)
         last = subtract(count, 1)
         order = concat(
             [number_range(position), reshape(last, [1]), number_range(add(position, 1), last), reshape(position, [1])],
             0,
-        )
+        )[:count]  # where the axis is the last one, it stands there twice
     return transpose(tensor, order), order
 
 
@@ -151,7 +165,7 @@ def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    """Cross-entropy of one true class per example.
+    """Cross-entropy of one true class per example (``tf.nn.sparse_softmax_cross_entropy_with_logits``).
 
     Args:
       labels: class numbers, int32 or int64, of the shape of ``logits`` without its last axis.

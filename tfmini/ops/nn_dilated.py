@@ -10,7 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_shape, nn_convolution, nn_pooling, nn_volumes
+from tfmini.ops import array_shape, nn_convolution, nn_pooling, nn_volume_pooling, nn_volumes
 from tfmini.ops.array_blocks import batch_to_space_nd, space_to_batch_nd
 from tfmini.ops.array_filling import zeros
 from tfmini.ops.array_joining import concat, stack
@@ -307,7 +307,7 @@ def _pooled(
     if count == 2:
         flat = nn_pooling.max_pool if kind == "max" else nn_pooling.avg_pool
         return flat(input, window, steps, padding, "NCHW" if first else "NHWC", scope)
-    deep = nn_volumes.max_pool3d if kind == "max" else nn_volumes.avg_pool3d
+    deep = nn_volume_pooling.max_pool3d if kind == "max" else nn_volume_pooling.avg_pool3d
     return deep(input, window, steps, padding, "NCDHW" if first else "NDHWC", scope)
 
 
@@ -323,7 +323,7 @@ def max_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
     """Max pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.max_pool_v2``)."""
-    function = _of_rank(input, max_pool1d, nn_pooling.max_pool, nn_volumes.max_pool3d)
+    function = _of_rank(input, max_pool1d, nn_pooling.max_pool, nn_volume_pooling.max_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 
@@ -332,7 +332,7 @@ def avg_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
     """Mean pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.avg_pool_v2``)."""
-    function = _of_rank(input, avg_pool1d, nn_pooling.avg_pool, nn_volumes.avg_pool3d)
+    function = _of_rank(input, avg_pool1d, nn_pooling.avg_pool, nn_volume_pooling.avg_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 

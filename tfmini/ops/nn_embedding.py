@@ -237,3 +237,13 @@ def _matrices(
     if combiner != "sum":
         valid = logical_and(valid, greater(weights.values, 0))
     return sparse_retain(ids, valid), sparse_retain(weights, valid)
+
+
+def safe_embedding_lookup_sparse_v2(
+    embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
+    combiner: str = "mean", default_id: int | None = None, max_norm: float | None = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`safe_embedding_lookup_sparse` with "div" partitions (``tf.compat.v2.nn.safe_embedding_lookup_sparse``)."""
+    return safe_embedding_lookup_sparse(
+        embedding_weights, sparse_ids, sparse_weights, combiner, default_id, name, "div", max_norm
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tfmini.errors import InvalidArgumentError
+from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
@@ -75,24 +75,29 @@ avg_pool_grad_op = op("AvgPoolGrad(orig_input_shape: int32, grad: T) -> output: 
 @max_pool_op.shape
 @avg_pool_op.shape
 def _pool_shape(node: Operation) -> list[RawShape]:
+    return [pooled_shape(node, node.attrs["ksize"], node.attrs["strides"])]
+
+
+def pooled_shape(node: Operation, ksize: Sequence[int], strides: Sequence[int]) -> RawShape:
+    """The shape of what a pooling op gives for its first input.
+
+    Raises:
+      ValueError: for sizes that it cannot take.
+    """
     attrs = node.attrs
     image = with_rank(node._inputs[0]._shape, 4)
-    for attr in ("ksize", "strides"):
-        if len(attrs[attr]) != 4:
-            raise ValueError(
-                f"{node.type} requires the {attr} attribute to contain 4 values, but got: {len(attrs[attr])}"
-            )
-    batch, rows, columns, channels = image_axes(attrs["data_format"])
-    if any(attrs[a][axis] != 1 for a in ("ksize", "strides") for axis in (batch, channels)):
-        raise ValueError("Pooling is not yet supported on the batch or depth dimension.")
+    for attr, sizes in (("ksize", ksize), ("strides", strides)):
+        if len(sizes) != 4:
+            raise ValueError(f"{node.type} requires the {attr} attribute to contain 4 values, but got: {len(sizes)}")
+    axes = image_axes(attrs["data_format"])
     pixels = [
         output_size(
-            image[axis], attrs["ksize"][axis], attrs["strides"][axis], 1, attrs["padding"],
+            image[axis], ksize[axis], strides[axis], 1, attrs["padding"],
             explicit_pair(attrs.get("explicit_paddings"), axis),
         )
-        for axis in (rows, columns)
+        for axis in axes[1:]
     ]  # fmt: skip
-    return [arrange((image[batch], pixels[0], pixels[1], image[channels]), attrs["data_format"])]
+    return arrange((image[axes[0]], pixels[0], pixels[1], pixels[2]), attrs["data_format"])
 
 
 @max_pool_grad_op.shape
@@ -113,9 +118,17 @@ def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _placer(node: Any) -> Callable[[tuple[int, ...]], tuple[Axis, Axis]]:
+def _check_axes(attrs: Mapping[str, Any], deep: bool) -> None:
+    """Windows lie within an image and, unless ``deep``, within a channel."""
+    batch, _, _, depth = image_axes(attrs["data_format"])
+    if attrs["ksize"][batch] != 1 or attrs["strides"][batch] != 1:
+        raise UnimplementedError(None, None, "Pooling is not yet supported on the batch dimension.")
+    if not deep and (attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1):
+        raise UnimplementedError(None, None, "Pooling is not yet supported on the depth dimension.")
+
+
+def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], tuple[Axis, Axis]]:
     """The function from an NHWC shape to its two window axes."""
-    attrs = node.attrs
     axes = image_axes(attrs["data_format"])[1:3]
 
     def place(sizes: tuple[int, ...]) -> tuple[Axis, Axis]:
@@ -154,7 +167,16 @@ def _reduce_windows(ufunc: np.ufunc, source: Array, rows: Axis, columns: Axis) -
 
 @max_pool_op.kernel_factory("CPU")
 def _max_pool_factory(node: Any) -> Callable[..., Array]:
-    place, layout = _placer(node), node.attrs["data_format"]
+    return max_pool_of(node.attrs)
+
+
+def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
+    """The function that pools images as these attrs say."""
+    place, layout = _placer(attrs), attrs["data_format"]
+    _check_axes(attrs, deep=True)
+    depth = image_axes(layout)[3]
+    if attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1:
+        return _depthwise_max_pool(attrs)
 
     def max_pool(image: Array) -> Array:
         image = to_nhwc(image, layout)
@@ -163,6 +185,35 @@ def _max_pool_factory(node: Any) -> Callable[..., Array]:
         return from_nhwc(_reduce_windows(np.maximum, source, rows, columns), layout)
 
     return max_pool
+
+
+def _depthwise_max_pool(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
+    """Maxima of groups of channels."""
+    ksize, layout = attrs["ksize"], attrs["data_format"]
+    _, row, column, depth = image_axes(layout)
+    window = ksize[depth]
+    if ksize[row] != 1 or ksize[column] != 1:
+        text = "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
+        raise UnimplementedError(None, None, text)
+    if window != attrs["strides"][depth]:
+        text = "Depthwise max pooling requires the depth window to equal the depth stride."
+        raise UnimplementedError(None, None, text)
+
+    def max_pool(image: Array) -> Array:
+        image = to_nhwc(image, layout)
+        if image.shape[3] % window:
+            text = "Depthwise max pooling requires the depth window to evenly divide the input depth"
+            raise UnimplementedError(None, None, text)
+        return from_nhwc(image.reshape(*image.shape[:3], -1, window).max(axis=4), layout)
+
+    return max_pool
+
+
+def _without_nan(source: Array, result: Array, rows: Axis, columns: Axis) -> tuple[Array, Array]:
+    """Images and maxima in which a window whose maximum is no number has its maximum in its first element."""
+    source = np.where(np.isnan(source), _lowest(source.dtype), source)
+    first = source[:, rows.offsets(0), columns.offsets(0)]
+    return source, np.where(np.isnan(result), first, result)
 
 
 def _first_matches(source: Array, result: Array, rows: Axis, columns: Axis) -> Iterator[tuple[slice, slice, Array]]:
@@ -199,7 +250,12 @@ def _cropped(image: Array, rows: Axis, columns: Axis) -> Array:
 
 @max_pool_grad_op.kernel_factory("CPU")
 def _max_pool_grad_factory(node: Any) -> Callable[..., Array]:
-    place, layout = _placer(node), node.attrs["data_format"]
+    return max_pool_grad_of(node.attrs)
+
+
+def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
+    """The function of images, their maxima and gradients of the maxima, as these attrs say."""
+    place, layout = _placer(attrs), attrs["data_format"]
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
         image, result = to_nhwc(image, layout), to_nhwc(result, layout)
@@ -209,6 +265,8 @@ def _max_pool_grad_factory(node: Any) -> Callable[..., Array]:
             raise InvalidArgumentError(None, None, f"Expected grad shape to be {result.shape}, but got {grad.shape}")
         source = padded(image, rows, columns, _lowest(image.dtype))
         total, tiled = _spread(image.shape, image.dtype, rows, columns)
+        if result.dtype.kind not in "iu" and np.isnan(result).any():
+            source, result = _without_nan(source, result, rows, columns)
         for row, column, match in _first_matches(source, result, rows, columns):
             share = where_else_zero(match, grad)
             if tiled:
@@ -222,7 +280,12 @@ def _max_pool_grad_factory(node: Any) -> Callable[..., Array]:
 
 @max_pool_grad_grad_op.kernel_factory("CPU")
 def _max_pool_grad_grad_factory(node: Any) -> Callable[..., Array]:
-    place, layout = _placer(node), node.attrs["data_format"]
+    return max_pool_grad_grad_of(node.attrs)
+
+
+def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
+    """The function of images, their maxima and gradients of the images, as these attrs say."""
+    place, layout = _placer(attrs), attrs["data_format"]
 
     def max_pool_grad_grad(image: Array, result: Array, grad: Array) -> Array:
         image, result, grad = to_nhwc(image, layout), to_nhwc(result, layout), to_nhwc(grad, layout)
@@ -249,7 +312,8 @@ def _counts(rows: Axis, columns: Axis, dtype: Any) -> Array:
 
 @avg_pool_op.kernel_factory("CPU")
 def _avg_pool_factory(node: Any) -> Callable[..., Array]:
-    place, layout = _placer(node), node.attrs["data_format"]
+    _check_axes(node.attrs, deep=False)
+    place, layout = _placer(node.attrs), node.attrs["data_format"]
     dtype = node.attrs["T"].numpy
     wide = np.float32 if node.attrs["T"] in HALVES else dtype
 
@@ -265,7 +329,7 @@ def _avg_pool_factory(node: Any) -> Callable[..., Array]:
 
 @avg_pool_grad_op.kernel_factory("CPU")
 def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
-    place, layout = _placer(node), node.attrs["data_format"]
+    place, layout = _placer(node.attrs), node.attrs["data_format"]
     dtype = node.attrs["T"].numpy
     wide = np.float32 if node.attrs["T"] in HALVES else dtype
 

@@ -56,11 +56,18 @@ def _in_top_k_shape(node: Operation) -> list[RawShape]:
 
 @nth_element_op.shape
 def _nth_shape(node: Operation) -> list[RawShape]:
-    static = node._inputs[0]._shape
+    static, place = node._inputs[0]._shape, node._inputs[1]._shape
+    if place:
+        raise ValueError(f"Dimension size, given by scalar input 1 must be a scalar but has rank {len(place)}")
     if static is None:
         return [None]
     if not static:
         raise ValueError("Shape must be at least rank 1 but is rank 0")
+    n = constant_value(node._inputs[1])
+    if n is not None and int(n) < 0:
+        raise ValueError(f"Dimension size, given by scalar input 1, must be non-negative but is {int(n)}")
+    if n is not None and static[-1] is not None and static[-1] <= int(n):
+        raise ValueError(f"Input must have last dimension > n = {int(n)} but is {static[-1]}")
     return [static[:-1]]
 
 

@@ -81,6 +81,17 @@ def _element_size(dtype: dtypes.DType, string_size: int) -> int:
     return string_size if dtype.base_dtype is dtypes.string else dtype.base_dtype.numpy.itemsize
 
 
+def _check_slicing(shape: Sequence[int], slicing: Sequence[int]) -> None:
+    """At most one axis is cut, into no more parts than it has elements."""
+    if any(count <= 0 for count in slicing):
+        raise ValueError(f"A partitioned Variable must be cut into at least one part along each axis: {slicing}")
+    if sum(count > 1 for count in slicing) > 1:
+        raise ValueError(f"Can only slice a variable along one dimension: shape: {shape}, partitioning: {slicing}")
+    for size, count in zip(shape, slicing):
+        if count > size:
+            raise ValueError(f"Cannot cut {size} elements into {count} parts: shape: {shape}, slicing: {slicing}")
+
+
 def create_partitioned_variables(
     shape: Sequence[int],
     slicing: Sequence[int],
@@ -103,6 +114,7 @@ def create_partitioned_variables(
         )
     if len(shape) < 1:
         raise ValueError(f"A partitioned Variable must have rank at least 1: shape: {shape}")
+    _check_slicing(shape, slicing)
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
         whole = get_partitioned_variable(
             None, shape, dtype, initializer, trainable, lambda **_: list(slicing), collections

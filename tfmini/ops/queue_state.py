@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import secrets
+import os
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -248,7 +248,7 @@ class ShuffleQueueState(QueueState):
         self.min_after_dequeue = min_after_dequeue
         self.seeds = seeds
         self._elements = []
-        chosen = seeds if any(seeds) else (secrets.randbits(64), secrets.randbits(64))
+        chosen = seeds if any(seeds) else (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8)))
         self._generator = PhiloxGenerator(*chosen)
         self._words: list[int] = []
 

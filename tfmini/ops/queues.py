@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import reduce
 from typing import Any
 
@@ -282,6 +281,8 @@ class RandomShuffleQueue(QueueBase):
         if seed1 is None and seed2 is None:
             seed1, seed2 = 0, 0
         elif seed is None and shared_name is not None:
+            import hashlib  # some ms that `import tfmini` saves
+
             # All graphs that share the queue must agree on its seeds, whatever the number of ops before it.
             digest = hashlib.md5((str(seed1) + shared_name).encode(), usedforsecurity=False).hexdigest()
             seed2 = int(digest[:8], 16) & 0x7FFFFFFF

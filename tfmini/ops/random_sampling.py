@@ -199,19 +199,19 @@ def _multinomial(node: Any) -> Callable[..., Any]:
     dtype = node.attrs["output_dtype"].numpy
 
     def sample(logits: Any, num_samples: Any) -> Any:
-        count = _check_multinomial(logits, num_samples)
-        cumulative = _cumulative(logits)
+        count = check_multinomial(logits, num_samples)
+        bounds_of_rows = cumulative(logits)
         shape = (len(logits), count)
         draws = free.random(shape) if seeded is None else philox.row_doubles(seeded, *shape)
         out = np.empty(shape, dtype)
-        for row, (bounds, values) in enumerate(zip(cumulative, draws)):
+        for row, (bounds, values) in enumerate(zip(bounds_of_rows, draws)):
             out[row] = np.searchsorted(bounds, values * bounds[-1], side="right")
         return out
 
     return sample
 
 
-def _check_multinomial(logits: Any, num_samples: Any) -> int:
+def check_multinomial(logits: Any, num_samples: Any) -> int:
     if np.ndim(logits) != 2:
         raise InvalidArgumentError(None, None, f"logits should be a matrix, got shape {list(np.shape(logits))}")
     if np.ndim(num_samples):
@@ -225,7 +225,7 @@ def _check_multinomial(logits: Any, num_samples: Any) -> int:
     return count
 
 
-def _cumulative(logits: Any) -> Any:
+def cumulative(logits: Any) -> Any:
     """Per row the running sums of the classes' unnormalised probabilities."""
     values = logits.astype(np.float64)
     finite = np.isfinite(values)
@@ -263,7 +263,7 @@ def _samples_by_parameters(node: Operation) -> list[RawShape]:
     return [None if samples is None or parameters is None else samples + parameters]
 
 
-def _numpy_generator(node: Any) -> Any:
+def numpy_generator(node: Any) -> Any:
     """Numpy's generator, seeded by both seeds (these two streams are not TensorFlow's)."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if not (seed or seed2):
@@ -273,7 +273,7 @@ def _numpy_generator(node: Any) -> Any:
 
 @gamma_op.kernel_factory("CPU")
 def _gamma(node: Any) -> Callable[..., Any]:
-    generator = _numpy_generator(node)
+    generator = numpy_generator(node)
     dtype = node.attrs["T"].numpy
     return lambda shape, alpha: generator.standard_gamma(
         np.asarray(alpha, np.float64), as_shape(shape) + np.shape(alpha)
@@ -282,7 +282,7 @@ def _gamma(node: Any) -> Callable[..., Any]:
 
 @poisson_op.kernel_factory("CPU")
 def _poisson(node: Any) -> Callable[..., Any]:
-    generator = _numpy_generator(node)
+    generator = numpy_generator(node)
     dtype = node.attrs["dtype"].numpy
     return lambda shape, rate: generator.poisson(
         np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.dimension import dimension_value
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
@@ -15,7 +16,6 @@ from tfmini.ops.assertion import Assert
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.math_elementwise import add, floormod, maximum, multiply, subtract, truediv
 from tfmini.ops.scoping import get_seed, name_scope
-from tfmini.shapes import dimension_value
 
 _UNIFORM_TYPES = frozenset(
     (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)

@@ -81,7 +81,7 @@ reduce_any = _reduction(math_reductions.any_op, "reduce_any", "Whether any eleme
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    """The square root of the sum of squares over ``axis``."""
+    """The square root of the sum of squares over ``axis`` (``tf.math.reduce_euclidean_norm``)."""
     return reduce(math_reductions.euclidean_norm_op, input_tensor, axis, bool(keepdims), name)
 
 
@@ -109,7 +109,7 @@ def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """log(sum(exp(x))) over ``axis``, without overflow; arguments as of `reduce_sum`."""
+    """log(sum(exp(x))) over ``axis``, without overflow; arguments as of `reduce_sum` (``tf.reduce_logsumexp``)."""
     axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
     with name_scope(name, "ReduceLogSumExp", [input_tensor]) as scope:
         x = convert_to_tensor(input_tensor)
@@ -125,14 +125,14 @@ def reduce_logsumexp(
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
-    """The index of the first largest element along ``axis`` (default 0)."""
+    """The index of the first largest element along ``axis`` (default 0) (``tf.argmax``)."""
     return _arg(math_reductions.arg_max_op, input, axis, dimension, output_type, name)
 
 
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
 ) -> Tensor:  # fmt: skip
-    """The index of the first smallest element along ``axis`` (default 0)."""
+    """The index of the first smallest element along ``axis`` (default 0) (``tf.argmin``)."""
     return _arg(math_reductions.arg_min_op, input, axis, dimension, output_type, name)
 
 
@@ -145,12 +145,12 @@ def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, 
 
 
 def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """`argmax`, by its op's own arguments."""
+    """`argmax`, by its op's own arguments (``tf.arg_max``)."""
     return math_reductions.arg_max_op(input, dimension, output_type=output_type, name=name)  # type: ignore[no-any-return]
 
 
 def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """`argmin`, by its op's own arguments."""
+    """`argmin`, by its op's own arguments (``tf.arg_min``)."""
     return math_reductions.arg_min_op(input, dimension, output_type=output_type, name=name)  # type: ignore[no-any-return]
 
 
@@ -158,7 +158,7 @@ def count_nonzero(
     input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None, dtype: Any = dtypes.int64,
     name: str | None = None, reduction_indices: Any = None, keep_dims: bool | None = None, input: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The number of elements that are not zero (or not the empty string) over ``axis``."""
+    """The number of elements that are not zero (or not the empty string) over ``axis`` (``tf.count_nonzero``)."""
     if input_tensor is None:
         input_tensor = input
     axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)

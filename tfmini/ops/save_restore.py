@@ -229,11 +229,19 @@ def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs
     merging.merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
 
 
+def _check_scalars(**values: Any) -> None:
+    for name, value in values.items():
+        if np.ndim(value):
+            raise errors.InvalidArgumentError(None, None, f"{name} must be a scalar, got shape {list(np.shape(value))}")
+
+
 @sharded_filename.kernel("CPU")
 def _sharded_filename(basename: Any, shard: Any, num_shards: Any) -> bytes:
+    _check_scalars(shard=shard, num_shards=num_shards)
     return b"%s-%05d-of-%05d" % (_scalar(basename), shard, num_shards)
 
 
 @sharded_filespec.kernel("CPU")
 def _sharded_filespec(basename: Any, num_shards: Any) -> bytes:
+    _check_scalars(num_shards=num_shards)
     return b"%s-?????-of-%05d" % (_scalar(basename), num_shards)

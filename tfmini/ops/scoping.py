@@ -139,27 +139,27 @@ def init_scope() -> Iterator[None]:
 
 
 def add_to_collection(name: Any, value: Any) -> None:
-    """Appends ``value`` to a collection of the default graph."""
+    """Appends ``value`` to a collection of the default graph (``tf.add_to_collection``)."""
     get_default_graph().add_to_collection(name, value)
 
 
 def add_to_collections(names: Any, value: Any) -> None:
-    """Appends ``value`` to several collections of the default graph."""
+    """Appends ``value`` to several collections of the default graph (``tf.add_to_collections``)."""
     get_default_graph().add_to_collections(names, value)
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph, filtered by the regex ``scope``."""
+    """A copy of a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``)."""
     return get_default_graph().get_collection(key, scope)
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself."""
+    """A collection of the default graph itself (``tf.get_collection_ref``)."""
     return get_default_graph().get_collection_ref(key)
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Sets the seed of the default graph, from which ops without a seed derive theirs."""
+    """Sets the seed of the default graph, from which ops without a seed derive theirs (``tf.set_random_seed``)."""
     get_default_graph().seed = seed
 
 

@@ -93,7 +93,7 @@ def _stateless_kernel(node: Any) -> Callable[..., Any]:
     return lambda values: constant()
 
 
-@py_func_op.kernel_factory("CPU")
+@py_func_op.kernel_factory("CPU", may_block=True)
 def _kernel(node: Any) -> Callable[..., Any]:
     token = node.attrs["token"].decode()
     wanted = list(node.attrs["Tout"])

@@ -1,7 +1,8 @@
-"""The public functions on sparse tensors (``tf.sparse``, ``tf.sparse_*``)."""
+"""Sparse tensors made, unmade and rearranged (``tf.sparse``, ``tf.sparse_*``)."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tfmini import dtypes
@@ -9,7 +10,6 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops import array_filling, array_gather, array_joining, array_shape, math_comparison
 from tfmini.ops import sparse_layout as layout
-from tfmini.ops import sparse_math as arithmetic
 from tfmini.ops.array_identity import identity, placeholder
 from tfmini.ops.array_masking import where
 from tfmini.ops.array_sets import setdiff1d
@@ -17,26 +17,16 @@ from tfmini.ops.array_slicing import getitem
 from tfmini.ops.casting import cast
 from tfmini.ops.checks import assert_equal, assert_less_equal
 from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.math_elementwise import minimum
 from tfmini.ops.reduce_functions import reduce_max
 from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
-from tfmini.ops.sparse_values import as_sparse, parts
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.sparse_values import as_sparse, either, is_sparse, parts
 from tfmini.shapes import TensorShape
 
 _INT64 = dtypes.int64
-
-
-def _either(new: Any, old: Any, new_name: str, old_name: str) -> Any:
-    if new is not None and old is not None:
-        raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
-    return old if new is None else new
-
-
-def _is_sparse(value: Any) -> bool:
-    return isinstance(value, (SparseTensor, SparseTensorValue))
 
 
 # ---- making and unmaking --------------------------------------------------------------------
@@ -142,10 +132,10 @@ def sparse_merge(
     Raises:
       TypeError, ValueError: for arguments that do not fit together.
     """
-    lists = isinstance(vocab_size, (list, tuple)) or isinstance(sp_ids, (list, tuple)) and not _is_sparse(sp_ids)
+    lists = isinstance(vocab_size, (list, tuple)) or isinstance(sp_ids, (list, tuple)) and not is_sparse(sp_ids)
     if not lists:
         sp_ids, vocab_size = [sp_ids], [vocab_size]
-    elif not isinstance(sp_ids, (list, tuple)) or _is_sparse(sp_ids):
+    elif not isinstance(sp_ids, (list, tuple)) or is_sparse(sp_ids):
         raise TypeError(f"sp_ids has to be a SparseTensor or list thereof. Found {type(sp_ids)}")
     if not isinstance(vocab_size, (list, tuple)):
         if not isinstance(vocab_size, Tensor):
@@ -181,13 +171,34 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
     with name_scope(name, "SparseReshape", [sparse.values]) as scope:
         indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, shape, name=scope)
-        wanted = constant_value_as_shape(shape)
-        before = sparse.shape
-        if wanted is not None and None not in wanted and before.is_fully_defined():
-            count = before.num_elements()
-            if TensorShape(wanted).num_elements() != count:
-                raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+        known = _reshaped(sparse.shape, shape)
+        if known is not None:
+            sizes = convert_to_tensor(known, _INT64)
         return SparseTensor(indices, identity(sparse.values), sizes)
+
+
+def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
+    """The new sizes, where they follow from what is known; at most one may be left open.
+
+    Raises:
+      ValueError: when the number of elements does not fit.
+    """
+    constant, wanted = constant_value(shape), constant_value_as_shape(shape)
+    if wanted is None or not before.is_fully_defined():
+        return None
+    if constant is not None and (constant == -1).sum() > 1:
+        raise ValueError(f"At most one dimension can be inferred (-1). Found: {constant.tolist()}")
+    if wanted.count(None) > 1:
+        return None
+    count = before.num_elements() or 0
+    known = math.prod(size for size in wanted if size is not None)
+    if None not in wanted:
+        if known != count:
+            raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+        return list(wanted)  # type: ignore[arg-type]
+    if not known or count % known:
+        raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+    return [count // known if size is None else size for size in wanted]
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
@@ -212,7 +223,7 @@ def sparse_split(
     for label, value in (("sp_input", sp_input), ("num_split", num_split)):
         if value is None:
             raise ValueError(f"{label} is required")
-    axis = _either(axis, split_dim, "axis", "split_dim")
+    axis = either(axis, split_dim, "axis", "split_dim")
     if axis is None:
         raise ValueError("axis is required")
     sparse = as_sparse(sp_input)
@@ -347,132 +358,3 @@ def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> Any:
     with name_scope(name, "sparse_mask", [a.values, a.indices, mask_indices]):
         kept_indices, kept = setdiff1d(a.indices, mask_indices)
         return IndexedSlices(array_gather.gather(a.values, kept), kept_indices, a.dense_shape)
-
-
-# ---- arithmetic -----------------------------------------------------------------------------
-
-
-def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
-    """The sum of two tensors of which one at least is sparse (``tf.sparse_add``).
-
-    A sum of two sparse tensors drops elements smaller than ``threshold``; its type is sparse, else dense.
-
-    Raises:
-      TypeError: when neither is sparse.
-    """
-    threshold = _either(threshold, thresh, "threshold", "thresh")
-    threshold = 0 if threshold is None else threshold
-    if not _is_sparse(a) and not _is_sparse(b):
-        raise TypeError("At least one input should be SparseTensor; do you mean to use tf.add()?")
-    if _is_sparse(a) and _is_sparse(b):
-        a, b = as_sparse(a), as_sparse(b)
-        limit = convert_to_tensor(threshold, a.dtype.real_dtype.base_dtype, name="thresh")
-        found = arithmetic.add_op(*parts(a), *parts(b), limit)
-        a.shape.assert_is_compatible_with(b.shape)
-        return SparseTensor(*found)
-    if _is_sparse(b):
-        a, b = b, a
-    return arithmetic.dense_add_op(*parts(as_sparse(a)), b)
-
-
-def sparse_tensor_dense_matmul(
-    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
-) -> Tensor:
-    """A sparse times a dense matrix (``tf.sparse_tensor_dense_matmul``)."""
-    sparse = as_sparse(sp_a)
-    with name_scope(name, "SparseTensorDenseMatMul", [sparse.values, b]) as scope:
-        b = convert_to_tensor(b, name="b")
-        return arithmetic.matmul_op(  # type: ignore[no-any-return]
-            *parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
-        )
-
-
-def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Softmax over the stored elements of each innermost row (``tf.sparse_softmax``)."""
-    with name_scope(name, "SparseSoftmax", [sp_input.indices, sp_input.values]):
-        found = arithmetic.softmax_op(*parts(as_sparse(sp_input)))
-        return SparseTensor(sp_input.indices, found, sp_input.dense_shape)
-
-
-def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The larger of each pair of elements, absent ones being 0 (``tf.sparse_maximum``)."""
-    return _extremum(arithmetic.maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
-
-
-def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The smaller of each pair of elements, absent ones being 0 (``tf.sparse_minimum``)."""
-    return _extremum(arithmetic.minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
-
-
-def _extremum(handle: Any, default_name: str, a: Any, b: Any, name: str | None) -> SparseTensor:
-    a, b = as_sparse(a), as_sparse(b)
-    with name_scope(name, default_name, [a.indices, a.values, b.indices, b.values]) as scope:
-        indices, values = handle(*parts(a), *parts(b), name=scope)
-        return SparseTensor(indices, values, a.dense_shape)
-
-
-def _reduce(handle: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
-    keep = bool(_either(keepdims, keep_dims, "keepdims", "keep_dims"))
-    axis = _either(axis, reduction_axes, "axis", "reduction_axes")
-    sparse = as_sparse(sp_input)
-    if axis is None:
-        axis = array_filling.range(array_shape.size(sparse.dense_shape))
-    return handle(*parts(sparse), convert_to_tensor(axis, dtypes.int32), keep_dims=keep)
-
-
-def sparse_reduce_sum(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> Tensor:
-    """The dense sum over axes, all by default (``tf.sparse_reduce_sum``)."""
-    return _reduce(arithmetic.reduce_ops["Sum"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
-
-
-def sparse_reduce_sum_sparse(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> SparseTensor:
-    """`sparse_reduce_sum` as a sparse tensor (``tf.sparse_reduce_sum_sparse``)."""
-    handle = arithmetic.reduce_sparse_ops["Sum"]
-    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
-
-
-def sparse_reduce_max(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> Tensor:
-    """The dense maximum of the stored elements over axes, 0 where there is none (``tf.sparse_reduce_max``)."""
-    return _reduce(arithmetic.reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
-
-
-def sparse_reduce_max_sparse(
-    sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
-) -> SparseTensor:
-    """`sparse_reduce_max` as a sparse tensor (``tf.sparse_reduce_max_sparse``)."""
-    handle = arithmetic.reduce_sparse_ops["Max"]
-    return SparseTensor(*_reduce(handle, sp_input, axis, keepdims, reduction_axes, keep_dims))
-
-
-# ---- operators ------------------------------------------------------------------------------
-
-
-def _with_dense(kind: str, default_name: str) -> Any:
-    """``sparse * dense`` or ``sparse / dense``, the dense operand broadcast to the sparse one."""
-
-    def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
-        with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:
-            dense = convert_to_tensor(dense, sparse.dtype.base_dtype, name="y")
-            found = arithmetic.cwise_ops[kind](*parts(sparse), dense, name=scope)
-            return SparseTensor(sparse.indices, found, sparse.dense_shape)
-
-    return operate
-
-
-def _divided(sparse: SparseTensor, dense: Any) -> SparseTensor:
-    """True division: integers become float64 first."""
-    if sparse.dtype.is_integer:
-        sparse = SparseTensor(sparse.indices, cast(sparse.values, dtypes.float64), sparse.dense_shape)
-        dense = cast(dense, dtypes.float64)
-    return _with_dense("Div", "truediv")(sparse, dense)  # type: ignore[no-any-return]
-
-
-for _method, _operate in (("__mul__", _with_dense("Mul", "mul")), ("__div__", _with_dense("Div", "div"))):
-    setattr(SparseTensor, _method, _operate)
-SparseTensor.__truediv__ = _divided  # type: ignore[method-assign]

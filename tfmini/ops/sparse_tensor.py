@@ -108,3 +108,20 @@ class SparseTensor:
 def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
     """The sparse tensor whose values are ``function`` of the values of another."""
     return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
+
+
+def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """A `SparseTensor` as it is or from its value, anything else as a tensor.
+
+    Raises:
+      RuntimeError: when a sparse tensor has another type than ``dtype``.
+    """
+    if isinstance(value, SparseTensorValue):
+        value = SparseTensor.from_value(value)
+    if not isinstance(value, SparseTensor):
+        return convert_to_tensor(value, dtype=dtype, name=name)
+    if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+        raise RuntimeError(
+            f"Sparse dtype: requested = {dtypes.as_dtype(dtype).name}, actual = {value.dtype.name}"
+        )
+    return value

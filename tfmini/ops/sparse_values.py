@@ -12,6 +12,18 @@ from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 
+def either(new: Any, old: Any, new_name: str, old_name: str) -> Any:
+    """The value of an argument that also has a deprecated name; a ValueError when both are used."""
+    if new is not None and old is not None:
+        raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
+    return old if new is None else new
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether ``value`` is a sparse tensor or the value of one."""
+    return isinstance(value, (SparseTensor, SparseTensorValue))
+
+
 def as_sparse(value: Any) -> SparseTensor:
     """``value`` as a `SparseTensor`.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
@@ -20,7 +22,12 @@ stack_op = op(
 push_op = op("StackPushV2(handle: resource, elem: T) -> output: T; T: type; swap_memory: bool = false")
 pop_op = op("StackPopV2(handle: resource) -> elem: elem_type; elem_type: type")
 close_op = op("StackCloseV2(handle: resource)")
-for _handle in (stack_op, push_op, pop_op, close_op):
+# The first version: the handle is a reference to a string, and the stack belongs to the step by its name.
+ref_stack_op = op("Stack() -> handle: Ref(string); elem_type: type; stack_name: string = ''", stateful=True)
+ref_push_op = op("StackPush(handle: Ref(string), elem: T) -> output: T; T: type; swap_memory: bool = false")
+ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type")
+ref_close_op = op("StackClose(handle: Ref(string))")
+for _handle in (stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op):
     _handle.not_differentiable()
 
 _serial = itertools.count()
@@ -31,17 +38,25 @@ def _stack_shape(node: Operation) -> list[RawShape]:
     return [(2,)]
 
 
+@ref_stack_op.shape
+def _ref_stack_shape(node: Operation) -> list[RawShape]:
+    return [(2,)]
+
+
 @push_op.shape
+@ref_push_op.shape
 def _push_shape(node: Operation) -> list[RawShape]:
     return [node._inputs[1]._shape]
 
 
 @pop_op.shape
+@ref_pop_op.shape
 def _pop_shape(node: Operation) -> list[RawShape]:
     return [None]
 
 
 @close_op.shape
+@ref_close_op.shape
 def _close_shape(node: Operation) -> list[RawShape]:
     with_rank(node._inputs[0]._shape, 1)
     return []
@@ -63,6 +78,12 @@ class Stack:
         self.values: list[Any] = []
         self.closed = False
 
+    def read(self) -> np.ndarray[Any, Any]:
+        """What a client sees of a reference to a stack: the container and the name."""
+        found = np.empty(2, object)
+        found[:] = [b"_stacks", self.name.encode()]
+        return found
+
     def refuse(self, what: str) -> NoReturn:
         """Raises an error that names the stack."""
         raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
@@ -75,7 +96,14 @@ def _stack(max_size: Any, *, stack_name: bytes, node: Any) -> Stack:
     return Stack(f"{name}_{next(_serial)}", size if size > 0 else -1)
 
 
+@ref_stack_op.kernel("CPU")
+def _ref_stack(step: Any, *, stack_name: bytes, node: Any) -> Stack:
+    name = stack_name.decode() or node.name
+    return Stack(f"{name}_{next(_serial)}", -1)
+
+
 @push_op.kernel("CPU")
+@ref_push_op.kernel("CPU")
 def _push(step: Any, handle: Stack, elem: Any) -> Any:
     values = handle.values
     if handle.closed:
@@ -87,6 +115,7 @@ def _push(step: Any, handle: Stack, elem: Any) -> Any:
 
 
 @pop_op.kernel("CPU")
+@ref_pop_op.kernel("CPU")
 def _pop(step: Any, handle: Stack) -> Any:
     if handle.closed:
         handle.refuse("has already been closed.")
@@ -96,6 +125,7 @@ def _pop(step: Any, handle: Stack) -> Any:
 
 
 @close_op.kernel("CPU")
+@ref_close_op.kernel("CPU")
 def _close(step: Any, handle: Stack) -> tuple[()]:
     handle.closed = True
     handle.values.clear()

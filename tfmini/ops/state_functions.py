@@ -54,6 +54,8 @@ def assign(
     """
     if isinstance(ref, BaseResourceVariable):
         return ref.assign(value, name=name)
+    if isinstance(ref, Tensor) and ref.op.type == "StridedSlice":
+        return ref.assign(value, name=name)  # type: ignore[attr-defined]
     validate = True if validate_shape is None else validate_shape
     locking = True if use_locking is None else use_locking
     return _update(state_ref.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)

@@ -43,7 +43,7 @@ _MAX_PIXELS = 1 << 29
 
 
 @image_summary.kernel("CPU")
-def _image_summary(tag: Any, tensor: Any, *, max_images: int, bad_color: Any) -> bytes:
+def image_message(tag: Any, tensor: Any, *, max_images: int, bad_color: Any) -> bytes:
     base = single_tag(tag, "Tags must be a scalar")
     _check_images(tensor, bad_color)
     summary = protos.Summary()
@@ -105,7 +105,7 @@ def _audio_summary(tag: Any, tensor: Any, *, sample_rate: float, max_outputs: in
 
 
 @audio_summary_v2.kernel("CPU")
-def _audio_summary_v2(tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int) -> bytes:
+def audio_message(tag: Any, tensor: Any, sample_rate: Any, *, max_outputs: int) -> bytes:
     return _audio(tag, tensor, float(sample_rate), max_outputs)
 
 

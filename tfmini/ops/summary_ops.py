@@ -58,7 +58,7 @@ def _one(value: Any) -> bytes:
 
 
 @scalar_summary.kernel("CPU")
-def _scalar_summary(tags: Any, values: Any) -> bytes:
+def scalar_message(tags: Any, values: Any) -> bytes:
     tag_shape, shape = () if isinstance(tags, bytes) else tags.shape, np.shape(values)
     if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
@@ -76,7 +76,7 @@ def _brackets(shape: tuple[int, ...]) -> str:
 
 
 @histogram_summary.kernel("CPU")
-def _histogram_summary(tag: Any, values: Any, *, node: Any) -> bytes:
+def histogram_message(tag: Any, values: Any, *, node: Any) -> bytes:
     text = single_tag(tag, "tags must be scalar")
     flat = np.ravel(values)
     _refuse_non_finite(flat, node.name)
@@ -104,7 +104,7 @@ def _tensor_summary(tensor: Any, *, node: Any) -> bytes:
 
 
 @tensor_summary_v2.kernel("CPU")
-def _tensor_summary_v2(tag: Any, tensor: Any, serialized_summary_metadata: Any) -> bytes:
+def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any) -> bytes:
     summary = protos.Summary()
     value = summary.value.add(tag=single_tag(tag, "tag must be scalar"))
     value.tensor.CopyFrom(_whole_content(tensor))

@@ -21,8 +21,8 @@ def outside_control_flow() -> AbstractContextManager[Any]:
     return init_scope() if inside else nullcontext()
 
 
-class TableInitializerBase:
-    """Fills a table once."""
+class KeyValueTypes:
+    """What tables and their initializers share: the types of keys and values."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
         self._key_dtype = dtypes.as_dtype(key_dtype)
@@ -37,6 +37,10 @@ class TableInitializerBase:
     def value_dtype(self) -> dtypes.DType:
         """The type of the values."""
         return self._value_dtype
+
+
+class TableInitializerBase(KeyValueTypes):
+    """Fills a table once."""
 
     @property
     def _shared_name(self) -> str:

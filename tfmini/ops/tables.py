@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
-from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
@@ -13,12 +11,12 @@ from tfmini.ops import table_ops
 from tfmini.ops.control import group, no_op
 from tfmini.ops.scoping import colocate_with, get_collection, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.table_initializers import TableInitializerBase, outside_control_flow
+from tfmini.ops.table_initializers import KeyValueTypes, TableInitializerBase, outside_control_flow
 from tfmini.shapes import TensorShape
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Operation:
-    """The older name of `tables_initializer`."""
+    """The older name of `tables_initializer` (``tf.initialize_all_tables``)."""
     return tables_initializer(name)
 
 
@@ -28,23 +26,12 @@ def tables_initializer(name: str = "init_all_tables") -> Operation:
     return group(*initializers, name=name) if initializers else no_op(name=name)
 
 
-class LookupInterface:
+class LookupInterface(KeyValueTypes):
     """A table from keys to values."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
-        self._key_dtype = dtypes.as_dtype(key_dtype)
-        self._value_dtype = dtypes.as_dtype(value_dtype)
+        super().__init__(key_dtype, value_dtype)
         self._resource_handle: Any = None
-
-    @property
-    def key_dtype(self) -> dtypes.DType:
-        """The type of the keys."""
-        return self._key_dtype
-
-    @property
-    def value_dtype(self) -> dtypes.DType:
-        """The type of the values."""
-        return self._value_dtype
 
     @property
     def resource_handle(self) -> Any:
@@ -131,6 +118,8 @@ class StaticHashTable(InitializableLookupTableBase):
     """A table that does not change after its initialisation (``tf.lookup.StaticHashTable``)."""
 
     def __init__(self, initializer: TableInitializerBase, default_value: Any, name: str | None = None) -> None:
+        import uuid  # some ms that `import tfmini` saves
+
         # Tables of one file are shared by name; others must never meet.
         self._shared_name = initializer._shared_name or f"hash_table_{uuid.uuid4()}"
         self._table_name = name or "hash_table"

@@ -9,7 +9,8 @@ from typing import Any
 
 from tfmini.graph.keys import GraphKeys
 from tfmini.ops.scoping import get_collection, get_collection_ref
-from tfmini.ops.variable_scope import VariableScope, variable_scope
+from tfmini.ops.variable_defaults import VariableScope
+from tfmini.ops.variable_scope import variable_scope
 
 _LOG = logging.getLogger("tensorflow")
 

@@ -12,7 +12,9 @@ from tfmini.ops.constant import as_array
 from tfmini.shapes import TensorShape, as_raw
 
 
-def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False) -> Any:
+def make_tensor_proto(
+    values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False, allow_broadcast: bool = False
+) -> Any:
     """The TensorProto of a Python value or array (``tf.make_tensor_proto``).
 
     Args:
@@ -20,6 +22,7 @@ def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_
       dtype: element type; default: by value, as in ``tf.constant``.
       shape: static shape; where ``values`` has fewer elements, the last one repeats.
       verify_shape: refuse values of another shape.
+      allow_broadcast: let a single element fill the shape.
 
     Raises:
       TypeError: when the values do not fit ``dtype``, or their shape is to be verified and differs.
@@ -28,6 +31,8 @@ def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_
     if hasattr(values, "tensor_shape"):
         return values
     array = as_array(values, None if dtype is None else dtypes.as_dtype(dtype).base_dtype)
+    if allow_broadcast and shape is not None and array.size == 1:
+        array = array.reshape(())
     return tensor_proto(array, None if shape is None else _checked_shape(array, shape, verify_shape))
 
 

@@ -49,6 +49,37 @@ def gradient_descent(var: Array, grad: Array, t: Array, lr: Any) -> None:
     np.subtract(var, t, out=var)
 
 
+def _descend(var: Array, t: Array, rate: Any) -> None:
+    """var -= rate * t; overwrites t."""
+    np.multiply(t, rate, out=t)
+    np.subtract(var, t, out=var)
+
+
+def _descend_by_quotient(var: Array, step: Array, t: Array, rate: Any) -> None:
+    """var -= rate * step / t; overwrites t."""
+    np.divide(step, t, out=t)
+    _descend(var, t, rate)
+
+
+def _add_square(accum: Array, grad: Array, t: Array) -> None:
+    """accum += grad²; overwrites t."""
+    np.multiply(grad, grad, out=t)
+    np.add(accum, t, out=accum)
+
+
+def _approach(mean: Array, value: Array, t: Array, rest: Any) -> None:
+    """mean += (value - mean) * rest; overwrites t, which may be ``value``."""
+    np.subtract(value, mean, out=t)
+    np.multiply(t, rest, out=t)
+    np.add(mean, t, out=mean)
+
+
+def _approach_square(mean: Array, grad: Array, t: Array, rest: Any) -> None:
+    """mean += (grad² - mean) * rest; overwrites t."""
+    np.multiply(grad, grad, out=t)
+    _approach(mean, t, t, rest)
+
+
 def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
     """accum = mu * accum + grad; var -= lr * accum"""
     np.multiply(accum, mu, out=accum)
@@ -63,8 +94,7 @@ def nesterov_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, 
     np.add(accum, grad, out=accum)
     np.multiply(accum, mu, out=t)
     np.add(t, grad, out=t)
-    np.multiply(t, lr, out=t)
-    np.subtract(var, t, out=var)
+    _descend(var, t, lr)
 
 
 def keras_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
@@ -87,23 +117,19 @@ def keras_nesterov_momentum(var: Array, accum: Array, grad: Array, t: Array, lr:
 
 def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any) -> None:
     """accum += grad²; var -= lr * grad / sqrt(accum)"""
-    np.multiply(grad, grad, out=t)
-    np.add(accum, t, out=accum)
+    _add_square(accum, grad, t)
     adagrad_frozen(var, accum, grad, t, lr)
 
 
 def adagrad_frozen(var: Array, accum: Array, grad: Array, t: Array, lr: Any) -> None:
     """`adagrad` that leaves the accumulator alone (``update_slots=False``)."""
     np.sqrt(accum, out=t)
-    np.divide(grad, t, out=t)
-    np.multiply(t, lr, out=t)
-    np.subtract(var, t, out=var)
+    _descend_by_quotient(var, grad, t, lr)
 
 
 def adagrad_v2(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any) -> None:
     """accum += grad²; var -= lr * grad / (sqrt(accum) + epsilon)"""
-    np.multiply(grad, grad, out=t)
-    np.add(accum, t, out=accum)
+    _add_square(accum, grad, t)
     adagrad_v2_frozen(var, accum, grad, t, lr, epsilon)
 
 
@@ -111,9 +137,7 @@ def adagrad_v2_frozen(var: Array, accum: Array, grad: Array, t: Array, lr: Any, 
     """`adagrad_v2` that leaves the accumulator alone."""
     np.sqrt(accum, out=t)
     np.add(t, epsilon, out=t)
-    np.divide(grad, t, out=t)
-    np.multiply(t, lr, out=t)
-    np.subtract(var, t, out=var)
+    _descend_by_quotient(var, grad, t, lr)
 
 
 def adadelta(
@@ -147,9 +171,7 @@ def adam(
     _adam_moments(m, v, grad, t, rest1, rest2)
     np.sqrt(v, out=t)
     np.add(t, epsilon, out=t)
-    np.divide(m, t, out=t)
-    np.multiply(t, alpha, out=t)
-    np.subtract(var, t, out=var)
+    _descend_by_quotient(var, m, t, alpha)
 
 
 def amsgrad(
@@ -160,9 +182,7 @@ def amsgrad(
     np.maximum(vhat, v, out=vhat)
     np.sqrt(vhat, out=t)
     np.add(t, epsilon, out=t)
-    np.divide(m, t, out=t)
-    np.multiply(t, alpha, out=t)
-    np.subtract(var, t, out=var)
+    _descend_by_quotient(var, m, t, alpha)
 
 
 def nesterov_adam(
@@ -181,39 +201,27 @@ def nesterov_adam(
 
 
 def _adam_moments(m: Array, v: Array, grad: Array, t: Array, rest1: Any, rest2: Any) -> None:
-    np.subtract(grad, m, out=t)
-    np.multiply(t, rest1, out=t)
-    np.add(m, t, out=m)
-    np.multiply(grad, grad, out=t)
-    np.subtract(t, v, out=t)
-    np.multiply(t, rest2, out=t)
-    np.add(v, t, out=v)
+    _approach(m, grad, t, rest1)
+    _approach_square(v, grad, t, rest2)
 
 
 def ada_max(
     var: Array, m: Array, v: Array, grad: Array, t: Array, alpha: Any, rest1: Any, beta2: Any, epsilon: Any
 ) -> None:
     """m += (grad - m) * (1 - beta1); v = max(beta2 * v, |grad|); var -= alpha * m / (v + epsilon)"""
-    np.subtract(grad, m, out=t)
-    np.multiply(t, rest1, out=t)
-    np.add(m, t, out=m)
+    _approach(m, grad, t, rest1)
     np.multiply(v, beta2, out=v)
     np.abs(grad, out=t)
     np.maximum(v, t, out=v)
     np.add(v, epsilon, out=t)
-    np.divide(m, t, out=t)
-    np.multiply(t, alpha, out=t)
-    np.subtract(var, t, out=var)
+    _descend_by_quotient(var, m, t, alpha)
 
 
 def rms_prop(
     var: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rest: Any, mu: Any, epsilon: Any
 ) -> None:
     """ms += (grad² - ms) * (1 - rho); mom = mu * mom + lr * grad / sqrt(ms + epsilon); var -= mom"""
-    np.multiply(grad, grad, out=t)
-    np.subtract(t, ms, out=t)
-    np.multiply(t, rest, out=t)
-    np.add(ms, t, out=ms)
+    _approach_square(ms, grad, t, rest)
     np.add(ms, epsilon, out=t)
     _rms_step(var, mom, grad, t, lr, mu)
 
@@ -222,13 +230,8 @@ def centered_rms_prop(
     var: Array, mg: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rest: Any, mu: Any, epsilon: Any
 ) -> None:
     """`rms_prop` by the variance: ms - mg² in place of ms, where mg is the decayed mean of grad."""
-    np.multiply(grad, grad, out=t)
-    np.subtract(t, ms, out=t)
-    np.multiply(t, rest, out=t)
-    np.add(ms, t, out=ms)
-    np.subtract(grad, mg, out=t)
-    np.multiply(t, rest, out=t)
-    np.add(mg, t, out=mg)
+    _approach_square(ms, grad, t, rest)
+    _approach(mg, grad, t, rest)
     np.multiply(mg, mg, out=t)
     np.subtract(ms, t, out=t)
     np.add(t, epsilon, out=t)
@@ -255,8 +258,7 @@ def proximal_gradient_descent(var: Array, grad: Array, t: Array, lr: Any, l1: An
 
 def proximal_adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any) -> None:
     """accum += grad²; then `proximal_gradient_descent` with the rate lr / sqrt(accum) of each element."""
-    np.multiply(grad, grad, out=t)
-    np.add(accum, t, out=accum)
+    _add_square(accum, grad, t)
     rate = np.sqrt(accum, out=np.empty_like(t))
     np.divide(lr, rate, out=rate)
     np.multiply(grad, rate, out=t)
@@ -286,8 +288,7 @@ def adagrad_da(
 ) -> None:
     """total += grad; squared += grad²; var follows from the two sums and the number of steps."""
     np.add(total, grad, out=total)
-    np.multiply(grad, grad, out=t)
-    np.add(squared, t, out=squared)
+    _add_square(squared, grad, t)
     np.copyto(var, total)
     if l1 > 0:
         _shrink(var, l1 * steps, t)
@@ -308,8 +309,7 @@ def ftrl(
     else:
         step = np.multiply(var, 2 * _one(var) * shrinkage)
         np.add(step, grad, out=step)
-    np.multiply(grad, grad, out=t)
-    np.add(accum, t, out=accum)
+    _add_square(accum, grad, t)
     new = _negative_power(accum, power)
     np.subtract(new, old, out=t)
     np.divide(t, lr, out=t)
@@ -347,8 +347,7 @@ def add_sign(
     _sign_factor(m, grad, t, beta, rest, decay)
     np.add(t, alpha, out=t)
     np.multiply(t, grad, out=t)
-    np.multiply(t, lr, out=t)
-    np.subtract(var, t, out=var)
+    _descend(var, t, lr)
 
 
 def power_sign(
@@ -359,5 +358,4 @@ def power_sign(
     np.multiply(t, logbase, out=t)
     np.exp(t, out=t)
     np.multiply(t, grad, out=t)
-    np.multiply(t, lr, out=t)
-    np.subtract(var, t, out=var)
+    _descend(var, t, lr)

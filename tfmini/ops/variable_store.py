@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.errors import format_frames
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
@@ -237,8 +237,7 @@ def _shared(request: Request, found: Variable, dtype: dtypes.DType, shape: Tenso
         )
         if found._is_resource:
             raise ValueError(text)
-        frames = [(f, n, fn, "") for f, n, fn in reversed(found.op.creation_stack())][:5]
-        raise ValueError(f"{text} Originally defined at:\n\n{''.join(traceback.format_list(frames))}")
+        raise ValueError(f"{text} Originally defined at:\n\n{format_frames(found.op.creation_stack()[-5:])}")
     if not shape.is_compatible_with(found.get_shape()):
         raise ValueError(
             f"Trying to share variable {name}, but specified shape {shape} and found shape {found.get_shape()}."

@@ -40,7 +40,7 @@ FastHashSpec = HasherSpec("fasthash", None)
 
 
 def StrongHashSpec(key: Any) -> HasherSpec:
-    """A keyed hash; ``key`` is two integers.
+    """A keyed hash; ``key`` is two integers (``tf.contrib.lookup.StrongHashSpec``).
 
     Raises:
       ValueError: for another number of them.

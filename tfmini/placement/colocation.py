@@ -4,7 +4,8 @@ Only ops that are tied to another one get a `Group`; the many that are free cost
 their type. Groups merge small into large, so the whole takes about linear time.
 
 A reference or resource edge beats the request of its consumer, silently but on record: state
-cannot leave its device. A colocation attr beats nothing: contradicting requests are an error.
+cannot leave its device. A colocation attr beats nothing: contradicting requests are an error, and with
+soft placement the attr is set aside.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def colocate(
       nodes: the whole graph.
       assigned: devices of ops placed earlier.
       traits: filled with the traits of every op type met.
-      soft: drop contradicting device types and numbers instead of refusing them.
+      soft: drop contradicting device types and numbers, and set colocation attrs aside that contradict requests
+        for tasks, instead of refusing either.
 
     Raises:
       InvalidArgumentError: contradicting requests, or a malformed device.
@@ -219,8 +221,7 @@ class _Builder:
                 known = leaders[group_name] = leader, decision.colocated(leader, group_name.decode())
             leader, reason = known
             if leader != node.name:
-                self._note(node.name, reason)
-                self._join(leader, node, reason)
+                self._note(node.name, self._join(leader, node, reason))
 
     def _leader(self, group_name: bytes, first: Node) -> str:
         """The op that the group is named after, unless that op follows another one itself."""
@@ -228,7 +229,8 @@ class _Builder:
         owner = self.nodes.get(name)
         return name if owner is not None and "_class" not in owner.attrs else first.name
 
-    def _join(self, leader: str, node: Node, reason: Reason) -> None:
+    def _join(self, leader: str, node: Node, reason: Reason) -> Reason:
+        """Merges the groups of the two; returns ``reason``, or why the attr was set aside."""
         member = node.name
         first = self._group(leader)
         if (
@@ -239,15 +241,18 @@ class _Builder:
             # The common case: a free op that adds no request. It needs no group of its own to be merged.
             self.result.group_of[member] = first
             first.members.append(member)
-            return
+            return reason
         second = self._group(member)
         if first is not second:
+            if self.soft and _first_clash(first.request, second.request) in _HARD_FIELDS:
+                return decision.set_apart(leader, second.request.to_string(), first.request.to_string())
             request = self._merged_request(first, second, leader, member, reason)
             self._refuse_two_homes(first, second, leader, member)
             alone = len(second.members) == 1 and not second.assigned
             self._merge(first, second, request, _askers(first, second, request))
             if alone:
                 self._group(leader).accepted.add(node.device)
+        return reason
 
     def _merged_request(
         self, first: Group, second: Group, leader: str, member: str, reason: Reason
@@ -256,7 +261,7 @@ class _Builder:
         merged = second.request.completed_by(first.request)
         if clash is None:
             return merged
-        if self.soft and clash in _SOFT_FIELDS:
+        if self.soft:
             return merged._replace(device_type=None, device_index=None)
         what = _PLURALS[clash]
         mine, theirs = second.request.to_string(), first.request.to_string()
@@ -267,8 +272,8 @@ class _Builder:
             f"Cannot colocate nodes {{{{colocation_node {member}}}}} and {{{{colocation_node {leader}}}}}: "
             f"Cannot merge devices with incompatible {what}: '{mine}' and '{theirs}'\n"
             f"\t [[{{{{node {member}}}}}]]\n"
-            f"'{member}' is {reason.text}; {asks}. Ask for the same device in both places, or build "
-            "one of them outside tf.colocate_with."
+            f"'{member}' is {reason.text}; {asks}. Ask for the same device in both places, build one "
+            "of them outside tf.colocate_with, or set allow_soft_placement=True in ConfigProto, which sets it aside."
         )
         raise _at(member, message)
 
@@ -300,7 +305,7 @@ class _Builder:
             self.result.group_of[name] = large
 
 
-_SOFT_FIELDS = ("device_type", "device_index")
+_HARD_FIELDS = ("job", "replica", "task")  # soft placement never sends an op to another task
 _PLURALS = {
     "job": "jobs",
     "replica": "replicas",

@@ -8,6 +8,7 @@ EXPLICIT = "explicit"
 COLOCATED = "colocated"
 REFERENCE = "reference"
 IGNORED = "ignored"
+SET_APART = "set apart"
 DEFAULT = "default"
 FOLLOWS_CONSUMER = "follows consumer"
 FOLLOWS_INPUT = "follows input"
@@ -80,6 +81,12 @@ def ignored(request: str, other: str) -> Reason:
     return Reason(
         IGNORED, f"its own request '{request}' is ignored: the state of {other} lives elsewhere", other
     )
+
+
+def set_apart(other: str, own: str, others: str) -> Reason:
+    """Soft placement set a colocation attr aside, because the requests contradict each other."""
+    text = f"not colocated with {other}, as soft placement allows: '{own}' and '{others}' contradict each other"
+    return Reason(SET_APART, text, other)
 
 
 def default(device: str) -> Reason:

@@ -32,6 +32,8 @@ class Route(Enum):
     """A constant: it is part of the receiver's graph and does not travel in a step."""
     INNER = "inner"
     """Between two devices of one task: never on the wire."""
+    EXCHANGED = "exchanged"
+    """By a collective op, between the members of its group; no pair of the partitioner stands for it."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmini.devices import ParsedDevice, matches, parse
+from tfmini.devices import ParsedDevice, canonical_name, matches, parse
 from tfmini.graph.frames import MERGE_OPS, NEXT_OPS, STEERING_OPS
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.node_types import OUTPUT_TYPES
@@ -46,6 +46,18 @@ class DeviceAttributes:
     device_type: str
     memory_limit: int = 0
     incarnation: int = 0
+
+    def __post_init__(self) -> None:
+        if "/device:" not in self.name:
+            object.__setattr__(self, "name", canonical_name(self.name))
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """TensorFlow's name for `memory_limit`."""
+        return self.memory_limit
+
+    def __repr__(self) -> str:
+        return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit}, {self.incarnation})"
 
 
 def place(

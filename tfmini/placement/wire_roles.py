@@ -3,47 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfmini.graph.node import Node, Nodes
-from tfmini.placement.partition import Pair
+from tfmini.graph.registry import OPS
+from tfmini.placement.partition import Pair, Partitions
 from tfmini.shapes import RawShape
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"})
-_READS = frozenset({"Identity", "ReadVariableOp"})
+_READS = frozenset({"Identity", "ReadVariableOp", "Enter", "RefEnter"})
 _UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
             "Accumulator", "SparseAccumulator", "ResourceAccumulator")  # fmt: skip
 _GATHERS = ("Gather", "ResourceGather")
-# From the rows' gradient to the op that applies it: Reshape, Unique, UnsortedSegmentSum, a multiplication…
+_GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "gradient_values", "gradient_shape",
+                              "updates", "indices"})  # fmt: skip
+# What a gradient may pass on its way to the op that applies it: sums and means over replicas, clipping, slices.
+_ON_THE_WAY = frozenset({"Identity", "Add", "AddV2", "AddN", "Mul", "RealDiv", "Div", "Cast", "Reshape", "Mean", "Sum",
+                         "Pack", "ConcatV2", "ExpandDims", "Unique", "UnsortedSegmentSum", "GatherV2", "Select",
+                         "Maximum", "Minimum", "Switch", "Merge"})  # fmt: skip
 _FAR = 6
 
-Uses = Mapping[str, list[Node]]
+Place = tuple[str, str]  # a device and a node on it
+
+
+@dataclass
+class Wiring:
+    """Partitions with their uses and crossings looked up.
+
+    Attributes:
+      partitions: what was cut.
+      uses: per device, name -> the nodes that take its outputs.
+      beyond: the place of a Send -> the place of its Recv.
+    """
+
+    partitions: Partitions
+    uses: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
+    beyond: dict[Place, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.uses = {device: _uses(part) for device, part in self.partitions.parts.items()}
+        self.beyond = {(pair.src, pair.send): (pair.dst, pair.recv) for pair in self.partitions.pairs}
+
+
+def _uses(part: Nodes) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in part.values():
+        for source, _ in node.inputs:
+            found.setdefault(source, []).append(node)
+    return found
 
 
 @dataclass(frozen=True)
 class _Crossing:
-    """A pair with the two parts that it joins, and who uses what in the second."""
+    """A pair among all others."""
 
     pair: Pair
-    source_part: Nodes
-    part: Nodes
-    uses: Uses
+    wiring: Wiring
+
+    @property
+    def source_part(self) -> Nodes:
+        return self.wiring.partitions[self.pair.src]
+
+    @property
+    def part(self) -> Nodes:
+        return self.wiring.partitions[self.pair.dst]
+
+    @property
+    def uses(self) -> Mapping[str, list[Node]]:
+        return self.wiring.uses[self.pair.dst]
 
     @property
     def source(self) -> Node:
         return self.source_part[self.pair.source[0]]
 
 
-def role_of(pair: Pair, source_part: Nodes, part: Nodes, uses: Uses) -> str:
-    """The role of what goes from one part to another.
-
-    Args:
-      source_part, part: of the sending and of the receiving device.
-      uses: name -> the nodes of ``part`` that read its outputs.
-    """
+def role_of(pair: Pair, wiring: Wiring) -> str:
+    """The role of what goes from one part to another."""
     if pair.is_control:
         return "control edge"
-    crossing = _Crossing(pair, source_part, part, uses)
+    crossing = _Crossing(pair, wiring)
     return next(filter(None, (rule(crossing) for rule in _RULES)), "tensor")
 
 
@@ -69,10 +107,9 @@ def _token(c: _Crossing) -> str:
 
 
 def _variable_read(c: _Crossing) -> str:
-    node = c.source
-    if node.op in _READS and node.inputs and node.inputs[0][0] in c.source_part:
-        node = c.source_part[node.inputs[0][0]]
-    return "variable read" if node.op in _VARIABLES else ""
+    if c.source.op in _VARIABLES:
+        return "variable read"
+    return "variable read" if c.source.op in _READS and _holder(c.source, c.source_part) else ""
 
 
 def _rows(c: _Crossing) -> str:
@@ -100,24 +137,45 @@ def _holder(node: Node, part: Nodes) -> str:
 
 
 def _update(c: _Crossing) -> str:
-    """The gradient or another input of an op that updates a variable, perhaps after some preparation there."""
+    """The gradient or another input of an op that updates a variable, perhaps after some preparation."""
     is_gradient = any(part.startswith("gradients") for part in c.pair.source[0].split("/"))
-    far = _FAR if is_gradient else 1
-    for node in _downstream(c.pair.recv, c.uses, far):
+    for device, node, slot in _downstream(c, is_gradient):
         if node.op.startswith(_UPDATES) and node.inputs:
-            return f"gradient of {_updated(node, c.part)}" if is_gradient else "hyper-parameter"
+            name = _input_name(node, slot)
+            if name in _GRADIENT_INPUTS or (name == "" and is_gradient):
+                return f"gradient of {_updated(node, c.wiring.partitions[device])}"
+            return "local step" if name == "local_step" else "hyper-parameter"
     return ""
 
 
-def _downstream(name: str, uses: Uses, far: int) -> Iterator[Node]:
-    """The nodes that use a value, those near it first."""
-    seen: set[str] = set()
-    front = [name]
-    for _ in range(far):
-        users = [node for source in front for node in uses.get(source, []) if node.name not in seen]
-        yield from users
-        seen.update(node.name for node in users)
-        front = [node.name for node in users]
+def _input_name(node: Node, slot: int) -> str:
+    """What the op calls its input; "" where it is not declared here or takes lists."""
+    handle = OPS.get(node.op)
+    inputs = handle.op_def.inputs if handle is not None else ()
+    return inputs[slot].name if slot < len(inputs) == len(node.inputs) else ""
+
+
+def _downstream(c: _Crossing, anything: bool) -> Iterator[tuple[str, Node, int]]:
+    """The inputs that a value reaches, those near it first, on this and on further devices.
+
+    With ``anything`` it is followed through any op, else only through what gradients pass on their way.
+    """
+    front: list[Place] = [(c.pair.dst, c.pair.recv)]
+    seen = set(front)
+    for _ in range(_FAR):
+        reached = [(device, node, slot) for device, name in front for node, slot in _inputs(c.wiring, device, name)]
+        yield from reached
+        front = []
+        for device, node, _ in reached:
+            place = c.wiring.beyond.get((device, node.name), (device, node.name))
+            if place not in seen and (anything or node.op in _ON_THE_WAY or node.op == "_Send"):
+                seen.add(place)
+                front.append(place)
+
+
+def _inputs(wiring: Wiring, device: str, name: str) -> Iterator[tuple[Node, int]]:
+    for node in wiring.uses[device].get(name, []):
+        yield from ((node, slot) for slot, (source, _) in enumerate(node.inputs) if source == name)
 
 
 def _updated(node: Node, part: Nodes) -> str:

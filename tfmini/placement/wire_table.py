@@ -10,7 +10,7 @@ from tfmini import dtypes
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.placement.layout import Route
 from tfmini.placement.partition import Pair, Partitions
-from tfmini.placement.wire_roles import role_of, updated_shape
+from tfmini.placement.wire_roles import Wiring, role_of, updated_shape
 from tfmini.shapes import RawShape
 
 
@@ -24,15 +24,16 @@ class Transfer:
       shape: None when unknown.
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
-      role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, or for the
-        client's values ``fed value`` and ``fetched value``.
+      role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
+        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, for the client's values
+        ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the message of its link in which it travels.
       route: how it gets there.
       producer: the op that computes it.
       consumers: the ops that it is for, on ``dst``.
       key: its name in the rendezvous, as TensorFlow writes it.
       send, recv: the two nodes that the partitioner made.
+      messages: how many messages a collective needs for it; 1 for all else.
     """
 
     tensor: str
@@ -50,6 +51,7 @@ class Transfer:
     key: str = ""
     send: str = ""
     recv: str = ""
+    messages: int = 1
 
 
 def transfers(
@@ -65,22 +67,17 @@ def transfers(
         Default: every pair as the partitioner drew it.
     """
     shapes = shapes or {}
-    consumers = {device: _consumers(part) for device, part in partitions.parts.items()}
+    wiring = Wiring(partitions)
     chosen = routes if routes is not None else [(pair, Route.SENT) for pair in partitions.pairs]
     return [
-        _transfer(pair, route, partitions, shapes, consumers[pair.dst])
+        _transfer(pair, route, wiring, shapes)
         for pair, route in chosen
         if route is not Route.COPIED
     ]
 
 
-def _transfer(
-    pair: Pair,
-    route: Route,
-    partitions: Partitions,
-    shapes: Mapping[Endpoint, RawShape],
-    consumers: dict[str, list[Node]],
-) -> Transfer:
+def _transfer(pair: Pair, route: Route, wiring: Wiring, shapes: Mapping[Endpoint, RawShape]) -> Transfer:
+    partitions = wiring.partitions
     name, index = pair.source
     tensor = f"^{name}" if pair.is_control else f"{name}:{index}"
     source = partitions[pair.src].get(name)
@@ -89,8 +86,8 @@ def _transfer(
         tensor = source.attrs["tensor_name"].decode()  # the client's value, under the name that was fed
         endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
     shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
-    users = consumers.get(pair.recv, [])
-    role = _client_role(route) or role_of(pair, partitions[pair.src], partitions[pair.dst], consumers)
+    users = wiring.uses[pair.dst].get(pair.recv, [])
+    role = _client_role(route) or role_of(pair, wiring)
     if shape is None or None in shape:
         shape = updated_shape(partitions[pair.dst], users, role) or shape
     return Transfer(
@@ -105,7 +102,7 @@ def _transfer(
         group=partitions.group_of(pair),
         route=route,
         producer=name,
-        consumers=_named(pair, users, consumers, partitions[pair.dst]),
+        consumers=_named(pair, users, partitions[pair.dst]),
         key=_key(pair, partitions),
         send=pair.send,
         recv=pair.recv,
@@ -116,7 +113,7 @@ def _client_role(route: Route) -> str:
     return {Route.FED: "fed value", Route.FETCHED: "fetched value"}.get(route, "")
 
 
-def _named(pair: Pair, users: list[Node], consumers: dict[str, list[Node]], part: Nodes) -> tuple[str, ...]:
+def _named(pair: Pair, users: list[Node], part: Nodes) -> tuple[str, ...]:
     """The ops that wait for the pair; those of a control edge stand behind its Identity."""
     if pair.carriers is not None:
         return tuple(name for name, node in part.items() if pair.carriers[1] in node.controls)
@@ -133,14 +130,6 @@ def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
         return None
     known = [size for size in shape if size is not None]
     return math.prod(known) * dtype.size if len(known) == len(shape) else None
-
-
-def _consumers(part: Nodes) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
-    for node in part.values():
-        for source, _ in node.inputs:
-            found.setdefault(source, []).append(node)
-    return found
 
 
 # ---------------------------------------------------------------- the table

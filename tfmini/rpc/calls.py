@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.messages import Cancel, Status, error_of, status_of
+from tfmini.rpc.connection_messages import Cancel, Status
+from tfmini.rpc.messages import error_of, status_of
 from tfmini.rpc.records import Message
 
 if TYPE_CHECKING:

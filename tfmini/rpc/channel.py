@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.rpc.calls import CallHandle, OnReply
 from tfmini.rpc.codec import encode
+from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
-from tfmini.rpc.messages import Goodbye
 from tfmini.rpc.records import Message, Retry
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Peer:
         self._last_attempt = float("-inf")
 
     def __str__(self) -> str:
-        who = self.task or "client"
+        # A task has its name as soon as it has answered; whoever we connect to serves.
+        who = self.task or ("the server" if self.address else "client")
         return f"{who} at {self.address}" if self.address else who
 
     @property

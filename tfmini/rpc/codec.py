@@ -5,11 +5,16 @@ the larger tensors, which are the arrays' own memory. `decode` gives arrays that
 views of the parts (transports deliver read-only parts). A tensor is described in frame 0 by
 ``[dtype enum, payload, size, size, ...]``, where the payload is
 
-* an int: the index of the raw frame;
+* an int: the index of the raw frame; of a string tensor that is a uint64 length per element, row by
+  row, and then the elements;
 * bytes: the elements themselves, for small tensors (a frame costs more than copying 2 KB);
-* a list of bytes: the elements of a string tensor, row by row.
+* a list of bytes: the elements of a small string tensor, row by row.
 
 `encode` raises LocalProtocolError and `decode` RemoteProtocolError, and nothing else.
+
+What frame 0 becomes in memory is bounded, because one byte of it can become an empty map of 64
+bytes: it may be as long as its kind needs (`header_limit`), and a long one may hold so many
+containers per byte as a graph does. All large things travel in frames of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
+from tfmini.rpc.connection_messages import HANDSHAKE
 from tfmini.rpc.records import (
     PROTOCOL_VERSION,
     REGISTRY,
@@ -36,10 +42,17 @@ from tfmini.shapes import TensorShape
 Part = Union[bytes, memoryview, "np.ndarray[Any, Any]"]
 
 INLINE_LIMIT = 2048  # bytes; tensors up to this size travel inside frame 0
-HEADER_LIMIT = 256 << 20  # bytes of frame 0; a graph of a million nodes fits
+MESSAGE_LIMIT = 16 << 30  # bytes of all parts together
+HANDSHAKE_LIMIT = 64 << 10  # bytes of a message from somebody who has not said Hello
+_HANDSHAKE_ITEMS = 16  # entries of a list in such a message
+_ITEMS_LIMIT = 1 << 20  # entries of any list or map in frame 0
+# A shorter frame 0 is harmless whatever it holds; in a longer one containers are counted.
+_COUNTED_FROM = 1 << 20
+_BYTES_PER_CONTAINER = 6
 
 _EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE = 1, 2, 3
 _STRING = dtypes.string.as_datatype_enum
+_LENGTH = np.dtype(np.uint64)
 
 # Filled as types are met: hashing a numpy dtype is far cheaper than dtypes.as_dtype.
 _enum_of: dict[Any, int] = {}
@@ -71,9 +84,14 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
             _packers.append(packer)
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"{type(message).__name__} cannot be encoded: {error}") from error
-    if len(frames[0]) > HEADER_LIMIT:
+    if len(frames[0]) > message.header_limit:
         raise LocalProtocolError(
-            f"{type(message).__name__} is too large: {len(frames[0])} bytes beside its tensors"
+            f"{type(message).__name__} is too large: {len(frames[0])} bytes beside its tensors, and at most"
+            f" {message.header_limit} may travel"
+        )
+    if len(frames) > 1 and (size := sum(map(len, frames))) > MESSAGE_LIMIT:
+        raise LocalProtocolError(
+            f"{type(message).__name__} is too large: {size} bytes, and at most {MESSAGE_LIMIT} may travel at once"
         )
     return frames
 
@@ -92,16 +110,16 @@ def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[A
 
 def _describe(value: Any, frames: list[Any]) -> list[Any]:
     if type(value) is bytes:  # a kernel's rank-0 string; as an array it would lose trailing zero bytes
-        return [_STRING, [value]]
+        return _describe_strings([value], (), frames)
     if type(value) is not np.ndarray:
         if isinstance(value, bytes):  # a scalar string; numpy would cut off zero bytes at its end
-            return [_STRING, [value]]
+            return _describe_strings([bytes(value)], (), frames)
         value = np.asarray(value)
     enum = _enum_of.get(value.dtype)
     if enum is None:
         value, enum = _learn(value)
     if enum == _STRING:
-        return [enum, _string_elements(value), *value.shape]
+        return _describe_strings(_string_elements(value), value.shape, frames)
     if value.nbytes <= INLINE_LIMIT:
         return [enum, value.tobytes(), *value.shape]
     if not value.flags.c_contiguous:
@@ -123,6 +141,14 @@ def _learn(value: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
     if value.dtype.kind != "O" or dtype is dtypes.string:
         _enum_of[value.dtype] = dtype.as_datatype_enum
     return value, dtype.as_datatype_enum
+
+
+def _describe_strings(items: list[bytes], shape: tuple[int, ...], frames: list[Any]) -> list[Any]:
+    if len(items) <= INLINE_LIMIT // 8 and sum(map(len, items)) <= INLINE_LIMIT:
+        return [_STRING, items, *shape]
+    lengths = np.fromiter(map(len, items), _LENGTH, len(items))
+    frames.append(b"".join((lengths.tobytes(), *items)))
+    return [_STRING, len(frames) - 1, *shape]
 
 
 def _string_elements(value: np.ndarray[Any, Any]) -> list[bytes]:
@@ -156,22 +182,12 @@ def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
 # Decoding
 # ---------------------------------------------------------------------------------------------
 
-# What unpacking hostile bytes can raise: bad UTF-8 and formats (ValueError), unhashable keys
-# (TypeError), no parts or no entries (IndexError), sizes beyond a C integer (OverflowError),
-# nesting (RecursionError).
-_UNPACK_ERRORS = (
-    ValueError,
-    TypeError,
-    IndexError,
-    OverflowError,
-    RecursionError,
-    msgpack.UnpackException,
-    MemoryError,
-)
 
-
-def decode(parts: Sequence[Any]) -> tuple[Message, int]:
+def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]:
     """The message and its request id.
+
+    Args:
+      handshake: the sender is a stranger, who may only say Hello, and that briefly.
 
     Raises:
       VersionMismatchError: the peer speaks another version.
@@ -180,22 +196,19 @@ def decode(parts: Sequence[Any]) -> tuple[Message, int]:
     used: list[int] = []
     request_id = 0
     try:
-        head = parts[0]
-        if len(head) > HEADER_LIMIT:
-            raise RemoteProtocolError(f"a header of {len(head)} bytes is too long")
-        header = msgpack.unpackb(
-            head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used)
-        )
+        header = _unpack_stranger(parts) if handshake else _unpack(parts, used)
         if type(header) is not list or len(header) < 3:
             raise RemoteProtocolError("the header is not a list of at least three entries")
         if header[0] != PROTOCOL_VERSION:
             raise VersionMismatchError(header[0])
-        cls = REGISTRY.get(header[1])
         if type(header[2]) is not int or header[2] < 0:
             raise RemoteProtocolError(f"the request id is {header[2]!r:.80}")
         request_id = header[2]
-        if cls is None or type(header[1]) is not int:
+        cls = REGISTRY.get(header[1]) if type(header[1]) is int else None
+        if cls is None:
             raise RemoteProtocolError(f"unknown message kind {header[1]!r:.80}", request_id)
+        if handshake and cls not in HANDSHAKE:
+            raise RemoteProtocolError(f"expected a Hello, got {cls.__name__}", request_id)
         if len(header) != cls.width:
             raise RemoteProtocolError(
                 f"{cls.__name__} has {cls.width - 3} fields, got {len(header) - 3}", request_id
@@ -205,9 +218,67 @@ def decode(parts: Sequence[Any]) -> tuple[Message, int]:
             raise RemoteProtocolError(
                 f"{cls.__name__} uses {len(used)} of {len(parts) - 1} frames", request_id
             )
-    except (LocalProtocolError, *_UNPACK_ERRORS) as error:
-        raise RemoteProtocolError(f"bad message: {error}", request_id) from error
+    except RemoteProtocolError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever bytes make the decoder stumble, their sender is to blame
+        raise RemoteProtocolError(f"bad message: {_describe_error(error)}", request_id) from error
     return message, request_id
+
+
+def _describe_error(error: Exception) -> str:
+    return str(error) if isinstance(error, (ValueError, LocalProtocolError)) else f"{type(error).__name__}: {error}"
+
+
+def _unpack_stranger(parts: Sequence[Any]) -> Any:
+    """Frame 0 of a message from somebody who has not said Hello."""
+    size = sum(map(len, parts))
+    if size > HANDSHAKE_LIMIT or len(parts) != 1:
+        raise RemoteProtocolError(f"expected a Hello, got {len(parts)} parts of {size} bytes together")
+    return msgpack.unpackb(
+        parts[0], ext_hook=_refuse_ext, max_array_len=_HANDSHAKE_ITEMS, max_map_len=0, max_ext_len=0
+    )
+
+
+def _unpack(parts: Sequence[Any], used: list[int]) -> Any:
+    """Frame 0 as Python objects."""
+    head = parts[0]
+    if len(head) < _COUNTED_FROM:
+        return msgpack.unpackb(
+            head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used),
+            max_array_len=len(head), max_map_len=len(head),
+        )  # fmt: skip
+    cls = _kind_of(head)
+    if cls is not None and len(head) > cls.header_limit:
+        raise RemoteProtocolError(f"a header of {len(head)} bytes is too long for {cls.__name__}")
+    containers = _Containers(len(head) // _BYTES_PER_CONTAINER)
+    return msgpack.unpackb(
+        head, strict_map_key=False, ext_hook=lambda c, d: _restore_ext(c, d, parts, used), list_hook=containers.count,
+        object_hook=containers.count, max_array_len=_ITEMS_LIMIT, max_map_len=_ITEMS_LIMIT,
+    )  # fmt: skip
+
+
+def _kind_of(head: Any) -> type[Message] | None:
+    """The kind of a message whose frame 0 is not unpacked yet: ``[version, kind, ...]``, both below 128."""
+    start = 1 if head[0] & 0xF0 == 0x90 else 3  # a list of up to 15 entries, or of up to 65535
+    cls = REGISTRY.get(head[start + 1])
+    if cls is None:
+        raise RemoteProtocolError(f"a header of {len(head)} bytes is too long for an unknown kind")
+    return cls
+
+
+class _Containers:
+    """Counts lists and maps while they are unpacked, and stops that when there are too many."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def count(self, container: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("the header holds more lists and maps than a message of its length can need")
+        return container
 
 
 def _restore_tensors(entries: Any, parts: Sequence[Any], used: list[int]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -216,33 +287,61 @@ def _restore_tensors(entries: Any, parts: Sequence[Any], used: list[int]) -> tup
 
 def _restore_ext(code: int, data: bytes, parts: Sequence[Any], used: list[int]) -> Any:
     if code == _EXT_TENSOR:
-        return _restore(msgpack.unpackb(data), parts, used)
+        return _restore(msgpack.unpackb(data, max_array_len=len(data)), parts, used)
     if code == _EXT_DTYPE and len(data) == 1:
         return dtypes.DType(data[0])
     if code == _EXT_SHAPE:
-        raw = msgpack.unpackb(data)
-        return TensorShape(raw)
+        return TensorShape(msgpack.unpackb(data, max_array_len=len(data)))
+    raise ValueError(f"unknown extension {code}")
+
+
+def _refuse_ext(code: int, data: bytes) -> Any:
     raise ValueError(f"unknown extension {code}")
 
 
 def _restore(entry: Any, parts: Sequence[Any], used: list[int]) -> np.ndarray[Any, Any]:
-    enum, payload = entry[0], entry[1]
+    if type(entry) is not list or len(entry) < 2 or type(entry[0]) is not int:
+        raise ValueError(f"a tensor is described by {entry!r:.80}")
+    enum, payload, *shape = entry
+    for size in shape:
+        if type(size) is not int or size < 0:
+            raise ValueError(f"a tensor's shape is {shape!r:.80}")
     if type(payload) is int:
         if not 0 < payload < len(parts):
             raise ValueError(f"frame {payload} of {len(parts)}")
         used.append(payload)
         payload = parts[payload]
-    elif type(payload) is list:
-        return _restore_strings(enum, payload, entry[2:])
-    elif type(payload) is not bytes:
+        if enum == _STRING:
+            payload = _split_strings(payload, math.prod(shape))
+    elif type(payload) is not bytes and type(payload) is not list:
         raise ValueError(f"a tensor's payload is {type(payload).__name__}")
+    if type(payload) is list:
+        return _restore_strings(enum, payload, shape)
     dtype = _numpy_of.get(enum)
     if dtype is None:
         dtype = _numpy_dtype(enum)
-    array: np.ndarray[Any, Any] = np.ndarray(entry[2:], dtype, payload)  # refuses a buffer that is too small
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, payload)  # refuses a buffer that is too small
     if array.nbytes != len(payload):
-        raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {entry[2:]}")
+        raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {shape}")
     return array
+
+
+def _split_strings(frame: Any, count: int) -> list[bytes]:
+    """The elements of a string tensor from its frame."""
+    start = 8 * count
+    if start > len(frame):
+        raise ValueError(f"{len(frame)} bytes cannot hold {count} strings")
+    ends = np.frombuffer(frame, _LENGTH, count).cumsum().tolist()
+    # Each is compared: a sum may have wrapped around.
+    items, body, begin = [], memoryview(frame)[start:], 0
+    for end in ends:
+        if not begin <= end <= len(body):
+            raise ValueError("a string reaches beyond its frame")
+        items.append(bytes(body[begin:end]))
+        begin = end
+    if begin != len(body):
+        raise ValueError(f"{len(body) - begin} bytes too many in a frame of strings")
+    return items
 
 
 def _numpy_dtype(enum: Any) -> np.dtype[Any]:

@@ -29,11 +29,12 @@ from tfmini.rpc.lane_listener import host_id
 from tfmini.rpc.lanes import Lanes
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import TICK_S, RecentIds
-from tfmini.rpc.reactor import Clock, Reactor, Waiter
+from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
 from tfmini.rpc.security import Keys, check_exposure, parse_address
 from tfmini.rpc.stream_lane import streams_wanted
 from tfmini.rpc.transport import Connection, Listener, Transport
+from tfmini.rpc.waiter import Clock, Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 _log = logging.getLogger("tfmini.rpc")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.rpc.reactor import Clock
 from tfmini.rpc.transport import (
     Connection,
     Listener,
@@ -23,6 +22,7 @@ from tfmini.rpc.transport import (
     Transport,
     deliver,
 )
+from tfmini.rpc.waiter import Clock
 
 _names: dict[str, _InprocListener] = {}
 _lock = threading.Lock()

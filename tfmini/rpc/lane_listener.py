@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.local_lane import LaneConnection
-from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
 
 TOKEN_BYTES = 32

@@ -15,8 +15,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.rpc import codec
+
 SHARE_FROM = 64 << 10  # bytes; smaller parts go through the socket
-MESSAGE_LIMIT = 64 << 30  # bytes of one message in the stream
+# Bytes of one message in the stream. Memory for it is taken when it is announced, but the system finds pages
+# only for what comes.
+MESSAGE_LIMIT = codec.MESSAGE_LIMIT + (64 << 20)
 PARTS_LIMIT = 1 << 20
 FLAG = 1 << 63
 

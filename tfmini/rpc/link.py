@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
+from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
 from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_S, Liveness, Verdict
-from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
+from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.stream_lane import SCHEME
 from tfmini.rpc.transport import Connection
@@ -48,6 +49,7 @@ class Link:
         self._lane: Any = None
         self._token = b""
         self._over = False
+        self._is_stranger = True  # until the Hello
         self._deadline = endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._hello_is_late)
         self._handle: Callable[[Message, int], None] = self._handshake
         self.send: Callable[[Any], None] = self._send_by_route
@@ -85,7 +87,7 @@ class Link:
     def _on_parts(self, parts: list[Any]) -> None:
         self.received += 1
         try:
-            message, request_id = decode(parts)
+            message, request_id = decode(parts, self._is_stranger)
         except RemoteProtocolError as error:
             self._on_malformed(error)
             return
@@ -155,7 +157,7 @@ class Link:
     def _on_malformed(self, error: RemoteProtocolError) -> None:
         self.endpoint.counters["malformed"] += 1
         self.endpoint.report(f"a message from {self.peer or self.connection.address}", error)
-        if self._handle == self._handshake:
+        if self._is_stranger:
             self.refuse(str(error), permanent=True)
         elif isinstance(error, VersionMismatchError):
             self.end(str(error))
@@ -244,6 +246,7 @@ class Link:
 
     def _established(self, hello: Hello | HelloReply) -> None:
         self._deadline.cancel()
+        self._is_stranger = False
         self._handle = self.dispatch
         assert self.peer is not None
         self.peer.link_ready(self, hello.task, hello.incarnation)
@@ -303,8 +306,11 @@ class Link:
         """Heartbeat and failure detection."""
         # Messages, and the bytes of those that are still coming or that nobody has had time to read.
         received = self.received + self._inflow.activity
+        lane = self._lane
+        if lane is not None and lane is not self._inflow:
+            received += lane.activity  # the switch to it may be waiting behind a message that takes long to handle
         verdict = self.liveness.tick(elapsed_s, received, self.sent)
-        if self._handle == self._handshake:
+        if self._is_stranger:
             return
         if verdict is Verdict.BEAT:
             self.post(Heartbeat())

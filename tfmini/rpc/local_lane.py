@@ -24,8 +24,9 @@ from tfmini.rpc import lane_wire
 from tfmini.rpc.lane_memory import LaneMemory
 from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.outflow import Outflow
-from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
+from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
 _READ = 32 << 10

@@ -1,4 +1,4 @@
-"""Every message kind of the protocol, declared once each.
+"""The message kinds of the protocol's services, declared once each; `connection_messages` has the others.
 
 Frame 0 is msgpack ``[protocol_version, kind, request_id, field, ...]``, the fields in the order
 below. A reply is a message of the request's reply kind, or `Status`, that carries the request's
@@ -11,106 +11,11 @@ Within a service requests are even and the reply of a request is the next odd nu
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfmini import errors
-from tfmini.rpc.records import (
-    PROTOCOL_VERSION,
-    REGISTRY,
-    LocalProtocolError,
-    Message,
-    RemoteProtocolError,
-    Retry,
-    Structure,
-    Tensors,
-    message,
-)
+from tfmini.rpc.connection_messages import Status
+from tfmini.rpc.records import Message, Retry, Structure, Tensors, message
 
-__all__ = [
-    "PROTOCOL_VERSION",
-    "LocalProtocolError",
-    "Message",
-    "RemoteProtocolError",
-    "Retry",
-    "protocol_table",
-]
-
-CONNECTION, MASTER, WORKER, PEER = "any", "client->master", "master->worker", "worker->worker"
-
-
-# ---------------------------------------------------------------------------------------------
-# Connection
-# ---------------------------------------------------------------------------------------------
-
-
-@message(kind=2, direction=CONNECTION, is_reply=True)
-class HelloReply(Message):
-    """The listener's answer: who it is, and where a lane to it opens.
-
-    ``lane_address`` is ``lane://name`` for a local lane, ``stream://port`` for a stream lane on the
-    host that was dialled, or empty.
-    """
-
-    version: int
-    task: str
-    incarnation: int
-    cluster_fingerprint: str
-    host_id: str
-    lane_address: str
-    lane_token: bytes
-
-
-@message(kind=1, direction=CONNECTION, reply=HelloReply, retry=Retry.SAFE)
-class Hello(Message):
-    """First message of the side that connects.
-
-    ``expected_task`` is whom it hopes to reach ("": anyone). ``host_id`` is "" when it does not
-    want a local lane, and ``wants_stream`` whether it would take a stream lane.
-    """
-
-    version: int
-    task: str
-    incarnation: int
-    cluster_fingerprint: str
-    host_id: str
-    wants_stream: bool
-    expected_task: str
-
-
-@message(kind=3, direction=CONNECTION, is_reply=True)
-class Status(Message):
-    """A failure, in place of a reply. ``code`` is one of `tfmini.errors`' codes."""
-
-    code: int
-    message: str
-    node: str
-    device: str
-    task: str
-    derived: bool
-
-
-@message(kind=4, direction=CONNECTION)
-class Cancel(Message):
-    """The caller no longer wants the answer to that request."""
-
-    request_id: int
-
-
-@message(kind=5, direction=CONNECTION)
-class Heartbeat(Message):
-    """Sent on a connection that had nothing to send for a second."""
-
-
-@message(kind=6, direction=CONNECTION)
-class Goodbye(Message):
-    """The last message: the sender closes the connection, and why."""
-
-    reason: str
-
-
-@message(kind=7, direction=CONNECTION)
-class LaneSwitch(Message):
-    """The last message by the old route: all later ones come by the lane."""
+MASTER, WORKER, PEER = "client->master", "master->worker", "worker->worker"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -147,19 +52,6 @@ class ExtendSession(Message):
     current_graph_version: int
 
 
-@message(kind=21, direction=MASTER, is_reply=True)
-class PartialRunSetupReply(Message):
-    partial_run_handle: str
-
-
-@message(kind=20, direction=MASTER, reply=PartialRunSetupReply, retry=Retry.NEVER)
-class PartialRunSetup(Message):
-    session_handle: str
-    feeds: tuple[str, ...]
-    fetches: tuple[str, ...]
-    targets: tuple[str, ...]
-
-
 @message(kind=23, direction=MASTER, is_reply=True)
 class RunStepReply(Message):
     """``metadata``: serialized RunMetadata, or empty."""
@@ -170,7 +62,7 @@ class RunStepReply(Message):
 
 @message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
 class RunStep(Message):
-    """``options``: serialized RunOptions, or empty. ``partial_run_handle``: or empty."""
+    """``options``: serialized RunOptions, or empty."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -178,7 +70,6 @@ class RunStep(Message):
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     options: bytes
-    partial_run_handle: str
 
 
 @message(kind=25, direction=MASTER, is_reply=True)
@@ -245,6 +136,23 @@ class Reset(Message):
     device_filters: tuple[str, ...]
 
 
+@message(kind=37, direction=MASTER, is_reply=True)
+class DescribeWaitReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
+
+
+@message(kind=36, direction=MASTER, reply=DescribeWaitReply, retry=Retry.SAFE)
+class DescribeWait(Message):
+    """What does the session's step of this signature wait for?"""
+
+    session_handle: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------
 # Master -> worker
 # ---------------------------------------------------------------------------------------------
@@ -269,11 +177,13 @@ class CreateWorkerSessionReply(Message):
 
 @message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
-    """``tasks``: the addresses of the cluster as the master knows them."""
+    """``tasks``: the addresses of the cluster as the master knows them. ``task``: who of them the receiver is, or
+    empty: who it says it is."""
 
     session_handle: str
     isolate: bool
     tasks: Structure
+    task: str
 
 
 @message(kind=53, direction=WORKER, is_reply=True)
@@ -350,25 +260,32 @@ class CleanupAll(Message):
 
 @message(kind=65, direction=WORKER, is_reply=True)
 class LoggingReply(Message):
+    """``clock_ns``: the task's wall clock when it answered, in nanoseconds since 1970. ``stats``: a serialized
+    StepStats in that time, or empty."""
+
+    clock_ns: int
     stats: bytes
 
 
-@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.SAFE)
+@message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.NEVER)
 class Logging(Message):
-    enable: bool
-    clear: bool
+    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded here; given out once."""
+
+    step_id: int
 
 
-@message(kind=67, direction=WORKER, is_reply=True)
-class TracingReply(Message):
-    trace: bytes
+@message(kind=69, direction=WORKER, is_reply=True)
+class DescribeStepReply(Message):
+    """``text``: for people; empty when nothing is waited for."""
+
+    text: str
 
 
-@message(kind=66, direction=WORKER, reply=TracingReply, retry=Retry.SAFE)
-class Tracing(Message):
-    """``duration_ms`` is for how long to record, in milliseconds."""
+@message(kind=68, direction=WORKER, reply=DescribeStepReply, retry=Retry.SAFE)
+class DescribeStep(Message):
+    """What does this step wait for here?"""
 
-    duration_ms: int
+    step_id: int
 
 
 # ---------------------------------------------------------------------------------------------
@@ -507,18 +424,3 @@ def error_of(status: Status | AbortStep | CollectiveFailure) -> errors.OpError:
         derived=status.derived,
         node_name=status.node,
     )
-
-
-def protocol_table() -> list[dict[str, Any]]:
-    """One row per kind, by number: kind, name, direction, fields, reply, retry."""
-    return [
-        {
-            "kind": row.kind,
-            "name": row.name,
-            "direction": row.direction,
-            "fields": [(f.name, f.describe()) for f in row.fields],
-            "reply": row.reply.__name__ if row.reply else "",
-            "retry": "" if row.is_reply else row.retry.value,
-        }
-        for row in (REGISTRY[kind].row for kind in sorted(REGISTRY))
-    ]

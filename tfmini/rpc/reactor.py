@@ -29,9 +29,11 @@ import threading
 import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from tfmini.rpc.source import Source
 from tfmini.rpc.timers import Timer, TimerHeap
+from tfmini.rpc.waiter import Waiter, open_gate
 
 _log = logging.getLogger("tfmini.rpc")
 
@@ -40,80 +42,6 @@ _FOREVER = float("inf")
 _BATCH = 32  # events taken per epoll_wait
 _TICK = 0.005  # seconds between two looks of a parked steward
 _LONG_PARK = 1.0  # seconds; ends at once when the idle leader gets something to do
-
-
-class Waiter:
-    """Something that one thread drives the reactor for. Whoever finishes it calls `set`."""
-
-    __slots__ = ("_gate", "_owner", "_reactor", "done")
-
-    def __init__(self) -> None:
-        self.done = False
-        self._owner = 0
-        self._gate: Any = None
-        self._reactor: Any = None
-
-    def set(self) -> None:
-        """Marks it as done and wakes the thread that drives for it. From any thread."""
-        self.done = True
-        if self._owner and self._owner != get_ident():
-            gate = self._gate
-            if gate is not None:
-                _open_gate(gate)
-            else:
-                self._reactor.kick()
-
-
-def _open_gate(gate: Any) -> None:
-    try:
-        gate.release()
-    except RuntimeError:  # two wakers: it is open already
-        return
-
-
-class Clock(Protocol):
-    """What deciding code may ask of a loop; real and simulated reactors both have it."""
-
-    def now(self) -> float: ...
-    def call_soon(self, call: Callable[..., Any], *args: Any) -> None: ...
-    def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> Timer: ...
-    def drive(self, waiter: Waiter, deadline: float | None = None) -> bool: ...
-
-
-class Source:
-    """A watched file descriptor. The callback runs in one thread at a time.
-
-    ``hung_up`` turns true when the peer has closed its end; reading then ends in end-of-file.
-    """
-
-    __slots__ = ("_callback", "_lock", "_pending", "_reactor", "fd", "hung_up")
-
-    def __init__(self, fd: int, callback: Callable[[], None], reactor: Reactor) -> None:
-        self.fd = fd
-        self.hung_up = False
-        self._callback = callback
-        self._pending = False
-        self._lock = allocate_lock()
-        self._reactor = reactor
-
-    def ready(self) -> None:
-        """Runs the callback, or has the thread that is inside it run it once more."""
-        self._pending = True
-        while self._pending:
-            if not self._lock.acquire(False):
-                return
-            try:
-                self._pending = False
-                self._callback()
-            except Exception:  # noqa: BLE001 - see below
-                # A bug in one handler must not stop the loop that serves all the others.
-                _log.exception("a handler of descriptor %d failed", self.fd)
-            finally:
-                self._lock.release()
-
-    def again(self) -> None:
-        """Has the callback run soon even if no new event arrives. From any thread."""
-        self._reactor.call_soon(self.ready)
 
 
 class Reactor:
@@ -263,7 +191,7 @@ class Reactor:
                 self._turns += 1
                 if self._parked_long:
                     self._parked_long = False
-                    _open_gate(self._park)
+                    open_gate(self._park)
                 self._dispatch(events)
                 if deadline is not None and not waiter.done and time.monotonic() >= deadline:
                     return False
@@ -298,7 +226,7 @@ class Reactor:
 
     def _hand_over(self) -> None:
         try:
-            _open_gate(self._followers.popleft())
+            open_gate(self._followers.popleft())
         except IndexError:
             if self._timers.due < self._steward_until or self._soon:
                 self.kick()
@@ -373,6 +301,10 @@ class Reactor:
 
     # -- steward -------------------------------------------------------------------------
 
+    def is_steward(self) -> bool:
+        """Whether this is the steward's thread, behind which nobody looks after the sockets."""
+        return self._steward is threading.current_thread()
+
     def _employ_steward(self) -> None:
         if self._steward is None and not self._closed:
             with self._timers.lock:
@@ -416,7 +348,7 @@ class Reactor:
         """Stops the steward and releases the epoll. For tests; the process's own never closes."""
         self._closed = True
         self.kick()
-        _open_gate(self._park)
+        open_gate(self._park)
         if self._steward is not None and self._steward is not threading.current_thread():
             self._steward.join(5)
         self._epoll.close()

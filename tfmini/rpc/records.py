@@ -27,7 +27,10 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 3  # tests/rpc/protocol.txt says what it stands for
+
+# Bytes of frame 0 of kinds with a graph (a million nodes fit); with bytes, names or tensors; with numbers and texts.
+_GRAPH_HEADER, _BULKY_HEADER, _PLAIN_HEADER = 256 << 20, 64 << 20, 1 << 20
 
 
 class ProtocolError(Exception):
@@ -137,6 +140,7 @@ class Message:
     # The generated unpacker: (frame 0 as a list, restore_tensors, parts, used) -> the message.
     unpack: ClassVar[Callable[..., Message]]
     width: ClassVar[int]  # entries of frame 0
+    header_limit: ClassVar[int]  # bytes of frame 0
     has_structure: ClassVar[bool]
     is_reply: ClassVar[bool]
 
@@ -190,6 +194,7 @@ def message(
         frozen.row = Row(kind, cls.__name__, direction, fields, reply, retry, is_reply)
         frozen.width, frozen.is_reply = len(fields) + 3, is_reply
         frozen.has_structure = any(f.kind is FieldKind.STRUCTURE for f in fields)
+        frozen.header_limit = _header_limit(fields)
         _generate(frozen, fields)
         # On the class and not on Message, so that storing into its mutable twin stays fast.
         frozen.__setattr__ = _refuse_setting  # type: ignore[assignment,method-assign]
@@ -198,6 +203,12 @@ def message(
         return frozen
 
     return register
+
+
+def _header_limit(fields: tuple[Field, ...]) -> int:
+    if any(f.kind is FieldKind.STRUCTURE for f in fields):
+        return _GRAPH_HEADER
+    return _BULKY_HEADER if any(f.scalar in (None, bytes) for f in fields) else _PLAIN_HEADER
 
 
 def _refuse_setting(self: Message, name: str, value: Any) -> None:

@@ -1,11 +1,13 @@
-"""The services as tables, derived from the messages: method name -> request, reply, retry rule."""
+"""The services and the protocol as tables, derived from the messages."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from tfmini import errors
 from tfmini.rpc import messages
@@ -52,3 +54,21 @@ def method_of(service: Mapping[str, Method], name: str) -> Method:
         raise errors.UnimplementedError(
             None, None, f"unknown method {name!r}; the service has: {', '.join(sorted(service))}"
         ) from None
+
+
+def protocol_table() -> list[dict[str, Any]]:
+    """One row per kind, by number: kind, name, direction, fields, reply, retry, header_limit (bytes), text."""
+    return [
+        {
+            "kind": row.kind,
+            "name": row.name,
+            "direction": row.direction,
+            "fields": [(f.name, f.describe()) for f in row.fields],
+            "reply": row.reply.__name__ if row.reply else "",
+            "retry": "" if row.is_reply else row.retry.value,
+            "header_limit": cls.header_limit,
+            "text": inspect.cleandoc(cls.__doc__ or ""),
+        }
+        for _, cls in sorted(REGISTRY.items())
+        for row in (cls.row,)
+    ]

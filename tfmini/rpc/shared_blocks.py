@@ -32,7 +32,7 @@ _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
-LARGEST = 64 << 30  # bytes; a receiver refuses to map more
+LARGEST = 20 << 30  # bytes; a receiver refuses to map more. The size class of the largest message
 
 
 def size_class(nbytes: int) -> int:

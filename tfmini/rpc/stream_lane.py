@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
 from tfmini.rpc.local_lane import LaneConnection
-from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.source import Source
 
 _log = logging.getLogger("tfmini.rpc")
 _CONNECT_S = 4.0

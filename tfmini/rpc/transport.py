@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfmini.rpc.reactor import Clock
+from tfmini.rpc.waiter import Clock
 
 _log = logging.getLogger("tfmini.rpc")
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import zmq
 
-from tfmini.rpc.reactor import Reactor, Source
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Backlog
 
 LINGER_MS = 1000
@@ -45,14 +46,28 @@ def get_context() -> zmq.Context[Any]:
 
 
 class Pump:
-    """One ZeroMQ socket in the reactor, with its monitor."""
+    """One ZeroMQ socket in the reactor, with its monitor.
 
-    def __init__(self, sock: Any, reactor: Reactor, on_message: Callable[[list[Any]], None]) -> None:
+    Args:
+      after: called when something may have been read, while another thread may read on.
+      may_read: asked after every message whether to read on; if not, somebody calls `again` later.
+    """
+
+    def __init__(
+        self,
+        sock: Any,
+        reactor: Reactor,
+        on_message: Callable[[list[Any]], None],
+        after: Callable[[], None] | None = None,
+        may_read: Callable[[], bool] | None = None,
+    ) -> None:
         self.sock = sock
         self.lock = threading.Lock()
         self.closed = False
         self._reactor = reactor
         self._on_message = on_message
+        self._after = after
+        self._may_read = may_read
         self._on_event: Callable[[int, int], None] = lambda event, value: None
         self._monitor: Any = sock.get_monitor_socket(_WATCHED)
         self._monitor_lock = threading.Lock()
@@ -63,6 +78,7 @@ class Pump:
     def start(self, on_event: Callable[[int, int], None]) -> None:
         self._on_event = on_event
         self._source = self._reactor.source(self.sock.getsockopt(zmq.FD), self._on_ready)
+        self._source.after = self._after
         self._monitor_source = self._reactor.source(self._monitor.getsockopt(zmq.FD), self._on_monitor)
         self._reactor.watch(self._source)
         self._reactor.watch(self._monitor_source)
@@ -116,6 +132,8 @@ class Pump:
                     return
                 parts = self._receive()
             self._on_message(parts)
+            if self._may_read is not None and not self._may_read():
+                return  # who empties what is full calls `again`
 
     def _receive(self) -> list[Any]:
         sock = self.sock

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ import numpy as np
 from tfmini.graph.frames import MERGE_OPS
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
+from tfmini.runtime import kernel_checks
+from tfmini.runtime.blocking_kernels import in_own_thread
 from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
+from tfmini.runtime.step_errors import NODE_LINES, named_errors
+from tfmini.runtime.trace import TraceTable, clock
 from tfmini.runtime.units import Condition, Form, Unit
 
 _counter = itertools.count(1)
-# The key in a program's namespace of: file name of generated code -> the node that each line computes.
-NODE_LINES = "node_lines"
 
 
 @dataclass
@@ -36,6 +38,9 @@ class BlockContext:
       states: namespace names of variables and other resources.
       slots: values that live in the step's slot list.
       namespace: receives the objects that the text names.
+      trace: for a traced program, what the numbers in its text stand for.
+      kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
+        of a session share it.
     """
 
     constants: dict[Endpoint, Any]
@@ -43,11 +48,15 @@ class BlockContext:
     slots: dict[Endpoint, int]
     namespace: dict[str, Any]
     device_type: str
+    trace: TraceTable | None = None
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
     """The function ``block(step, s)`` that computes and sends ``units`` in order."""
     writer = BlockWriter(context, units)
+    if units:
+        writer.start_clock()
     writer.write_all()
     if not writer.lines:
         return _nothing
@@ -85,6 +94,13 @@ class BlockWriter:
         self.context.namespace.setdefault(NODE_LINES, {})[file_name] = self.line_nodes
         return scope["block"]  # type: ignore[no-any-return]
 
+    def start_clock(self) -> None:
+        """In a traced program: begins to take times, when a segment or an iteration begins."""
+        if self.context.trace is not None:
+            self.context.namespace["clock"] = clock
+            self.emit("note = step.run.trace.note")
+            self.emit("b = t = clock()")
+
     def write_all(self) -> None:
         """Writes the units in order."""
         for unit in self.units:
@@ -114,16 +130,29 @@ class BlockWriter:
         line = _WRITERS[unit.form](self, unit)
         if starts and unit.guard:
             line += f" if {self.condition(unit.guard)} else step.skip({unit.key})"
+        sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
         for endpoint in unit.reads():
             self._release(endpoint)
         targets = self._targets(unit) if unit.outputs else None
         self.emit(line if targets is None else f"{targets} = {line}", unit.node)
+        if self.context.trace is not None:
+            self.emit(self._stamp(self.context.trace, unit, sent), unit.node)
         for i in range(unit.outputs):
             endpoint = (unit.node.name, i)
             if endpoint in self.context.slots and endpoint in self.local:
                 self.emit(f"s[{self.context.slots[endpoint]}] = {self.local[endpoint]}", unit.node)
                 if not self.uses.get(endpoint):
                     self._drop(endpoint)
+
+    def _stamp(self, trace: TraceTable, unit: Unit, sent: list[str]) -> str:
+        """The line that notes when a unit ran and how large its values are."""
+        if unit.form in (Form.BEGIN, Form.BEGIN_LOOP):
+            return "t = clock()"  # it is noted when it answers
+        wanted = self._wanted(unit)
+        group = unit.key if unit.form is Form.SEND else None
+        names = sent if group is not None else [self.local[unit.node.name, i] for i in wanted]
+        values = ", ".join([*names, ""])
+        return f"t = note({trace.number(unit.node, wanted, group)}, b, t, clock(), ({values}))"
 
     # ---- guards -----------------------------------------------------------------------------
 
@@ -193,8 +222,10 @@ class BlockWriter:
         node = unit.node
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
-        call = f"step.begin({unit.key}, {self._kernel(node)}, ({', '.join([*self._grouped(unit), ''])}))"
-        return call
+        kernel = self._kernel(node)
+        if not facts.kernel.is_async:
+            self.context.namespace[kernel] = in_own_thread(self.context.namespace[kernel])
+        return f"step.begin({unit.key}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
 
     def _begin_loop(self, unit: Unit) -> str:
         return f"step.begin_loop({unit.key}, ({', '.join([*self._arguments(unit), ''])}))"
@@ -209,11 +240,18 @@ class BlockWriter:
         if facts.handle.inline_expression is not None:
             text = facts.handle.inline_expression(node)
             if text is not None:
-                return text.format(*self._arguments(unit))
+                text = text.format(*self._arguments(unit))
+                return self._checked(text, node) if kernel_checks.ENABLED else text
         call = self._grouped(unit)
         if facts.kernel.wants_step:
             call = ["step", *call]
         return f"{self._kernel(node)}({', '.join(call)})"
+
+    def _checked(self, text: str, node: Node) -> str:
+        """An inline expression whose value is checked."""
+        name = f"k{len(self.context.namespace)}"
+        self.context.namespace[name] = kernel_checks.ResultCheck(node)
+        return f"{name}({text})"
 
     def _kernel(self, node: Node) -> str:
         """The namespace's name for the function that computes a node."""
@@ -221,7 +259,16 @@ class BlockWriter:
         facts = op_facts(node.op, self.context.device_type)
         assert facts is not None
         name = f"k{len(namespace)}"
-        namespace[name] = make_callable(facts.kernel, node, namespace.get("resources"))
+        kernels = self.context.kernels
+        call = kernels.get(node.name)
+        if call is None:
+            with named_errors(node):
+                call = make_callable(facts.kernel, node, namespace.get("resources"))
+            if kernel_checks.ENABLED:
+                call = kernel_checks.checked(call, facts.kernel, node)
+            if facts.kernel.is_factory and facts.op_def.is_stateful:
+                kernels[node.name] = call
+        namespace[name] = call
         return name
 
     def _grouped(self, unit: Unit) -> list[str]:

@@ -15,6 +15,7 @@ from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.shared_reduce import SharedReduce, is_direct
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
+from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
 from tfmini.runtime.collective_calls import Call
@@ -99,9 +100,9 @@ class SharedCollectives:
 
     def _let_sleep(self, member: Member, exchange: Exchange) -> None:
         """The thread that waits for an exchange, if there is one, may sleep on what that waits for now."""
-        wait = exchange.call.wait
-        if not exchange.finished and wait.can_sleep:
-            wait.sleep = lambda timeout_s: self._sleep(member, exchange, timeout_s)
+        wait = patient(exchange.call.wait)
+        if wait is not None and not exchange.finished:
+            wait.offer_sleep(lambda timeout_s: self._sleep(member, exchange, timeout_s))
 
     def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
         """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
@@ -123,8 +124,8 @@ class SharedCollectives:
         out, face = _memory_like(value)
         return SharedReduce(
             member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
-            exchange.step, out, is_loose, face, self._futex and self._futex.wake,
-            self._futex is not None and exchange.call.wait.can_sleep,
+            exchange.step, out, is_loose, face, None if self._futex is None else self._futex.wake,
+            self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
 
     def _drive(self, member: Member, exchange: Exchange) -> None:

@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.runtime.tensor_handles import TensorHandle
 from tfmini.shapes import RawShape, TensorShape, compatible_raw
 
 Convert = Callable[[Any], Any]
@@ -68,17 +69,22 @@ def converter(tensor: Tensor) -> Convert:
 
 
 def _cast(value: Any, dtype: dtypes.DType) -> Any:
+    if isinstance(value, TensorHandle):
+        value = value.eval()
     if isinstance(value, int) and not isinstance(value, bool) and dtype.is_integer:
         low, high = dtype.limits
         if not low <= value <= high:
-            raise TypeError(
-                f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type"
-                f" {dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type"
-                " (e.g. int64)."
-            )
+            raise _incompatible(value, dtype)
     if isinstance(value, np.ndarray):
         return value.astype(dtype.numpy)
     return np.asarray(value, dtype=dtype.numpy)
+
+
+def _incompatible(value: Any, dtype: dtypes.DType) -> TypeError:
+    return TypeError(
+        f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type"
+        f" {dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."
+    )
 
 
 def _refuse_tensor(tensor: Tensor, value: Any) -> None:
@@ -91,6 +97,10 @@ def _refuse_tensor(tensor: Tensor, value: Any) -> None:
 
 
 def _strings(value: Any) -> Any:
+    if isinstance(value, TensorHandle):
+        value = value.eval()
+    if isinstance(value, int):
+        raise _incompatible(value, dtypes.string)
     array = np.asarray(value, dtype=object)
     flat = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
     result = np.empty(len(flat), dtype=object)

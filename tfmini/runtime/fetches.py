@@ -21,9 +21,15 @@ class Fetches:
       tensors: to fetch, each once.
       targets: to run for their effect.
       build: values of ``tensors`` -> a result shaped like the structure.
+
+    Args:
+      wrap_handle: (fetched string, dtype) -> the object for a tensor that stays in the session.
     """
 
-    def __init__(self, graph: Graph, structure: Any) -> None:
+    def __init__(
+        self, graph: Graph, structure: Any, wrap_handle: Callable[[bytes, Any], Any] | None = None
+    ) -> None:
+        self._wrap_handle = wrap_handle
         self.tensors: list[Tensor] = []
         self.targets: list[Operation] = []
         self._graph = graph
@@ -32,7 +38,10 @@ class Fetches:
 
     def _node(self, fetch: Any) -> Build:
         if fetch is None:
-            raise TypeError(f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}")
+            raise TypeError(
+                f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}. (A function without `return` gives None;"
+                " so does tf.summary.merge_all() where there are no summaries.)"
+            )
         if isinstance(fetch, (list, tuple)):
             return self._sequence(fetch)
         if isinstance(fetch, Mapping):
@@ -91,6 +100,10 @@ class Fetches:
         if position is None:
             position = self._positions[element] = len(self.tensors)
             self.tensors.append(element)
+        wrap = self._wrap_handle
+        if wrap is not None and element.op.type == "GetSessionHandle":
+            dtype = element.op._inputs[0].dtype.base_dtype
+            return lambda values: wrap(values[position], dtype)
         return lambda values: values[position]
 
     def _element(self, fetch: Any) -> Any:

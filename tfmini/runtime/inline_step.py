@@ -16,9 +16,10 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.rpc.reactor import Waiter
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.program import Program
 from tfmini.runtime.step_errors import kernel_error, node_error
-from tfmini.runtime.step_run import LocalStep, private
+from tfmini.runtime.step_run import LocalStep
 
 # A longer segment had better leave the sockets to another thread: `step_run` can do that.
 _LONG_SEGMENT_S = 0.002
@@ -80,7 +81,9 @@ class InlineStep(LocalStep):
         except BaseException:  # Ctrl-C: nobody will take the result
             self._give_up()
             raise
-        return private(program, [self.slots[slot] for slot in program.fetches])
+        values = [self.slots[slot] for slot in program.fetches]
+        self.slots = []
+        return make_private(values)
 
     def _run_segments(self) -> None:
         segments, pending = self._program.segments, self._program.pending.copy()
@@ -187,30 +190,25 @@ class InlineStep(LocalStep):
             if wait not in self._waits:
                 return False
             del self._waits[wait]
-        wait._sleep = None  # it refers to the wait, and a cycle would keep the tensors until a collection
+        wait.sleep = None  # it refers to the wait, and a cycle would keep the tensors until a collection
         return True
 
 
 class InlineWait:
-    """A node's pending answer (`graph.waiting.Wait`)."""
+    """A node's pending answer (`graph.waiting.PatientWait` where it is the only one)."""
 
-    __slots__ = ("step", "cause", "can_sleep", "_sleep", "_key", "_cancel")
+    __slots__ = ("step", "cause", "is_patient", "sleep", "_key", "_cancel")
 
     def __init__(self, step: InlineStep, key: int) -> None:
         self.step = step
-        self.can_sleep = step.has_one_wait
-        self._sleep: Callable[[float], bool] | None = None
+        self.is_patient = step.has_one_wait
+        self.sleep: Callable[[float], bool] | None = None
         self.cause = ""
         self._key = key
         self._cancel: Callable[[], None] | None = None
 
-    @property
-    def sleep(self) -> Callable[[float], bool] | None:
-        return self._sleep
-
-    @sleep.setter
-    def sleep(self, sleep: Callable[[float], bool] | None) -> None:
-        self._sleep = sleep if self.step.is_open(self) else None
+    def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
+        self.sleep = sleep if self.step.is_open(self) else None
         self.step.wake()  # the thread may be driving the reactor by now
 
     def done(self, result: Any = None) -> None:

@@ -26,7 +26,10 @@ _FILE_OPS = frozenset(
 def context_of(lowering: Lowering) -> BlockContext:
     """What generated text of a level may refer to."""
     shared = lowering.compilation
-    return BlockContext(shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type)
+    return BlockContext(
+        shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type, shared.trace,
+        shared.kernels,
+    )  # fmt: skip
 
 
 def lay_out(lowering: Lowering) -> Level:

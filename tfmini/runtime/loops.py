@@ -52,7 +52,7 @@ def _waits(node: Node, compilation: Compilation) -> bool:
         send, recv = node.attrs["send_device"].decode(), node.attrs["recv_device"].decode()
         return compilation.task_of(send) != compilation.task_of(recv)
     facts = op_facts(node.op, compilation.device_type)
-    return facts is not None and facts.kernel.is_async
+    return facts is not None and compilation.answers_later(facts)
 
 
 def _begin_waiting(parent: Lowering, unit: Unit, inside: _LoopLowering) -> None:
@@ -269,6 +269,7 @@ class _LoopWriter:
         for endpoint in [*self.carried.values(), *self.leaving]:
             writer.keep(endpoint)
         writer.emit("run = step.run")
+        writer.start_clock()
         for name, (initial, _) in inside.merges.items():
             self._variable((name, 0), writer.value(initial, False))
         for node in inside.bare_nexts:

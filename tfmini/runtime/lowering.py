@@ -17,6 +17,7 @@ from tfmini import errors
 from tfmini.graph.frames import FLOW_OPS, LOOP_OP, SWITCH_OPS, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.runtime import kernel_checks
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.kernel_calls import (
     OpFacts,
@@ -29,6 +30,8 @@ from tfmini.runtime.kernel_calls import (
     takes_reference,
 )
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.step_errors import named_errors
+from tfmini.runtime.trace import TraceTable
 from tfmini.runtime.units import Condition, Form, Unit
 
 _MAX_FOLDED_BYTES = 10 << 20
@@ -50,16 +53,24 @@ class Compilation:
       feeds: tensor names of the client-terminated receives; their slots come first.
       fold: compute constant parts now.
       lower_loop: adds a while loop to the level around it.
+      trace: for a traced program, what the numbers in its text stand for.
+      kernels: see `BlockContext`.
+      threads: kernels that may block (see `registry.Kernel`) run in threads of their own.
     """
 
     def __init__(
         self, task_of: Callable[[str], str], resources: Resources, device_type: str, feeds: list[str],
         fold: bool, lower_loop: Callable[[Lowering, Node, Loop], None],
+        trace: TraceTable | None = None, threads: bool = False,
+        kernels: dict[str, Callable[..., Any]] | None = None,
     ) -> None:  # fmt: skip
         self.task_of = task_of
         self.device_type = device_type
         self.fold = fold
         self.lower_loop = lower_loop
+        self.trace = trace
+        self.kernels = {} if kernels is None else kernels
+        self.threads = threads
         self.alias: dict[Endpoint, Endpoint] = {}
         self.constants: dict[Endpoint, Any] = {}
         # Endpoints whose value is a reference, and those that read one: their arrays belong to a variable.
@@ -77,6 +88,7 @@ class Compilation:
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
         self.loop_groups: set[int] = set()
+        self.kept_feeds: set[int] = set()
         self._events = 0
 
     def new_event(self, node: Node) -> int:
@@ -84,6 +96,10 @@ class Compilation:
         self._events -= 1
         self.waits[self._events] = node
         return self._events
+
+    def answers_later(self, facts: OpFacts) -> bool:
+        """Whether an op of that type begins in one segment and ends before another."""
+        return facts.kernel.is_async or (self.threads and facts.kernel.may_block)
 
     def canonical(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint that an endpoint stands for."""
@@ -138,6 +154,16 @@ class Lowering:
 
     def finish(self) -> None:
         """Called when all nodes have been admitted."""
+
+    def silent(self) -> list[Node]:
+        """The nodes that take part in every run although no code was made for them: constants, views, variables."""
+        shared = self.compilation
+        return [
+            node for name, node in self.nodes.items()
+            if ((name, 0) in self.constants or (name, 0) in shared.state_names or node.op in _NO_CODE
+                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op not in _RECEIVES)
+            and not self.liveness.of_node(name)
+        ]  # fmt: skip
 
     # ---- waves and guards -------------------------------------------------------------------
 
@@ -341,7 +367,7 @@ class Lowering:
             return
         if self._is_copy(node, facts, inputs, derefs):
             return
-        if facts.kernel.is_async:
+        if self.compilation.answers_later(facts):
             self._admit_waiting(node, facts, inputs, derefs, wave, guard)
             return
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)
@@ -373,8 +399,14 @@ class Lowering:
         states = self.compilation.states
         name = f"v{len(states)}"
         kernel = facts.kernel
-        bound = bound_arguments(kernel, node)
-        states[name] = lambda resources: kernel.function(resources, **bound)
+        with named_errors(node):
+            bound = bound_arguments(kernel, node)
+
+        def make(resources: Resources) -> Any:
+            with named_errors(node):
+                return kernel.function(resources, **bound)
+
+        states[name] = make
         self.compilation.state_names[node.name, 0] = name
         if facts.reference_outputs:  # a resource handle is passed on, never read implicitly
             self.references.add((node.name, 0))
@@ -383,6 +415,9 @@ class Lowering:
         self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
     ) -> None:
         key = self.compilation.new_event(node)
+        if facts.kernel.is_async:
+            slots = (self.slots.get(endpoint, self.slot_count) for endpoint in inputs)
+            self.compilation.kept_feeds.update(s for s in slots if s < len(self.compilation.feed_slots))
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
         count = output_count(facts.op_def, node)
         self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)
@@ -396,7 +431,7 @@ class Lowering:
         values = grouped(list_lengths(facts.op_def, node), [constants[e] for e in inputs])
         try:
             with np.errstate(all="ignore"):
-                result = make_callable(facts.kernel, node)(*values)
+                result = self._function(facts, node)(*values)
         except Exception:  # noqa: BLE001 - whatever it is, it belongs to the step that runs the node
             return False
         outputs = (result,) if facts.single else result
@@ -405,6 +440,10 @@ class Lowering:
         for i, output in enumerate(outputs):
             constants[node.name, i] = output
         return True
+
+    def _function(self, facts: OpFacts, node: Node) -> Callable[..., Any]:
+        function = make_callable(facts.kernel, node)
+        return kernel_checks.checked(function, facts.kernel, node) if kernel_checks.ENABLED else function
 
     # ---- afterwards -------------------------------------------------------------------------
 

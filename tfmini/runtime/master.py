@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tfmini import errors
-from tfmini.devices import intersects, parse, task_of_device
+from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
@@ -21,6 +23,9 @@ _DELETE_TIMEOUT_S = 10.0
 
 class Master:
     """See the module.
+
+    Attributes:
+      task, own_devices: the worker's, under the name that sessions know it by.
 
     Args:
       worker: the worker of the same task.
@@ -39,17 +44,19 @@ class Master:
     ) -> None:
         self.worker = worker
         self.reactor = reactor
+        self.task = worker.task
+        self.own_devices = worker.devices
+        self.config = config
         self.sessions: dict[str, MasterSession] = {}
         self._tasks = dict(tasks or {})
         self._peer_for = peer_for
-        self._config = config
         self._lock = threading.Lock()
-        self._known: dict[str, list[DeviceAttributes]] = {worker.task: worker.devices}
+        self._known: dict[str, list[DeviceAttributes]] = {}
 
     @property
     def default_device(self) -> str:
         """The client device: the first of this task."""
-        return self.worker.devices[0].name
+        return self.own_devices[0].name
 
     def addresses(self) -> dict[str, str]:
         """Full task name -> address."""
@@ -66,9 +73,9 @@ class Master:
         so a session can be made while tasks that it does not need are down.
         """
         patterns = [parse(f) for f in filters]
-        found = list(self.worker.devices)
+        found = list(self.own_devices)
         for task in self._tasks:
-            if task == self.worker.task:
+            if task == self.task:
                 continue
             for device in self._known.get(task) or [DeviceAttributes(f"{task}/device:CPU:0", "CPU", 0, 0)]:
                 if not patterns or any(intersects(p, parse(device.name)) for p in patterns):
@@ -82,8 +89,18 @@ class Master:
           InvalidArgumentError: when the cluster has no such task.
         """
         if self._peer_for is None or task not in self._tasks:
-            raise errors.InvalidArgumentError(None, None, f"{task} is not in the cluster of {self.worker.task}.")
+            raise errors.InvalidArgumentError(None, None, f"{task} is not in the cluster of {self.task}.")
         return self._peer_for(task, self._tasks[task])
+
+    def worker_name(self, task: str) -> str:
+        """What a task's worker is to be called in a session; "" for what it calls itself."""
+        return ""
+
+    def peer_without_name(self, task: str, address: str) -> Any:
+        """The peer at an address, whatever it calls itself."""
+        if self._peer_for is None:
+            raise errors.InvalidArgumentError(None, None, f"{self.task} has no network to reach {task} at {address}.")
+        return self._peer_for("", address)
 
     # ---- sessions ---------------------------------------------------------------------------
 
@@ -93,7 +110,7 @@ class Master:
         Raises:
           InvalidArgumentError: when the graph cannot be placed.
         """
-        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self._config))
+        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self.config))
         if nodes:
             session.extend(nodes)
         with self._lock:
@@ -115,13 +132,16 @@ class Master:
     def open_local_session(self, session: MasterSession) -> None:
         """Opens the session on the worker of this task."""
         if session.handle not in self.worker.sessions:
-            self.worker.create_session(session.handle, session.options.isolate_session_state, self._tasks)
+            isolate = session.options.isolate_session_state
+            self.worker.create_session(session.handle, isolate, self._tasks, self.worker_name(self.task))
 
     def forget(self, session: MasterSession) -> None:
         """A session has been closed: its tasks may forget it."""
         with self._lock:
             self.sessions.pop(session.handle, None)
         self.worker.delete_session(session.handle)
+        for end in session.holds:
+            end()
         for task, incarnation in list(session.registered_tasks.items()):
             request = DeleteWorkerSession(session.handle)
             # Best effort: a task that is gone has forgotten the session anyway.
@@ -129,7 +149,36 @@ class Master:
 
     def list_devices(self, on_done: Callable[[list[DeviceAttributes]], None], filters: Sequence[str] = ()) -> None:
         """Asks every task that passes the filters for its devices; those that do not answer are left out."""
-        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.worker.task}
+        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
+
+        def listed(found: Mapping[str, list[DeviceAttributes]]) -> None:
+            on_done(self.own_devices + [d for task in sorted(found) for d in found[task]])
+
+        self._ask(dict.fromkeys(tasks, 0.0), listed)
+
+    def learn_devices(self, nodes: Sequence[Node], options: SessionOptions, on_done: Callable[[], None]) -> None:
+        """Asks the tasks that may have the devices which nodes name and nobody has seen yet.
+
+        A task that a request names is waited for; of others, those that answer at once are heard.
+        """
+        patience_s = options.operation_timeout_s or options.connect_timeout_s
+        tasks: dict[str, float] = {}
+        for request in unusual_requests(nodes):
+            if any(matches(request, parse(d.name)) for d in self.devices(options.device_filters)):
+                continue
+            where = request._replace(device_type=None, device_index=None)
+            others = [t for t in self._tasks if t not in self._known and t != self.task]
+            unasked = [t for t in others if intersects(where, parse(t))]
+            tasks |= dict.fromkeys(unasked, patience_s if len(unasked) == 1 else 0.0)
+        if tasks:
+            self._ask(tasks, lambda found: on_done())
+        else:
+            on_done()
+
+    def _ask(
+        self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]
+    ) -> None:
+        """Asks tasks for their devices; each is waited for so many seconds, or (0) not if it cannot be reached."""
         found: dict[str, list[DeviceAttributes]] = {}
         left = len(tasks) + 1
         lock = threading.Lock()
@@ -140,17 +189,19 @@ class Master:
                 left -= 1
                 over = left == 0
             if over:
-                on_done(self.worker.devices + [d for task in sorted(found) for d in found[task]])
+                on_done(found)
 
         def answered(task: str, answer: Any) -> None:
             if not isinstance(answer, errors.OpError):
-                found[task] = self._known[task] = [DeviceAttributes(*fields) for fields in answer.devices]
+                devices = renamed([DeviceAttributes(*fields) for fields in answer.devices], task)
+                found[task] = self._known[task] = devices
             one_done()
 
-        for task in tasks:
+        for task, patience_s in tasks.items():
             self.peer(task).call(
-                GetStatus(), lambda answer, task=task: answered(task, answer), timeout_s=_DELETE_TIMEOUT_S
-            )
+                GetStatus(), partial(answered, task), timeout_s=patience_s or _DELETE_TIMEOUT_S,
+                wait_for_ready=bool(patience_s),
+            )  # fmt: skip
         one_done()
 
     def reset(
@@ -160,7 +211,7 @@ class Master:
         for session in list(self.sessions.values()):
             session.close()
         self.worker.cleanup_all(containers)
-        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.worker.task}
+        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
         left = len(tasks) + 1
         first: list[errors.OpError] = []
         lock = threading.Lock()
@@ -182,5 +233,23 @@ class Master:
     def close(self) -> None:
         """Closes all sessions."""
         for session in list(self.sessions.values()):
-            session.closed_because = f"{self.worker.task} is shutting down."
+            session.closed_because = f"{self.task} is shutting down."
             session.close()
+
+
+def renamed(devices: Sequence[DeviceAttributes], task: str) -> list[DeviceAttributes]:
+    """Devices as those of a task."""
+    return [replace(device, name=task + device.name[device.name.index("/device:") :]) for device in devices]
+
+
+def unusual_requests(nodes: Sequence[Node]) -> list[ParsedDevice]:
+    """The devices that nodes name and that a task need not have: all but its first CPU."""
+    found = []
+    for device in {node.device for node in nodes}:
+        try:
+            request = parse(device)
+        except ValueError:  # the placer says which node it is
+            continue
+        if request.device_type not in (None, "CPU") or request.device_index not in (None, 0):
+            found.append(request)
+    return found

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,22 +19,25 @@ from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
 from tfmini.runtime.inline_step import InlineStep
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
-from tfmini.runtime.step_run import LocalStep, TimedStep, private, run_simple
+from tfmini.runtime.step_ids import new_step_id
+from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
+from tfmini.runtime.trace import StepLog, clock
+from tfmini.runtime.traced_run import TracedLocalStep
+from tfmini.runtime.wait_reports import Told, describe_step
 
 if TYPE_CHECKING:
     from tfmini.runtime.master import Master
 
 _log = logging.getLogger("tfmini.runtime")
-_STEP_ID_BITS = 56
-# Its own generator: scripts seed Python's, and two clients with one seed would number their steps alike.
-_step_ids = random.Random(secrets.randbits(128))
 
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnValues = Callable[[errors.OpError | None, list[Any]], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_PlanKey = tuple[_Signature, bool]  # with whether it is traced
 
 
 class MasterSession:
@@ -53,9 +54,10 @@ class MasterSession:
         self.closed = False
         self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
         self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []  # end our coming back to tasks where this session is open
         self._names = itertools.count(0)
-        self._plans: dict[_Signature, Plan] = {}
-        self._building: dict[_Signature, list[OnPlan]] = {}
+        self._plans: dict[_PlanKey, Plan] = {}
+        self._building: dict[_PlanKey, list[OnPlan]] = {}
         self._steps: dict[int, _Run] = {}
         self._local_steps: dict[int, LocalStep] = {}
         self._registrations: set[Registration] = set()
@@ -85,6 +87,20 @@ class MasterSession:
             self.graph_version += 1
             return self.graph_version
 
+    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """As `extend`, after asking tasks for devices that the nodes name and that nobody has seen yet."""
+
+        def known() -> None:
+            error: errors.OpError | None = None
+            try:
+                if nodes:
+                    self.extend(nodes)
+            except errors.OpError as failure:
+                error = failure
+            on_done(error)
+
+        self.master.learn_devices(nodes, self.options, known)
+
     def _place(self, nodes: Nodes) -> None:
         placement = place(
             nodes,
@@ -108,38 +124,45 @@ class MasterSession:
 
     # ---- plans ------------------------------------------------------------------------------
 
-    def find_plan(self, signature: _Signature) -> Plan | None:
+    def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature if it is ready."""
-        return self._plans.get(signature)
+        return self._plans.get((signature, traced))
 
-    def prepare(self, signature: _Signature, on_plan: OnPlan) -> None:
+    def prepare(self, signature: _Signature, on_plan: OnPlan, traced: bool = False) -> None:
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
 
         A plan that could not be built is not remembered: the next call tries again.
+
+        Args:
+          traced: the plan whose programs record what they do: another one beside the usual.
         """
+        key = (signature, traced)
         with self._lock:
-            plan = self._plans.get(signature)
+            plan = self._plans.get(key)
             if plan is None:
-                others = self._building.get(signature)
+                others = self._building.get(key)
                 if others is not None:
                     others.append(on_plan)
                     return
-                self._building[signature] = [on_plan]
+                self._building[key] = [on_plan]
         if plan is not None:
             on_plan(None, plan)
             return
         try:
             self._check_open()
             plan = self._build(signature)
-            registration = Registration(self, plan, lambda error: self._prepared(signature, error, plan))
-            with self._lock:
+            plan.traced = traced
+            registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
+            with self._lock:  # either `close` sees the registration or it is never begun
+                if self.closed:
+                    raise errors.CancelledError(None, None, self.closed_because)
                 self._registrations.add(registration)
             registration.start()
         except errors.OpError as error:
-            self._prepared(signature, error, None)
+            self._prepared(key, error, None)
         except BaseException as error:
             # Whoever else waits for this plan must not wait for ever.
-            self._prepared(signature, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
+            self._prepared(key, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
             raise
 
     def _build(self, signature: _Signature) -> Plan:
@@ -151,12 +174,12 @@ class MasterSession:
                 client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
-    def _prepared(self, signature: _Signature, error: errors.OpError | None, plan: Plan | None) -> None:
+    def _prepared(self, key: _PlanKey, error: errors.OpError | None, plan: Plan | None) -> None:
         with self._lock:
             self._registrations = {r for r in self._registrations if not r.is_over}
             if error is None and plan is not None and not self.closed:
-                self._plans[signature] = plan
-            waiting = self._building.pop(signature, [])
+                self._plans[key] = plan
+            waiting = self._building.pop(key, [])
         for callback in waiting:
             callback(error, None if error is not None else plan)
 
@@ -176,7 +199,7 @@ class MasterSession:
         assert part is not None
         graph = part.graph
         graph.program.bind(graph.resources)
-        step_id, worker = self.new_step_id(), self.master.worker
+        step_id, worker = new_step_id(), self.master.worker
         if plan.is_inline:
             return self._run_inline(InlineStep(graph.program, step_id, worker, self.master.reactor, timeout_s), values)
         step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
@@ -184,6 +207,22 @@ class MasterSession:
         try:
             return run_simple(graph.program, values, step, worker.task)
         finally:
+            del self._local_steps[step_id]
+
+    def run_traced(self, plan: Plan, values: Sequence[Any], timeout_s: float | None) -> tuple[list[Any], int]:
+        """As `run_local`, of a traced plan; returns the values and the step's id, under which the trace is kept."""
+        part = plan.local
+        assert part is not None
+        graph = part.graph
+        graph.program.bind(graph.resources)
+        step_id, worker = new_step_id(), self.master.worker
+        step = TracedLocalStep(step_id, worker, timeout_s)
+        worker.traces.keep(step_id, step.trace, graph)
+        self._local_steps[step_id] = step
+        try:
+            return run_simple(graph.program, values, step, worker.task), step_id
+        finally:
+            step.trace.finished = clock()
             del self._local_steps[step_id]
 
     def _run_inline(self, step: InlineStep, values: Sequence[Any]) -> list[Any]:
@@ -196,17 +235,19 @@ class MasterSession:
             del self._local_steps[step.step_id]
 
     def run(
-        self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False
-    ) -> Callable[[errors.OpError], None]:
-        """Starts a step and returns a function that cancels it with an error.
+        self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False,
+        log: StepLog | None = None,
+    ) -> Callable[[errors.OpError], None]:  # fmt: skip
+        """Starts a step and returns a function that cancels it with an error (and describes itself).
 
         Args:
           values: one per feed of the plan.
           on_done: called once with the error or the fetched values.
           timeout_s: seconds until DeadlineExceededError.
           in_process: the values go to a client in this process, which may change them.
+          log: of a traced step: gets its id, and when what was sent and came.
         """
-        run = _Run(self, plan, self.new_step_id(), on_done, in_process)
+        run = _Run(self, plan, new_step_id(), on_done, in_process, log)
         with self._lock:  # either `close` sees the step or the step sees that the session is closed
             if not self.closed:
                 self._steps[run.step_id] = run
@@ -215,17 +256,23 @@ class MasterSession:
             on_done(errors.FailedPreconditionError(None, None, "Session is closed."), [])
             return lambda error: None
         run.start(values, timeout_s)
-        return run.cancel
+        return run
+
+    def describe_wait(self, signature: _Signature, told: Told) -> None:
+        """Calls back with what a step of that signature waits for, or a task that keeps it from beginning."""
+        plans = [plan for traced in (False, True) if (plan := self._plans.get((signature, traced))) is not None]
+        run = next((run for run in list(self._steps.values()) if run.plan in plans), None)
+        if run is not None:
+            run.describe(told)
+            return
+        with self._lock:
+            told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
 
     def expire(self, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> None:
         """The time of a local step is up; ``cancel`` is what `run` returned."""
         waits = "; ".join(step.describe_wait() for step in list(self.master.worker.steps.values()))
         text = f"Timed out waiting for notification: no result in {timeout_s:g} s. {waits}"
         cancel(errors.DeadlineExceededError(None, None, text))
-
-    def new_step_id(self) -> int:
-        """A number that no other step of the cluster has."""
-        return _step_ids.getrandbits(_STEP_ID_BITS)
 
     def step_over(self, step_id: int) -> None:
         """A step has ended."""
@@ -256,7 +303,13 @@ class MasterSession:
 class _Run:
     """Drives one `Step`: turns its instructions into messages, and answers into events."""
 
-    def __init__(self, session: MasterSession, plan: Plan, step_id: int, on_done: OnValues, in_process: bool) -> None:
+    def __init__(
+        self, session: MasterSession, plan: Plan, step_id: int, on_done: OnValues, in_process: bool,
+        log: StepLog | None = None,
+    ) -> None:  # fmt: skip
+        self.log = log
+        if log is not None:
+            log.step_id = step_id
         self.session = session
         self.plan = plan
         self.step_id = step_id
@@ -274,11 +327,13 @@ class _Run:
             return
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
+            if self._step.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+                return
             if part.graph is not None:
                 local = index, part
             else:
                 self._guarded(index, self._call, index, part, [values[i] for i in part.feed_indices])
-        if local is not None:
+        if local is not None and not self._step.over:
             index, part = local
             self._guarded(index, self._run_local, index, part, [values[i] for i in part.feed_indices])
 
@@ -292,33 +347,51 @@ class _Run:
             self._event(Step.part_failed, index, errors.InternalError(None, None, f"{type(error).__name__}: {error}"))
 
     def _run_local(self, index: int, part: Part, feeds: list[Any]) -> None:
+        if self.log is not None:
+            self.log.called[index] = clock()
         self.session.master.worker.run_graph(
             part.graph, self.step_id, feeds, lambda error, found: self._local_answer(index, error, found)
         )
 
     def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
+        if self.log is not None:
+            self.log.called[index] = clock()
         request = RunGraph(self.session.handle, part.graph_handle, self.step_id, tuple(feeds), 0)
         self._calls[index] = part.peer.call(
             request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation
         )
 
     def _answer(self, index: int, part: Part, answer: Any) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
         if isinstance(answer, errors.OpError):
             self._event(Step.part_failed, index, from_task(answer, part.task))
         else:
             self._event(Step.part_done, index, answer.values)
 
     def _local_answer(self, index: int, error: errors.OpError | None, values: list[Any]) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
         if error is not None:
+            # In a step of several tasks the text says which; alone, there is only one.
+            error = error if len(self.plan.parts) == 1 else from_task(error, self.plan.parts[index].task)
             self._event(Step.part_failed, index, error)
         else:
             if self.in_process:
-                values = private(self.plan.parts[index].graph.program, values)
+                values = make_private(values)
             self._event(Step.part_done, index, values)
 
     def cancel(self, error: errors.OpError) -> None:
         """Ends the step for the reason given."""
         self._event(Step.cancel, error)
+
+    __call__ = cancel
+
+    def describe(self, told: Told) -> None:
+        """Calls back with what the step waits for, on the tasks that have not answered."""
+        with self._lock:
+            parts = [self.plan.parts[index] for index in sorted(self._step.waiting)]
+        describe_step(self.step_id, parts, self.session.master.worker.steps, told)
 
     def _expire(self, timeout_s: float) -> None:
         waits = [self.plan.parts[i].task for i in sorted(self._step.waiting)]

@@ -18,6 +18,8 @@ class SessionOptions:
       device_count: CPU devices of a local session.
       operation_timeout_s: default deadline of every blocking call; None: none.
       connect_timeout_s: how long to wait for a task of the cluster that is not up yet.
+      cluster: (full task name, address) of the session's own cluster; empty: the server's.
+      share_state: a session with its own cluster uses the state that the servers share.
     """
 
     device_count: int = 1
@@ -29,6 +31,8 @@ class SessionOptions:
     fold_constants: bool = True
     infer_shapes: bool = False
     connect_timeout_s: float = _DEFAULT_CONNECT_TIMEOUT_S
+    cluster: tuple[tuple[str, str], ...] = ()
+    share_state: bool = False
 
     @classmethod
     def from_proto(cls, config: Any) -> SessionOptions:
@@ -47,6 +51,11 @@ class SessionOptions:
             isolate_session_state=config.isolate_session_state,
             fold_constants=config.graph_options.optimizer_options.opt_level >= 0,
             infer_shapes=config.graph_options.infer_shapes,
+            cluster=tuple(
+                (f"/job:{job.name}/replica:0/task:{index}", job.tasks[index])
+                for job in config.cluster_def.job for index in sorted(job.tasks)
+            ),
+            share_state=config.experimental.share_session_state_in_clusterspec_propagation,
         )
 
     @classmethod

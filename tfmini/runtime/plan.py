@@ -44,6 +44,7 @@ class Plan:
 
     Attributes:
       local: the only part of a local plan; ``is_inline``: it waits for collectives.
+      traced: whether its programs record what they do.
     """
 
     feeds: tuple[str, ...]
@@ -52,6 +53,7 @@ class Plan:
     layout: Layout
     parts: list[Part]
     local: Part | None = None
+    traced: bool = False
     is_inline: bool = False
 
 

@@ -23,6 +23,7 @@ from tfmini.runtime.levels import Level, WaitingLoop
 from tfmini.runtime.loops import lower_loop
 from tfmini.runtime.lowering import Compilation, Lowering
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.trace import TraceTable
 
 
 @dataclass
@@ -32,16 +33,17 @@ class Program(Level):
     Attributes:
       feeds: slot per fed value, in the order of the request.
       fetches: slot per fetched value.
-      copies: per fetch, whether the value may share memory with a variable or a constant.
+      kept_feeds: slots of fed values that go into state that outlives the step, such as a queue.
       sends: sent group -> destination task.
       waits: event -> the node that answers it.
       loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
       uncertain: whether a fetch may be dead; ``uncertain_sends``: groups with values that may be.
+      trace: for a traced program, what the numbers in its text stand for.
     """
 
     feeds: list[int]
     fetches: list[int]
-    copies: list[bool]
+    kept_feeds: list[int]
     sends: dict[int, str]
     states: dict[str, Callable[[Resources], Any]]
     namespace: dict[str, Any]
@@ -52,6 +54,7 @@ class Program(Level):
     uncertain: bool
     uncertain_sends: set[int]
     generation: int = -1
+    trace: TraceTable | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bind(self, resources: Resources) -> None:
@@ -79,6 +82,9 @@ def compile_program(
     feeds: Sequence[str] = (),
     fetches: Sequence[str] = (),
     fold_constants: bool = True,
+    traced: bool = False,
+    threads: bool = False,
+    kernels: dict[str, Callable[..., Any]] | None = None,
 ) -> Program:
     """Compiles the nodes of one task.
 
@@ -89,35 +95,43 @@ def compile_program(
       feeds: tensor names of the client-terminated receives, in the order of the values of a run.
       fetches: tensor names of the client-terminated sends, in the order of the results.
       fold_constants: compute constant parts now.
+      traced: note when each node runs; the step must have a trace.
+      threads: kernels that may block (Python functions) run in threads of their own.
+      kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
       UnimplementedError: for a loop of a form that `tf.while_loop` does not make.
     """
-    shared = Compilation(task_of, resources, device_type, list(feeds), fold_constants, lower_loop)
+    trace = TraceTable() if traced else None
+    shared = Compilation(
+        task_of, resources, device_type, list(feeds), fold_constants, lower_loop, trace, threads, kernels
+    )
     by_name = {node.name: node for node in nodes}
     outer, loops = contract(by_name) if has_flow(by_name) else (by_name, {})
     lowering = Lowering(shared, outer, loops)
     lowering.run()
     level = lay_out(lowering)
+    if trace is not None:
+        trace.events = shared.waits
+        trace.silent = lowering.silent()
+        trace.add_transfers(nodes)
     return _program(level, lowering, list(feeds), list(fetches), len(nodes))
 
 
 def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: list[str], node_count: int) -> Program:
     shared = lowering.compilation
     fetches: list[int] = []
-    copies = []
     for name in fetch_names:
         source = shared.fetch_sources[name]
         slot = lowering.slots[source]
         if source in shared.constants:
             level.template[slot] = shared.constants[source]
-        # A variable's, a constant's or a feed's array is not the client's, nor is one it gets twice.
-        copies.append(source in shared.reads or source in shared.constants or slot < len(feeds) or slot in fetches)
         fetches.append(slot)
     return Program(
-        **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches, copies=copies,
+        **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches,
+        kept_feeds=sorted(shared.kept_feeds),
         sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=node_count,
         waits=shared.waits, loops=shared.loops, loop_groups=shared.loop_groups,
-        uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends,
+        uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends, trace=shared.trace,
     )  # fmt: skip

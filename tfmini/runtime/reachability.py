@@ -39,8 +39,8 @@ def chief_of(target: str) -> str | None:
         return None
     for job in _CHIEF_JOBS:
         task = f"/job:{job}/replica:0/task:0"
-        if task in master.addresses() or task == master.worker.task:
-            return None if task == master.worker.task else task
+        if task in master.addresses() or task == master.task:
+            return None if task == master.task else task
     return None
 
 
@@ -59,7 +59,7 @@ def unreachable(target: str) -> list[Reachability]:
     master = _master_of(target)
     if master is None:
         return []
-    found = [_describe(master.peer(task), task) for task in master.addresses() if task != master.worker.task]
+    found = [_describe(master.peer(task), task) for task in master.addresses() if task != master.task]
     return [each for each in found if not each.connected and each.why != State.IDLE.value]
 
 

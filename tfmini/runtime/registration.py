@@ -8,8 +8,8 @@ the plan needs are contacted.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from tfmini import errors
 from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.inline_step import can_run_inline
 from tfmini.runtime.plan import Part, Plan
+from tfmini.runtime.session_owners import hold
 
 if TYPE_CHECKING:
     from tfmini.runtime.master_session import MasterSession
@@ -37,11 +38,13 @@ class Registration:
         self._waiting: set[str] = set()
         self._progress: Any = None
         self._waited = 0.0
+        self._began = time.monotonic()
+        self._timers: list[Any] = []
 
     def start(self) -> None:
         """Sends the requests; a plan without remote parts is done at once."""
         master = self.session.master
-        remote = [p for p in self.plan.parts if p.task != master.worker.task]
+        remote = [p for p in self.plan.parts if p.task != master.task]
         self._left = len(remote) + 1
         try:
             self._register_local()
@@ -59,7 +62,7 @@ class Registration:
     def _register_local(self) -> None:
         master = self.session.master
         for part in self.plan.parts:
-            if part.task == master.worker.task:
+            if part.task == master.task:
                 master.open_local_session(self.session)
                 part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
                 part.incarnation = master.worker.incarnation
@@ -80,13 +83,15 @@ class Registration:
         spare = len(program.template)
         program.feeds = [slots.get(i, spare) for i in range(len(self.plan.feeds))]
         program.template.append(None)  # where values go that nothing reads
-        fetches = dict(zip(part.fetch_indices, zip(program.fetches, program.copies)))
-        program.fetches = [fetches[i][0] for i in range(len(self.plan.fetches))]
-        program.copies = [fetches[i][1] for i in range(len(self.plan.fetches))]
+        fetches = dict(zip(part.fetch_indices, program.fetches))
+        program.fetches = [fetches[i] for i in range(len(self.plan.fetches))]
         part.feed_indices, part.fetch_indices = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
 
     def _options(self, part: Part) -> dict[str, Any]:
-        return {"feeds": part.feeds, "fetches": part.fetches, "fold_constants": self.session.options.fold_constants}
+        return {
+            "feeds": part.feeds, "fetches": part.fetches, "fold_constants": self.session.options.fold_constants,
+            "traced": self.plan.traced,
+        }  # fmt: skip
 
     # ---- remote parts -----------------------------------------------------------------------
 
@@ -98,7 +103,8 @@ class Registration:
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation)
             return
-        request = CreateWorkerSession(session.handle, session.options.isolate_session_state, master.addresses())
+        isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
+        request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
         part.peer.call(
             request,
             lambda answer: self._session_opened(part, answer),
@@ -112,31 +118,52 @@ class Registration:
             return
         if self.session.closed:
             part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
+            self._finish(errors.CancelledError(None, None, self.session.closed_because))
             return
+        if part.task not in self.session.registered_tasks:
+            self.session.holds.append(hold(part.peer))
         known = self.session.registered_tasks.setdefault(part.task, part.peer.incarnation)
         if known != part.peer.incarnation:
             text = f"{part.task} was restarted during this session, so its state is gone. Create a new session."
             self._finish(errors.AbortedError(None, None, text, task=part.task))
             return
-        self._register(part, known)
+        if not self.is_over:
+            self._register(part, known)
 
     def _register(self, part: Part, incarnation: int) -> None:
         part.incarnation = incarnation
+        self._limit_time(part)
         try:
             request = RegisterGraph(self.session.handle, [n.to_wire() for n in part.nodes], self._options(part))
+            # Without a deadline of its own: an answer that comes late must be heard, to withdraw the graph.
             part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
             text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
             self._finish(errors.InternalError(None, None, text))
 
+    def _limit_time(self, part: Part) -> None:
+        """The session's operation timeout counts from the start of the registration."""
+        limit_s, reactor = self.session.options.operation_timeout_s, self.session.master.reactor
+        if limit_s and reactor is not None:
+            left_s = max(0.001, self._began + limit_s - time.monotonic())
+            self._timers.append(reactor.call_later(left_s, self._expire, part, limit_s))
+
+    def _expire(self, part: Part, limit_s: float) -> None:
+        text = f"RegisterGraph to {part.peer} had no answer within {limit_s:g} s."
+        self._finish(errors.DeadlineExceededError(None, None, text, task=part.task))
+
     def _registered(self, part: Part, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
             self._finish(answer)
             return
-        part.graph_handle = answer.graph_handle
         with self._lock:
             self._waiting.discard(part.task)
-        self._one_done()
+            part.graph_handle = answer.graph_handle
+            is_late = self._on_done is None
+        if is_late:  # the plan has failed elsewhere, and what it had by then has been withdrawn
+            self._deregister(part)
+        else:
+            self._one_done()
 
     def _unreachable(self, part: Part, error: errors.OpError) -> errors.OpError:
         if error.error_code != errors.DEADLINE_EXCEEDED:
@@ -158,15 +185,21 @@ class Registration:
         for part in self.plan.parts:
             if part.task in waiting and part.peer is not None:
                 why = part.peer.why or part.peer.state.value
-                line = (
-                    f"CreateSession still waiting for response from worker: {part.task} at {part.peer.address}: {why}"
-                    f" ({self._waited:.0f} s; gives up after {limit:g} s)"
-                )
-                _log.warning("%s", line)
-                if not _log.handlers and not logging.getLogger().handlers:
-                    print(line, file=sys.stderr, flush=True)
+                # Without any configuration of logging, Python itself prints warnings.
+                _log.warning(
+                    "CreateSession still waiting for response from worker: %s at %s: %s (%g s; gives up after %g s)",
+                    part.task, part.peer.address, why, self._waited, limit,
+                )  # fmt: skip
         reactor = self.session.master.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
+
+    def describe_wait(self) -> str:
+        """Which tasks have not registered their part yet, and why; "" if all have."""
+        with self._lock:
+            waiting = set(self._waiting)
+        peers = [part for part in self.plan.parts if part.task in waiting and part.peer is not None]
+        tasks = ", ".join(f"{p.task} at {p.peer.address} ({p.peer.why or p.peer.state.value})" for p in peers)
+        return f"the session waits for {tasks}" if tasks else ""
 
     @property
     def is_over(self) -> bool:
@@ -189,8 +222,9 @@ class Registration:
     def _finish(self, error: errors.OpError | None) -> None:
         with self._lock:
             done, self._on_done = self._on_done, None
-        if self._progress is not None:
-            self._progress.cancel()
+        for timer in (self._progress, *self._timers):
+            if timer is not None:
+                timer.cancel()
         if done is None:
             return
         if error is not None:
@@ -203,5 +237,8 @@ class Registration:
             if part.graph is not None:
                 self.session.master.worker.deregister_graph(part.graph.handle)
             elif part.graph_handle:
-                request = DeregisterGraph(self.session.handle, part.graph_handle)
-                part.peer.call(request, lambda answer: None, incarnation=part.incarnation)
+                self._deregister(part)
+
+    def _deregister(self, part: Part) -> None:
+        request = DeregisterGraph(self.session.handle, part.graph_handle)
+        part.peer.call(request, lambda answer: None, incarnation=part.incarnation)

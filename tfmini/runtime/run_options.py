@@ -1,13 +1,50 @@
-"""RunOptions as the runtime reads them, without importing protobuf for a run that has none."""
+"""RunOptions as the runtime reads them and RunMetadata as it fills it; protobuf is imported for runs that have any."""
 
 from __future__ import annotations
 
+from typing import Any
 
-def timeout_of(options: bytes) -> float | None:
-    """The timeout of serialized RunOptions in seconds, or None."""
+from tfmini.graph.graph_def import nodes_to_graph_def
+from tfmini.runtime.gathered_trace import GatheredTrace
+from tfmini.runtime.plan import Plan
+
+
+def parsed(options: bytes) -> Any:
+    """Serialized RunOptions as a message, or None for no bytes."""
     if not options:
         return None
     from tfmini import protos
 
-    milliseconds = protos.RunOptions.FromString(options).timeout_in_ms
-    return milliseconds / 1000 if milliseconds > 0 else None
+    return protos.RunOptions.FromString(options)
+
+
+def timeout_seconds(options: Any) -> float | None:
+    """The timeout that RunOptions (or None) ask for, or None."""
+    return options.timeout_in_ms / 1000 if options is not None and options.timeout_in_ms > 0 else None
+
+
+def is_traced(options: Any) -> bool:
+    """Whether RunOptions (or None) ask for step stats. As in TensorFlow, every trace level but NO_TRACE does."""
+    return options is not None and options.trace_level > 0
+
+
+def wants_metadata(options: Any) -> bool:
+    """Whether RunOptions (or None) ask for anything that a RunMetadata brings."""
+    return options is not None and bool(options.trace_level or options.output_partition_graphs)
+
+
+def run_metadata(options: Any, plan: Plan, trace: GatheredTrace | None) -> Any:
+    """The RunMetadata of a run with these RunOptions.
+
+    Args:
+      trace: what a traced step recorded.
+    """
+    from tfmini import protos
+
+    found = protos.RunMetadata()
+    if trace is not None:
+        found.step_stats.CopyFrom(trace.step_stats())
+    if options.output_partition_graphs:
+        for device in plan.partitions:
+            found.partition_graphs.append(nodes_to_graph_def(plan.partitions[device].values()))
+    return found

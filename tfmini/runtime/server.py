@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import operator
+import os
 import secrets
 import signal
+import sys
 import threading
 import weakref
 from typing import Any
 
-from tfmini import errors
+from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, check_server_cluster
 from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
@@ -17,8 +20,10 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import Waiter, get_reactor
 from tfmini.runtime import servers
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime.forks import check_own
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_service import master_handlers
+from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker import Worker
 from tfmini.runtime.worker_service import worker_handlers
 
@@ -28,7 +33,7 @@ _PROTOCOLS = ("grpc", "zmq")
 
 
 class _Terminated(BaseException):
-    """Raised by the SIGTERM handler inside `Server.join`; nothing between may swallow it."""
+    """Raised by the signal handler inside `Server.join`; nothing between may swallow it."""
 
 
 class Server:
@@ -67,6 +72,7 @@ class Server:
                 f" server factories are: {list(_PROTOCOLS)}",
             )  # fmt: skip
         own = check_server_cluster(self._cluster, self._job, self._index)
+        self._pid = os.getpid()
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
         self._stopped = False
         self._terminated = False
@@ -91,12 +97,18 @@ class Server:
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
             for i in range(count or 1)
         ]
-        self.worker = Worker(self._task, devices, self._peer)
+        threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
+        self.worker = Worker(self._task, devices, self._peer, threads if threads > 0 else max(2, os.cpu_count() or 1))
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
         self._endpoint.on_peer_ready(self._watch)
-        handlers = {**worker_handlers(self.worker), **master_handlers(self.master)}
+        self._owners = SessionOwners(reactor)
+        self._endpoint.on_peer_ready(self._owners.peer_ready)
+        handlers = {
+            **worker_handlers(self.worker, self._owners),
+            **master_handlers(self.master, self._owners),
+        }
         # Before listening: a task that was waiting for this one sends its requests at once.
         self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
         bound = self._endpoint.listen(address)
@@ -109,7 +121,7 @@ class Server:
         """Tells the worker when a task that it may exchange tensors with is lost."""
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
-            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why))
+            peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))
 
     def _deferred(self, handler: Any) -> Any:
         """A handler that keeps requests until the server has been started."""
@@ -124,7 +136,7 @@ class Server:
         return handle
 
     def _peer(self, task: str, address: str) -> Any:
-        return self._endpoint.peer(address, task)
+        return self._endpoint.peer(address, task or None)
 
     # ---- TensorFlow's interface -------------------------------------------------------------
 
@@ -149,8 +161,9 @@ class Server:
         """Starts serving. Idempotent.
 
         Raises:
-          FailedPreconditionError: when the server has been stopped.
+          FailedPreconditionError: when the server has been stopped, or is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         with self._lock:
             if self._stopped:
                 raise errors.FailedPreconditionError(None, None, "Server has stopped.")
@@ -166,28 +179,31 @@ class Server:
     def join(self) -> None:
         """Blocks until the server has been stopped, by `stop`.
 
-        SIGTERM in the main thread stops it too and then ends the process with exit code 0: what a script
-        writes after its ps's `join` is meant for its workers.
+        SIGTERM or Ctrl-C in the main thread stop it too and then end the process with exit code 0: what a
+        script writes after its ps's `join` is meant for its workers. (At a prompt Ctrl-C is a KeyboardInterrupt.)
 
         Raises:
-          SystemExit: after SIGTERM.
+          SystemExit: after SIGTERM or SIGINT.
+          FailedPreconditionError: when the server is the parent's of a forked process.
         """
+        check_own(self._pid, f"The server of {self._task}")
         if not self._started:
             self.stop()
             return
-        main = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, self._terminate) if main else None
+        previous = {signum: signal.signal(signum, self._terminate) for signum in _ending_signals()}
+        launch_report.tell(self._job, self._index, joined=True)
         try:
             while not self._ended.done:
                 get_reactor().drive(self._ended)
         except _Terminated:
-            _log.info("%s: SIGTERM", self._task)
+            _log.info("%s: ended by a signal", self._task)
         finally:
-            if main:
-                signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+            for signum, handler in previous.items():
+                signal.signal(signum, handler or signal.SIG_DFL)
         self.stop()
         if self._terminated:
             raise SystemExit(0)
+        launch_report.tell(self._job, self._index, joined=False)
 
     def _terminate(self, signum: int, frame: Any) -> None:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
@@ -197,12 +213,18 @@ class Server:
         raise _Terminated
 
     def stop(self) -> None:
-        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent."""
+        """Ends the server: steps are cancelled, peers told, the port is free at once. Idempotent.
+
+        In a forked process its parent's server is left alone.
+        """
+        if self._pid != os.getpid():
+            return
         with self._lock:
             if self._stopped:
                 return
             self._stopped = True
         servers.unregister(self._address)
+        self._owners.close()
         self.master.close()
         self.worker.close()
         self._endpoint.close("has stopped")
@@ -218,6 +240,15 @@ class Server:
     def create_local_server(config: Any = None, start: bool = True) -> Server:
         """A server that is a cluster of its own, on a free port of this machine."""
         return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """The signals that end `Server.join`: none outside the main thread, where Python does not let us."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Who types at a prompt wants the prompt back.
+    return [signal.SIGTERM, *([signal.SIGINT] if default and not hasattr(sys, "ps1") else [])]
 
 
 def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> tuple[Any, ...]:
@@ -249,4 +280,12 @@ def _definition(server: Any, job: str | None, index: int | None, protocol: str |
         if len(indices) != 1:
             raise ValueError("Must specify an explicit `task_index`.")
         index = indices[0]
-    return cluster, job, index, protocol or "grpc", config
+    return cluster, job, _index(index), protocol or "grpc", config
+
+
+def _index(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        hint = f"; write int({value!r}), or {value} without quotes in TF_CONFIG" if str(value).isdigit() else ""
+        raise TypeError(f"task_index must be an integer, but got {value!r} ({type(value).__name__}){hint}.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from tfmini.runtime.options import SessionOptions
 
 _SCHEMES = ("zmq://", "grpc://", "tcp://")
 _RESET_TIMEOUT_S = 60.0
-_servers: dict[str, Any] = {}
+_servers: dict[str, tuple[int, Any]] = {}  # with the process that it lives in: a forked child inherits the table
 _default_target = [""]
 
 
@@ -47,7 +48,7 @@ def set_default_target(target: str) -> None:
 
 def register(address: str, server: Any) -> None:
     """Makes a server findable by its address."""
-    _servers[_canonical(address)] = server
+    _servers[_canonical(address)] = os.getpid(), server
 
 
 def unregister(address: str) -> None:
@@ -57,7 +58,17 @@ def unregister(address: str) -> None:
 
 def server_at(address: str) -> Any:
     """The server of this process that listens there, or None."""
-    return _servers.get(_canonical(address))
+    pid, server = _servers.get(_canonical(address), (0, None))
+    return server if pid == os.getpid() else None
+
+
+def same_address(one: str, other: str) -> bool:
+    """Whether two spellings of ``host:port``, with or without a scheme, mean the same."""
+    return _canonical(_without_scheme(one)) == _canonical(_without_scheme(other))
+
+
+def _without_scheme(address: str) -> str:
+    return next((address[len(scheme) :] for scheme in _SCHEMES if address.startswith(scheme)), address)
 
 
 def _canonical(address: str) -> str:

@@ -6,9 +6,11 @@ import functools
 import logging
 import secrets
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from tfmini import errors
@@ -18,14 +20,16 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime import servers
+from tfmini.runtime import kernel_checks, servers
 from tfmini.runtime.feeds import converter, flatten_feed
 from tfmini.runtime.fetches import Fetches, own_copy, to_client
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.partial_run import PartialRun
+from tfmini.runtime.run_options import wants_metadata
 from tfmini.runtime.session_errors import located
+from tfmini.runtime.tensor_handles import SessionHandles
 from tfmini.runtime.worker import Worker
 
 _log = logging.getLogger("tfmini")
@@ -42,7 +46,7 @@ class _Call:
     __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "plan", "plan_version")
 
     def __init__(self, session: BaseSession, structure: Any, feed_tensors: list[Tensor]) -> None:
-        self.fetches = Fetches(session.graph, structure)
+        self.fetches = Fetches(session.graph, structure, session._handles.wrap)
         self.converters = [converter(t) for t in feed_tensors]
         fed = {t: i for i, t in enumerate(feed_tensors)}
         # A tensor that is fed and fetched is not worth a step.
@@ -77,6 +81,7 @@ class BaseSession:
         self._calls: dict[Any, _Call] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._partial_count = 0
+        self._handles = SessionHandles(self)
         self._extend_lock = threading.Lock()
         self._master: MasterClient = self._connect()
         if not self._target:
@@ -84,11 +89,11 @@ class BaseSession:
 
     def _connect(self) -> MasterClient:
         if not self._target:
-            return DirectMaster(_local_master(self._options), self._options)
+            return DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
         address = servers.address_of_target(self._target)
         server = servers.server_at(address)
         if server is not None:
-            return DirectMaster(server.master, self._options)
+            return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
         return RemoteMaster(address, config, self._options)
 
@@ -186,29 +191,29 @@ class BaseSession:
         if options is not None and options.timeout_in_ms > 0:
             timeout_s = options.timeout_in_ms / 1000
         try:
-            if call.plan is None:
-                call.plan = self._master.prepare(call.signature)
-            found = self._master.run(call.plan, values, timeout_s)
+            if run_metadata is not None and wants_metadata(options):
+                found = self._run_with_metadata(call, values, options, run_metadata)
+            else:
+                if call.plan is None:
+                    call.plan = self._master.prepare(call.signature)
+                found = self._master.run(call.plan, values, timeout_s)
+                if run_metadata is not None:
+                    run_metadata.Clear()
         except errors.OpError as error:
             raise located(error, self._graph) from None
-        if run_metadata is not None:
-            self._fill_metadata(call, options, run_metadata)
         self._runs += 1
         if any(i is not None for i in call.from_feeds):
             rest = iter(found)
             found = [next(rest) if i is None else own_copy(values[i]) for i in call.from_feeds]
         return [to_client(v) for v in found]
 
-    def _fill_metadata(self, call: _Call, options: Any, run_metadata: Any) -> None:
-        run_metadata.Clear()
-        if options is None or not options.output_partition_graphs:
-            return
-        partitions = self._master.partitions(call.plan)
-        if partitions is not None:
-            from tfmini.graph.graph_def import nodes_to_graph_def
-
-            for device in partitions:
-                run_metadata.partition_graphs.append(nodes_to_graph_def(partitions[device].values()))
+    def _run_with_metadata(self, call: _Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
+        found, metadata = self._master.run_with_metadata(call.signature, values, options)
+        if isinstance(run_metadata, type(metadata)):
+            run_metadata.CopyFrom(metadata)
+        else:  # real TensorFlow's message, in a process that has both
+            run_metadata.ParseFromString(metadata.SerializeToString())
+        return found
 
     def _extend(self) -> None:
         """Sends the ops that the master does not know yet."""
@@ -217,7 +222,8 @@ class BaseSession:
             if not operations:
                 return
             try:
-                self._master.extend([node_of(op) for op in operations])
+                as_node = kernel_checks.node_with_shapes if kernel_checks.ENABLED else node_of
+                self._master.extend([as_node(op) for op in operations])
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
@@ -385,9 +391,10 @@ class InteractiveSession(BaseSession):
     def __init__(self, target: Any = "", graph: Any = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
         if InteractiveSession._active:
-            _log.warning(
+            warnings.warn(
                 "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
-                " explicitly call `InteractiveSession.close()` to release resources held by the other session(s)."
+                " explicitly call `InteractiveSession.close()` to release resources held by the other session(s).",
+                stacklevel=2,
             )
         InteractiveSession._active += 1
         self._context: Any = session_scope(self, enforce_nesting=False)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 
 from tfmini import errors
+from tfmini.devices import parse
 from tfmini.graph.graph import Graph
+from tfmini.graph.keys import GraphKeys
 
 _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
+_UNINITIALIZED = re.compile(
+    r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
+)
 _ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}")
 
 
@@ -17,6 +22,8 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     name = error.node_name or (match.group(1) if match else "")
     op = graph._ops.get(name)
     message = _ANY_NODE.sub(lambda found: _describe(found.group(1), graph), error.message)
+    if error.error_code == errors.FAILED_PRECONDITION:
+        message += _remedy(error, graph)
     return errors.from_code(
         error.error_code,
         message,
@@ -34,3 +41,22 @@ def _describe(name: str, graph: Graph) -> str:
         return f"node {name}"
     file, line = op.creation_site()
     return f"node {name} (defined at {file}:{line}) "
+
+
+def _remedy(error: errors.OpError, graph: Graph) -> str:
+    """What to run first, and where the variable lies, after an error about one that has no value."""
+    match = _UNINITIALIZED.search(error.message)
+    if match is None:
+        return ""
+    name = match.group(1) or match.group(2)
+    initializer = "local_variables_initializer" if _is_local(name, graph) else "global_variables_initializer"
+    found = f"\nRun tf.{initializer}(), or restore, first"
+    place = parse(error.device) if error.device else None
+    if place is None or place.job in (None, "localhost"):
+        return f"{found}."
+    return f"{found}; it is a variable on /job:{place.job}/task:{place.task}."
+
+
+def _is_local(name: str, graph: Graph) -> bool:
+    local = graph.get_collection(GraphKeys.LOCAL_VARIABLES)
+    return any(getattr(variable, "op", None) is not None and variable.op.name == name for variable in local)

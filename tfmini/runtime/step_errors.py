@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 from tfmini import errors
-from tfmini.graph.node import Node
-from tfmini.runtime.codegen import NODE_LINES
+from tfmini.graph.node import DEFINED_AT, Node
+
+# The key in a program's namespace of: file name of generated code -> the node that each line computes.
+NODE_LINES = "node_lines"
+# What numpy says of two arrays that do not fit each other.
+_BROADCAST = re.compile(r"operands could not be broadcast together with shapes \(([\d,]*)\) \(([\d,]*)\) ?$")
 
 
 def failing_node(error: BaseException) -> Node | None:
@@ -18,15 +26,17 @@ def failing_node(error: BaseException) -> Node | None:
     return found
 
 
-def kernel_error(error: Exception, task: str) -> errors.OpError:
-    """What a kernel raised, as TensorFlow's error with the node named."""
-    node = failing_node(error)
+def kernel_error(error: Exception, task: str, node: Node | None = None) -> errors.OpError:
+    """What a kernel raised, as TensorFlow's error with the node named (default: the one whose line raised)."""
+    node = node or failing_node(error)
     if isinstance(error, errors.OpError):
         code, message = error.error_code, error.message
     elif isinstance(error, MemoryError):
         code, message = errors.RESOURCE_EXHAUSTED, f"out of memory: {error}"
     elif isinstance(error, (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)):
-        code, message = errors.INVALID_ARGUMENT, f"{error}"
+        code, message = errors.INVALID_ARGUMENT, _in_words(error)
+    elif isinstance(error, NotImplementedError):
+        code, message = errors.UNIMPLEMENTED, f"{error}"
     else:
         code, message = errors.INTERNAL, f"{type(error).__name__}: {error}"
     return _named(code, message, node, task)
@@ -37,9 +47,30 @@ def node_error(error: errors.OpError, node: Node, task: str) -> errors.OpError:
     return _named(error.error_code, error.message, node, task, error.derived)
 
 
+@contextlib.contextmanager
+def named_errors(node: Node) -> Iterator[None]:
+    """Names the node in what goes wrong while its kernel is made, before any step runs."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever a kernel raises belongs to its node
+        raise kernel_error(error, "", node) from (None if isinstance(error, errors.OpError) else error)
+
+
+def _in_words(error: Exception) -> str:
+    match = _BROADCAST.match(str(error))
+    if match is None:
+        return f"{error}"
+    first, second = (shape.rstrip(",") for shape in match.groups())
+    return f"Incompatible shapes: [{first}] vs. [{second}]"
+
+
 def _named(code: int, message: str, node: Node | None, task: str, derived: bool = False) -> errors.OpError:
-    name = node.name if node is not None else ""
-    if name and "[[" not in message:
-        message = f"{message}\n\t [[{{{{node {name}}}}}]]"
+    name = "" if node is None else node.name
+    if node is not None and "tensor_name" in node.attrs and node.inputs:
+        name = node.inputs[0][0]  # a value read in order to be sent: the fault is that of its producer
+    if node is not None and "[[" not in message:
+        place = node.attrs.get(DEFINED_AT)  # of a node inside a function, which no client's graph contains
+        tag = f"{{{{node {name}}}}}" if place is None else f"node {name} (defined at {place.decode()}) "
+        message = f"{message}\n\t [[{tag}]]"
     device = node.device if node is not None else ""
     return errors.from_code(code, message, node_name=name, device=device, task=task, derived=derived)

@@ -15,13 +15,14 @@ import collections
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.levels import Level, WaitingLoop
+from tfmini.runtime.ownership import make_private
 from tfmini.runtime.program import Program
 from tfmini.runtime.step_errors import kernel_error, node_error
 
@@ -147,7 +148,10 @@ class StepRun(Activation):
       missing: groups that are expected outside loops and have not come.
       lock: guards all counters of all activations.
       stopped: the step has ended; set once.
+      iteration: the class of a loop's iterations.
     """
+
+    iteration: ClassVar[type[Iteration]]
 
     __slots__ = ("worker", "graph", "program", "id", "shared", "started_at", "missing", "lock", "stopped",
                  "is_running", "waits", "_early", "_iterations", "_on_done", "_aborted")  # fmt: skip
@@ -180,6 +184,9 @@ class StepRun(Activation):
         """Runs what can run; ``on_done(error, fetched values)`` is called once, now or later."""
         for slot, value in zip(self.program.feeds, feeds):
             self.slots[slot] = value
+        for slot in self.program.kept_feeds:  # the client may use its buffer again
+            if isinstance(self.slots[slot], np.ndarray):
+                self.slots[slot] = self.slots[slot].copy()
         self.started_at = time.monotonic()
         with self.lock:
             self._on_done = on_done
@@ -193,8 +200,12 @@ class StepRun(Activation):
         # At once, even inside another step's segment: a py_func may run a session and wait for it.
         _drive(self, ready)
 
-    def deliver(self, group: int, values: Sequence[Any], path: Path = ()) -> None:
-        """Stores a group of tensors from another task and runs what that sets free."""
+    def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
+        """Stores a group of tensors from another task and runs what that sets free.
+
+        Args:
+          arrived_ns: when they came, by the process's monotonic clock, if that was before the step: for traces.
+        """
         if path:
             self._deliver_in_loop(group, values, path)
             return
@@ -256,12 +267,17 @@ class StepRun(Activation):
         """Ends a loop whose step has ended meanwhile."""
         raise errors.CancelledError(None, None, f"Step {self.id} has ended.", derived=True)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something has to come from outside before the step can go on."""
+        return bool(self.missing or self._iterations or self.waits)
+
     def describe_wait(self) -> str:
         """What the step is waiting for, for people."""
         with self.lock:
             groups = [*self.missing, *(group for group, _ in self._iterations)]
             causes = [wait.cause for wait in self.waits]
-        waits = ", ".join([*(self.graph.describe_group(g) for g in sorted(groups)), *causes]) or "nothing"
+        waits = ", ".join([*(self.graph.describe_group(g) for g in sorted(groups)), *causes]) or "its own kernels"
         seconds = time.monotonic() - self.started_at
         return f"step {self.id} on {self.worker.task} waits for {waits} for {seconds:.1f} s"
 
@@ -287,13 +303,11 @@ class StepRun(Activation):
 class StepWait:
     """A node's pending answer: the runtime's side of `graph.waiting.Wait`."""
 
-    __slots__ = ("step", "cause", "sleep", "_key", "_cancel", "_open")
-    can_sleep = False
+    __slots__ = ("step", "cause", "_key", "_cancel", "_open")
 
     def __init__(self, step: Activation, key: int) -> None:
         self.step = step
         self.cause = ""
-        self.sleep: Callable[[float], bool] | None = None
         self._key = key
         self._cancel: Callable[[], None] | None = None
         self._open = True
@@ -352,7 +366,7 @@ class _LoopRun:
     def iterate(self, before: list[Any] | None) -> None:
         """Begins the next iteration, after one that has left these slots."""
         loop = self.loop
-        iteration = _Iteration(self, self.outer.path + (self.count,))
+        iteration = self.outer.run.iteration(self, self.outer.path + (self.count,))
         self.count += 1
         slots = iteration.slots
         for slot, value in zip(loop.parameters, self.arguments):
@@ -382,7 +396,7 @@ class _LoopRun:
             self.iterate(slots)
 
 
-class _Iteration(Activation):
+class Iteration(Activation):
     """One iteration of a loop."""
 
     __slots__ = ("loop_run", "run")
@@ -394,6 +408,9 @@ class _Iteration(Activation):
 
     def over(self) -> None:
         self.loop_run.iteration_over(self.slots)
+
+
+StepRun.iteration = Iteration
 
 
 class _Queue(threading.local):
@@ -434,16 +451,6 @@ def dead_fetch(index: int) -> errors.OpError:
     return errors.InvalidArgumentError(
         None, None, f"Retval[{index}] does not have value: it lies in a branch that this step did not take."
     )
-
-
-def private(program: Program, values: Sequence[Any]) -> list[Any]:
-    """Fetched values that their receiver may change: arrays of variables and constants are copied."""
-    return [
-        value.copy()
-        if isinstance(value, np.ndarray) and (copy or value.base is not None or not value.flags.writeable)
-        else value
-        for value, copy in zip(values, program.copies)
-    ]
 
 
 class LocalStep:
@@ -521,4 +528,5 @@ def run_simple(program: Program, feeds: Sequence[Any], step: Any, task: str) -> 
     values = [slots[s] for s in program.fetches]
     if program.uncertain and any(value is DEAD for value in values):
         raise dead_fetch([value is DEAD for value in values].index(True))
-    return private(program, values)
+    del slots
+    return make_private(values)

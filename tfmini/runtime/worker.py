@@ -13,6 +13,7 @@ import itertools
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,12 +26,17 @@ from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import SendTensors
+from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.blocking_kernels import several_may_block
 from tfmini.runtime.collective_executor import CollectiveExecutor
 from tfmini.runtime.dead import DEAD
 from tfmini.runtime.early_tensors import EarlyTensors
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager, Resources
 from tfmini.runtime.step_run import Activation, Done, Path, StepRun
+from tfmini.runtime.trace import KeptTraces
+from tfmini.runtime.trace_stats import task_stats
+from tfmini.runtime.traced_run import TracedRun
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -45,6 +51,7 @@ class RegisteredGraph:
     """A compiled partition, waiting to be run.
 
     Attributes:
+      task: what the worker is called in the session's cluster.
       peers: destination task -> something with ``send(message)``.
       labels: group -> what it carries and from whom, for people.
       senders: group -> the task that sends it.
@@ -54,6 +61,7 @@ class RegisteredGraph:
     session_handle: str
     program: Program
     resources: Resources
+    task: str = ""
     peers: dict[str, Any] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     senders: dict[int, str] = field(default_factory=dict)
@@ -64,12 +72,19 @@ class RegisteredGraph:
 
 @dataclass
 class WorkerSession:
-    """A master's session as this worker sees it."""
+    """A master's session as this worker sees it.
+
+    Attributes:
+      task: what the worker is called in the session's own cluster, if it has one.
+      kernels: those with a state of their own, which the session's programs share.
+    """
 
     handle: str
     resources: Resources
     addresses: Mapping[str, str]
+    task: str = ""
     graphs: set[int] = field(default_factory=set)
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class Worker:
@@ -79,11 +94,13 @@ class Worker:
       task: full task name.
       devices: the devices of this task.
       peer_for: (task, address) -> peer to send tensors to; None for a worker without a network.
+      pool_size: how many long segments may run at once (``inter_op_parallelism_threads``).
     """
 
     def __init__(
-        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None
-    ) -> None:
+        self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
+        pool_size: int = 2,
+    ) -> None:  # fmt: skip
         self.task = task
         self.devices = list(devices)
         self.incarnation = devices[0].incarnation if devices else secrets.randbits(63)
@@ -95,19 +112,27 @@ class Worker:
         self._peer_for = peer_for
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
-        self._early = EarlyTensors(task)  # of (group, values, path)
+        self._early = EarlyTensors(task)  # of (group, values, path, when they came)
+        self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_size = pool_size
         self._closed = False
         self.collectives = CollectiveExecutor(task)
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
-    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str]) -> None:
-        """Opens a session; ``isolate`` gives it resources of its own."""
+    def create_session(self, handle: str, isolate: bool, addresses: Mapping[str, str], task: str = "") -> None:
+        """Opens a session.
+
+        Args:
+          isolate: gives it resources of its own.
+          addresses: of the tasks in its cluster.
+          task: what this one is called there, if it is another cluster than the server's own.
+        """
         resources = ResourceManager(self.default_container) if isolate else self.resources.for_session(handle)
         with self._lock:
-            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses))
+            self.sessions.setdefault(handle, WorkerSession(handle, resources, addresses, task))
 
     def delete_session(self, handle: str) -> None:
         """Forgets a session and its graphs; its steps are cancelled."""
@@ -123,13 +148,14 @@ class Worker:
         for run in running:
             run.abort(errors.CancelledError(None, None, f"The session of step {run.step_id} was closed.", derived=True))
         self.resources.end_session(handle)
+        self.traces.forget_session(handle)
 
     def register_graph(self, session_handle: str, nodes: Sequence[Node], options: Mapping[str, Any]) -> RegisteredGraph:
         """Compiles a partition.
 
         Args:
           nodes: the nodes of this task, in a topological order.
-          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``.
+          options: ``feeds`` and ``fetches`` (tensor names in order), ``fold_constants``, ``traced``.
 
         Raises:
           AbortedError: when the session is not known here.
@@ -149,8 +175,13 @@ class Worker:
             feeds=options.get("feeds", ()),
             fetches=options.get("fetches", ()),
             fold_constants=options.get("fold_constants", True),
+            traced=options.get("traced", False),
+            kernels=session.kernels,
+            threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
-        graph = RegisteredGraph(next(self._handles), session_handle, program, session.resources)
+        graph = RegisteredGraph(
+            next(self._handles), session_handle, program, session.resources, session.task or self.task
+        )
         for task in set(program.sends.values()):
             graph.peers[task] = self._peer(session, task)
         graph.labels, graph.senders = _received_groups(nodes)
@@ -162,7 +193,7 @@ class Worker:
     def _peer(self, session: WorkerSession, task: str) -> Any:
         if self._peer_for is None or task not in session.addresses:
             raise errors.InternalError(None, None, f"{self.task} does not know the address of {task}")
-        return self._peer_for(task, session.addresses[task])
+        return self._peer_for("" if session.task else task, session.addresses[task])
 
     def deregister_graph(self, handle: int) -> None:
         """Forgets a partition."""
@@ -192,9 +223,13 @@ class Worker:
         except BaseException:
             self.forget_step(step_id)
             raise
-        run = StepRun(self, graph, step_id)
+        if graph.program.trace is None:
+            run = StepRun(self, graph, step_id)
+        else:
+            run = TracedRun(self, graph, step_id)
+            self.traces.keep(step_id, run.trace, graph)
         with self._lock:
-            loss = self._early.loss(step_id)
+            loss: errors.OpError | None = self._early.loss(step_id)
             early = self._early.take(step_id)
             over = step_id in self._over
             self.steps[step_id] = run
@@ -206,15 +241,13 @@ class Worker:
                     self._remember(step_id)
             on_done(error, values)
 
-        for group, values, path in early:
-            run.deliver(group, values, path)
+        for group, values, path, arrived_ns in early:
+            run.deliver(group, values, path, arrived_ns)
         if over:
-            run.start(feeds, finished)
-            run.abort(errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True))
-        else:
-            run.start(feeds, finished)
-            if loss is not None:
-                run.abort(loss)
+            loss = errors.AbortedError(None, None, f"Step {step_id} was aborted before it started.", derived=True)
+        if loss is not None:
+            run.abort(loss)  # before the start, which then runs nothing
+        run.start(feeds, finished)
         return run
 
     def receive(self, step_id: int, group: int, values: Sequence[Any], dead: int = 0, iteration: str = "") -> None:
@@ -226,7 +259,7 @@ class Worker:
             run = self.steps.get(step_id)
             if run is None:
                 if step_id not in self._over:
-                    self._early.add(step_id, (group, values, path), values)
+                    self._early.add(step_id, (group, values, path, time.perf_counter_ns()), values)
                 return
         run.deliver(group, values, path)
 
@@ -243,7 +276,12 @@ class Worker:
             self._early.take(step_id)
             self._remember(step_id)
 
-    def peer_lost(self, task: str, why: str) -> None:
+    def step_stats(self, step_id: int) -> bytes:
+        """What a traced step recorded here, as a StepStats in this task's wall-clock time; given out once."""
+        found = self.traces.take(step_id)
+        return b"" if found is None else task_stats(found[1].task, step_id, *found).SerializeToString()
+
+    def peer_lost(self, task: str, why: str, peer: Any = None) -> None:
         """Ends the steps that exchange tensors with a task that cannot be reached any more.
 
         The master sees the tasks that it talks to itself; the link between two workers only they see.
@@ -254,6 +292,7 @@ class Worker:
                 run
                 for run in self.steps.values()
                 if task in run.program.sends.values()
+                or peer is not None and peer in run.graph.peers.values()  # it may have another name in a session
                 or any(run.graph.senders.get(g) == task for g in run.missing | run.program.loop_groups)
             ]
         for run in involved:
@@ -280,14 +319,23 @@ class Worker:
 
     def schedule(self, activation: Activation, segment: int) -> bool:
         """Hands a long segment to the pool; False: the caller should run it itself."""
-        if self._peer_for is None or activation.level.segments[segment].seconds < _LONG_SEGMENT_S:
+        if self._peer_for is None:
             return False
+        seconds = activation.level.segments[segment].seconds
+        # What has not run yet may take any time. A client's own thread may try it, since the reactor's steward
+        # takes over meanwhile; the steward has nobody behind it.
+        if seconds < _LONG_SEGMENT_S and (seconds or not get_reactor().is_steward()):
+            return False
+        return self.run_in_pool(activation.run_later, segment)
+
+    def run_in_pool(self, function: Callable[..., None], *args: Any) -> bool:
+        """Calls a function in a thread of the pool, because it takes long; False when this worker is closed."""
         with self._lock:
             if self._closed:
                 return False
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfmini-kernels")
-            self._pool.submit(activation.run_later, segment)
+                self._pool = ThreadPoolExecutor(self._pool_size, thread_name_prefix="tfmini-kernels")
+            self._pool.submit(function, *args)
         return True
 
     def cleanup_all(self, containers: Sequence[str]) -> None:

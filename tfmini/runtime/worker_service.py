@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.runtime.session_owners import SessionOwners
+from tfmini.runtime.wait_reports import describe_run
 from tfmini.runtime.worker import Worker
 
 
-def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
+def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
     """Message kind -> handler, for `Endpoint.serve`."""
-    service = _WorkerService(worker)
+    service = _WorkerService(worker, owners)
     return {
         m.GetStatus: service.get_status,
         m.CreateWorkerSession: service.create_worker_session,
@@ -23,6 +26,8 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
         m.RunGraph: service.run_graph,
         m.CleanupGraph: service.cleanup_graph,
         m.CleanupAll: service.cleanup_all,
+        m.Logging: service.logging,
+        m.DescribeStep: service.describe_step,
         m.SendTensors: service.send_tensors,
         m.AbortStep: service.abort_step,
         m.CollectiveJoin: service.collective_join,
@@ -35,18 +40,22 @@ def worker_handlers(worker: Worker) -> dict[type[Any], Callable[..., Any]]:
 
 
 class _WorkerService:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, owners: SessionOwners) -> None:
         self.worker = worker
+        self._owners = owners
 
     def get_status(self, peer: Any, request: m.GetStatus, respond: Any) -> None:
         devices = [[d.name, d.device_type, d.memory_limit, d.incarnation] for d in self.worker.devices]
         respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
-        self.worker.create_session(request.session_handle, request.isolate, request.tasks)
+        self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
+        handle = request.session_handle
+        self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+        self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
         respond(m.DeleteWorkerSessionReply())
 
@@ -86,6 +95,23 @@ class _WorkerService:
     def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
         self.worker.cleanup_all(request.containers)
         respond(m.CleanupAllReply())
+
+    def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
+        if not request.step_id:
+            respond(m.LoggingReply(time.time_ns(), b""))
+        elif not self.worker.run_in_pool(self._report, request.step_id, respond):
+            respond(errors.CancelledError(None, None, f"{self.worker.task} is shutting down."))
+
+    def _report(self, step_id: int, respond: Any) -> None:
+        """Many ops make much to report: this is not for the thread that owns the sockets."""
+        try:
+            respond(m.LoggingReply(time.time_ns(), self.worker.step_stats(step_id)))
+        except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
+            text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
+            respond(errors.InternalError(None, None, text))
+
+    def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
+        respond(m.DescribeStepReply(describe_run(self.worker.steps.get(request.step_id))))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)

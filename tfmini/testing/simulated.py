@@ -30,10 +30,10 @@ from typing import Any
 import msgpack
 
 from tfmini import errors
-from tfmini.rpc.reactor import Waiter
 from tfmini.rpc.records import REGISTRY
 from tfmini.rpc.timers import Timer, TimerHeap
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport
+from tfmini.rpc.waiter import Waiter
 
 LinkName = tuple[str, str]
 

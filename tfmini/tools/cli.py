@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does in a step, and what crosses the wire."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
+    "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),
     "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of what it stands on."),
 }
 

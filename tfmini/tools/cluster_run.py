@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import signal
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tfmini.launch_report import parse_report
 from tfmini.tools.output import Sink, TaskOutput
 from tfmini.tools.processes import Guardian, TaskProcess
 from tfmini.tools.supervision import (
@@ -24,18 +26,23 @@ from tfmini.tools.supervision import (
     Supervision,
     TaskExited,
     TaskId,
+    TaskJoined,
     TimeLimitReached,
 )
 
 
 @dataclass(frozen=True)
 class TaskCommand:
-    """How to start one task. `listener` holds its port; the task inherits it under the same number."""
+    """How to start one task. `listener` holds its port; the task inherits it under the same number.
+
+    `report` is the end of a pipe by which it says that it has joined its server (see `tfmini.launch_report`).
+    """
 
     argv: list[str]
     env: dict[str, str]
     listener: socket.socket
     prefix: bytes
+    report: int
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,14 @@ class ClusterRun:
     limits: RunLimits
     sink: Sink
     say: Callable[[str], None]
+    reports: int
 
     _children: dict[TaskId, _Child] = field(default_factory=dict, init=False)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector, init=False)
     _limit_at: float | None = field(default=None, init=False)
     _grace_at: float | None = field(default=None, init=False)
     _sink_reported: bool = field(default=False, init=False)
+    _partial_report: str = field(default="", init=False)
     _finish: Finish | None = field(default=None, init=False)
 
     def run(self) -> Finish:
@@ -101,6 +110,7 @@ class ClusterRun:
         """
         with _received_signals() as signals, Guardian() as guardian, self._selector:
             self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
+            self._selector.register(self.reports, selectors.EVENT_READ, self._take_reports)
             try:
                 self._start(guardian)
                 while self._finish is None:
@@ -118,7 +128,7 @@ class ClusterRun:
         if self.limits.time_limit_s is not None:
             self._limit_at = time.monotonic() + self.limits.time_limit_s
         for task, command in self.commands.items():
-            process = TaskProcess(command.argv, command.env, guardian, [command.listener.fileno()])
+            process = TaskProcess(command.argv, command.env, guardian, [command.listener.fileno(), command.report])
             # Only the task may hold its port now, or peers of a dead task would wait in a backlog for ever.
             command.listener.close()
             child = self._children[task] = _Child(process, TaskOutput(command.prefix, self.sink))
@@ -151,6 +161,15 @@ class ClusterRun:
                 self._reap()
             else:
                 self._dispatch(SignalReceived(signum))
+
+    def _take_reports(self) -> None:
+        """Which tasks have joined their servers. (This process holds the other end too, so the pipe has no end.)"""
+        lines = (self._partial_report + os.read(self.reports, 65536).decode()).split("\n")
+        self._partial_report = lines.pop()
+        for line in lines:
+            found = parse_report(line)
+            if found is not None:
+                self._dispatch(TaskJoined(TaskId(*found[:2]), found[2]))
 
     def _reap(self) -> None:
         # Of tasks that ended together a service comes first: its death explains its workers', never the reverse.

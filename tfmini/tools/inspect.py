@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import sys
 from pathlib import Path
@@ -14,17 +15,21 @@ from rich.console import Console
 from tfmini import errors
 from tfmini.inspection import picture
 from tfmini.inspection.api import inspect as inspected
-from tfmini.inspection.difference import difference
+from tfmini.inspection.difference import Difference, difference
 from tfmini.inspection.findings import Inspection
 from tfmini.inspection.page_html import page
+from tfmini.inspection.script import ScriptError
+from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
+
+_LINES = 50  # of a difference, on one screen
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
-@click.option("--master", metavar="TASK", help="The client's task.  [default: the first chief or worker]")
+@click.option("--master", metavar="TASK", help="The client's task.  [default: the worker it is built for]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--feed", multiple=True, metavar="NAME", help="Tensor that is fed.  [default: the placeholders]")
 @click.option("--batch", type=click.IntRange(1), metavar="B", help="What unknown first dimensions are taken to be.")
@@ -33,8 +38,12 @@ from tfmini.inspection.text import VIEWS, view
 @click.option("--why", multiple=True, metavar="OP", help="Why this op is where it is.")
 @click.option("--full", is_flag=True, help="All rows, with producers, consumers and rendezvous keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--diff", type=click.Path(exists=True), help="Compare with this other graph on the same cluster.")
+@click.option("--diff", type=click.Path(exists=True),
+              help="What has changed since this: another graph or script, or an earlier --json.")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False),
+              help="Show times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write a picture.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
 @click.argument("source", type=click.Path(exists=True), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -45,6 +54,7 @@ def inspect(
     as_json: bool,
     diff: str | None,
     dot: str | None,
+    svg: str | None,
     html: str | None,
     source: str | None,
     **options: Any,
@@ -57,16 +67,33 @@ def inspect(
     if source is None and options["entry"] is None:
         raise click.UsageError("Give a SOURCE, or --entry MODULE:FUNCTION.")
     found = _inspected(source, options)
-    if dot:
-        Path(dot).write_text(picture.dot(found))
-    if html:
-        Path(html).write_text(page(found))
+    for path, make in ((dot, picture.dot), (svg, drawn), (html, page)):
+        if path:
+            _write(path, make(found))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif diff:
-        click.echo(str(difference(found, _inspected(diff, options))))
-    else:
+        lines = _difference(diff, found, options).lines() or ["no difference"]
+        hidden = 0 if full else len(lines) - _LINES
+        click.echo("\n".join([*lines[:_LINES], f"… {hidden} more (--full)"] if hidden > 0 else lines))
+    elif views or why or not (dot or svg or html):
         _print(found, views, why, full)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise click.ClickException(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Difference:
+    if not path.endswith(".json"):
+        return difference(_inspected(path, options), found)
+    try:
+        return difference(json.loads(Path(path).read_text()), found)
+    except ValueError as error:
+        raise click.ClickException(f"{path}: {error}") from None
 
 
 def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
@@ -76,9 +103,9 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
             return inspected(
                 source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
                 master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
-                batch=options["batch"], entry=options["entry"], arguments=options["arguments"],
+                batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
             )  # fmt: skip
-    except (ValueError, TypeError, OSError, errors.OpError) as error:
+    except (ValueError, TypeError, OSError, ScriptError, errors.OpError) as error:
         message = error.message if isinstance(error, errors.OpError) else str(error)
         raise click.ClickException(message) from None
 
@@ -86,7 +113,9 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
 def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full: bool) -> None:
     unknown = [op for op in why if op not in found.placement]
     if unknown:
-        raise click.ClickException(f"The graph has no op {', '.join(unknown)}.")
+        near = [name for op in unknown for name in difflib.get_close_matches(op, found.placement, 3)]
+        hint = f" There is {', '.join(near)}." if near else ""
+        raise click.ClickException(f"The graph has no op {', '.join(unknown)}.{hint}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     if why:
         console.print(view(found, "why", ops=why))

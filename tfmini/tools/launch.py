@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tokenize
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from tfmini.launch_report import REPORT_ENV, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
@@ -77,7 +78,8 @@ def launch(
     --task_index (or --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and
     {worker_hosts} are replaced.
 
-    When all workers (and the chief) have finished, the ps tasks are stopped. The exit code is 0, or that of the
+    When all workers (and the chief) have finished, the ps tasks are stopped. A worker inside server.join() counts as
+    a ps: it is stopped when the others have finished. The exit code is 0, or that of the
     first task that failed (128 + the signal that killed it).
     """
     tasks = cluster_tasks(ps, workers, chief)
@@ -89,15 +91,18 @@ def launch(
     except (OSError, OverflowError) as error:
         remedy = "; leave out --port-base, or choose another" if port_base else ""
         raise click.ClickException(f"No ports for the cluster: {error}{remedy}.") from None
-    with closing(cluster):
+    if not workers and not chief:
+        _say(say, "no task works: the cluster serves until it is ended (Ctrl-C).")
+    with closing(cluster), _report_pipe() as (reports, report):
         threads = cpus_per_task or max(1, usable_cpus() // len(tasks))
         prefixes = task_prefixes(tasks, Console(no_color=no_color or None), colour=not no_color)
         run = ClusterRun(
-            commands=task_commands(cluster, script, args, threads, prefixes),
+            commands=task_commands(cluster, script, args, threads, prefixes, report),
             supervision=Supervision(tasks, keep_going=keep_going),
             limits=RunLimits(grace_s=grace, time_limit_s=coordinator_timeout),
             sink=Sink(sys.stdout.fileno()),
             say=lambda text: _say(say, text),
+            reports=reports,
         )
         for option in _misplaced(script, args):
             _say(say, f"{option} stands after {script}, so it goes to the script; launch's options come before it.")
@@ -108,6 +113,17 @@ def launch(
             raise click.ClickException(f"Could not start {script}: {error}") from None
     _report(say, finish, run)
     sys.exit(finish.exit_code)
+
+
+@contextmanager
+def _report_pipe() -> Iterator[tuple[int, int]]:
+    """The ends of the pipe by which tasks say that they have joined their servers."""
+    read, write = os.pipe()
+    try:
+        yield read, write
+    finally:
+        os.close(read)
+        os.close(write)
 
 
 def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
@@ -124,27 +140,30 @@ def usable_cpus() -> int:
 
 
 def task_commands(
-    cluster: ReservedCluster, script: str, args: Sequence[str], threads: int, prefixes: dict[TaskId, bytes]
+    cluster: ReservedCluster, script: str, args: Sequence[str], threads: int, prefixes: dict[TaskId, bytes],
+    report: int,
 ) -> dict[TaskId, TaskCommand]:
     """The command line and environment of every task."""
     flags = defined_role_flags(_source(script))
     return {
         task: TaskCommand(
             argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(task, cluster.spec, flags, args)],
-            env=_environment(task, cluster, threads),
+            env=_environment(task, cluster, threads, report),
             listener=listener,
             prefix=prefixes[task],
+            report=report,
         )
         for task, listener in cluster.listeners.items()
     }
 
 
-def _environment(task: TaskId, cluster: ReservedCluster, threads: int) -> dict[str, str]:
+def _environment(task: TaskId, cluster: ReservedCluster, threads: int, report: int) -> dict[str, str]:
     # Defaults first: what the user has set wins. Without PYTHONUNBUFFERED, prints would arrive at the end.
     defaults = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
     role = {
         "TF_CONFIG": tf_config(task, cluster.spec),
         LISTEN_FD_ENV: str(cluster.listeners[task].fileno()),
+        REPORT_ENV: report_variable(report),
     }
     return {**defaults, **os.environ, **role}
 

@@ -12,7 +12,8 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
 from tfmini.compat import alias
-from tfmini.tools import python2
+from tfmini.launch_report import is_launched
+from tfmini.tools import python2, tracing
 
 _INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
 
@@ -28,6 +29,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
       OSError: when the script cannot be read.
     """
     alias.install()
+    tracing.install_if_asked()
     with io.open_code(os.path.abspath(script)) as file:
         data = file.read()
     main = _main_module(script, args)
@@ -57,6 +59,8 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
 
 
 def _report(error: BaseException, script: str) -> int:
+    if isinstance(error, KeyboardInterrupt) and is_launched():
+        return _INTERRUPTED  # the launcher has passed Ctrl-C on: a traceback per task would be noise
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
     sys.excepthook(type(error), error, shown)

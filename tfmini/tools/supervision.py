@@ -7,6 +7,9 @@ Events go into `Supervision.handle`; instructions come out, for a driver to carr
 * The first task that fails decides the run: everything else is stopped, and its exit code is the run's. With
   `keep_going`, the failure of a working task lets the others finish first. A service that ends with exit code 0
   has not failed (scripts stop their ps through queues); one that dies has, whatever `keep_going` says.
+* A task that is inside `Server.join` serves like a ps for as long as it is there: in-graph scripts have all workers
+  but one there. When the last task that works has ended well, it is stopped with the services. If all are inside
+  `Server.join` and none has ended, clients may come from elsewhere, so the run goes on.
 * A signal goes to the working tasks, so that they may say goodbye to their ps; the services follow. A second
   signal kills.
 * Whoever has not ended within the grace time after a request is killed.
@@ -48,6 +51,14 @@ class TaskExited:
 
 
 @dataclass(frozen=True)
+class TaskJoined:
+    """A task has called `Server.join`, or has left it (`joined` is false)."""
+
+    task: TaskId
+    joined: bool
+
+
+@dataclass(frozen=True)
 class SignalReceived:
     """The launcher itself was asked to end (Ctrl-C, SIGTERM, a closed terminal or pipe)."""
 
@@ -66,7 +77,7 @@ class GraceExpired:
     """The grace time started by the latest `StartGrace` is over."""
 
 
-Event = TaskExited | SignalReceived | TimeLimitReached | GraceExpired
+Event = TaskExited | TaskJoined | SignalReceived | TimeLimitReached | GraceExpired
 
 
 # ---------------------------------------------------------------- instructions
@@ -145,6 +156,8 @@ class Supervision:
         self._serves = {task for task in self._alive if task.job in SERVICE_JOBS}
         if len(self._serves) == len(self._alive):
             self._serves = set()
+        self._joined: set[TaskId] = set()  # of those that work
+        self._work_done = False  # whether a task that works has ended well
         self._keep_going = keep_going
         self._verdict: _Verdict | None = None
         self.phase = Phase.RUNNING
@@ -158,6 +171,8 @@ class Supervision:
         match event:
             case TaskExited(task, returncode):
                 return self._task_exited(task, returncode)
+            case TaskJoined(task, joined):
+                return self._task_joined(task, joined)
             case SignalReceived(signum):
                 return self._signal_received(signum)
             case TimeLimitReached(limit_s):
@@ -166,7 +181,20 @@ class Supervision:
                 return self._grace_expired()
 
     def _working(self) -> list[TaskId]:
-        return [task for task in self._alive if task not in self._serves]
+        return [task for task in self._alive if task not in self._serves and task not in self._joined]
+
+    def _task_joined(self, task: TaskId, joined: bool) -> list[Instruction]:
+        if task not in self._alive or task in self._serves:
+            return []
+        if not joined:
+            self._joined.discard(task)
+            return []
+        self._joined.add(task)
+        if self._working() or self.phase is not Phase.RUNNING:
+            return []
+        if self._work_done:
+            return self._stop_all()
+        return [Note("Every task is inside server.join(): the cluster serves until it is ended (Ctrl-C).")]
 
     def _task_exited(self, task: TaskId, returncode: int) -> list[Instruction]:
         if task not in self._alive:
@@ -177,7 +205,8 @@ class Supervision:
             done += self._judge(task, returncode)
         if not self._alive:
             return [*done, self._finish()]
-        if self.phase in (Phase.RUNNING, Phase.WORKERS_ENDING) and not self._working():
+        over = self._work_done or self._joined.isdisjoint(self._alive)
+        if not self._working() and (self.phase is Phase.WORKERS_ENDING or self.phase is Phase.RUNNING and over):
             done += self._stop_all()
         return done
 
@@ -188,6 +217,8 @@ class Supervision:
         working = self._working()
         if task in self._serves and working:
             return [Note(f"{task} has ended (exit code 0) while {_names(working)} still run.")]
+        if task not in self._serves and task not in self._joined:
+            self._work_done = True
         return []
 
     def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
@@ -203,8 +234,12 @@ class Supervision:
         return [Note(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
 
     def _stop_all(self) -> list[Instruction]:
+        joined = [task for task in self._alive if task in self._joined]
+        told: list[Instruction] = []
+        if joined and self.phase is Phase.RUNNING and self._verdict is None:
+            told = [Note(f"The work is done; stopping {_names(joined)}, which only served, in server.join().")]
         self.phase = Phase.STOPPING
-        return [SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
+        return [*told, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
     def _kill_all(self) -> list[Instruction]:
         self.phase = Phase.KILLING
@@ -216,12 +251,15 @@ class Supervision:
         name = signal.Signals(signum).name
         if self._verdict is None:
             self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
+        working = self._working()
+        if not working:
+            return [Note(f"{name}: ending the cluster."), *self._stop_all()]
         self.phase = Phase.WORKERS_ENDING
         # Only Ctrl-C means the same to a script as to us; whatever else ends us is a request to terminate.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
         return [
             Note(f"{name}: ending the cluster."),
-            SendSignal(tuple(self._working()), forwarded),
+            SendSignal(tuple(working), forwarded),
             StartGrace(),
         ]
 

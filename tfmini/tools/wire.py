@@ -25,7 +25,7 @@ def step_transfers(session: BaseSession, fetches: Any, feed_dict: Any = None) ->
         raise FailedPreconditionError(
             None, None, "This step has not been run by the session, so there is no plan to show: run it once first."
         )
-    partitions = session._master.partitions(call.plan)
+    partitions = getattr(call.plan, "partitions", None)
     if partitions is None:
         raise UnimplementedError(
             None, None, f"The master at {session.sess_str.decode()} is in another process and keeps the plan to itself:"

@@ -125,7 +125,7 @@ def _carried(value: Tensor) -> Tensor:
         return value
     if not (value.dtype.is_integer or value.dtype.is_floating or value.dtype.is_bool):
         raise TypeError(f"Collectives carry numbers; {value.name} is of type {value.dtype.name}.")
-    return casting.cast(value, _CARRIER.get(value.dtype.name, "int32"))
+    return casting.cast(value, _CARRIER.get(value.dtype.name, "int32"))  # type: ignore[no-any-return]
 
 
 def _restored(got: Tensor, value: Tensor) -> Tensor:

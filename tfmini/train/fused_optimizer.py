@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.ops.casting import cast
@@ -46,13 +46,14 @@ class FusedOptimizer(Optimizer):
         return {}
 
     def _prepare(self) -> None:
-        self._tensors = {
-            name: convert_to_tensor(self._call_if_callable(value), name=name) for name, value in self._hyper.items()
-        }
+        self._tensors = {name: self._hyper_parameter(value, name) for name, value in self._hyper.items()}
 
     def _fused_update(self, handle: OpHandle | None, var: Any, **gradient: Any) -> Operation:
         if handle is None:
-            raise NotImplementedError(f"{type(self).__name__} has no update for sparse gradients.")
+            raise NotImplementedError(
+                f"{type(self).__name__} has no update for the sparse gradient of {var.op.name!r}; make it dense by"
+                " tf.convert_to_tensor(gradient)."
+            )
         inputs: dict[str, Any] = {"var": state_of(var), **gradient}
         dtype = var.dtype.base_dtype
         for name, operand in self._operands(var).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import training_dense
@@ -26,8 +26,7 @@ class GradientDescentOptimizer(Optimizer):
         self._learning_rate_tensor: Any = None
 
     def _prepare(self) -> None:
-        rate = self._call_if_callable(self._learning_rate)
-        self._learning_rate_tensor = convert_to_tensor(rate, name="learning_rate")
+        self._learning_rate_tensor = self._hyper_parameter(self._learning_rate, "learning_rate")
 
     def _rate(self, var: Any) -> Tensor:
         rate: Tensor = cast(self._learning_rate_tensor, var.dtype.base_dtype)

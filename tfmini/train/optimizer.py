@@ -281,6 +281,12 @@ class Optimizer:
     def _non_slot_variables(self) -> Iterable[Any]:
         return self._non_slot_dict.values()
 
+    def _named_non_slot_variables(self) -> list[tuple[str, Any]]:
+        """(name, variable) of the state in the default graph that belongs to no variable, by name."""
+        graph = get_default_graph()
+        found = [(name, v) for (name, _), v in self._non_slot_dict.items() if v.op.graph is graph]
+        return sorted(found, key=lambda pair: pair[0])
+
     # ---- for subclasses ---------------------------------------------------------------------
 
     def _valid_dtypes(self) -> Iterable[dtypes.DType]:
@@ -302,19 +308,27 @@ class Optimizer:
 
     def _apply_dense(self, grad: Tensor, var: Any) -> Any:
         """The update of a reference variable by a dense gradient."""
-        raise NotImplementedError()
+        raise self._unwritten(var, "a dense gradient", "_apply_dense(self, grad, var)")
 
     def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
         """The update of a resource variable by a dense gradient."""
-        raise NotImplementedError()
+        raise self._unwritten(handle, "a dense gradient", "_resource_apply_dense(self, grad, handle)")
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
         """The update of a reference variable by rows whose numbers are all different."""
-        raise NotImplementedError()
+        raise self._unwritten(var, "a sparse gradient", "_apply_sparse(self, grad, var)")
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
         """The update of a resource variable by rows whose numbers are all different."""
-        raise NotImplementedError()
+        method = "_resource_apply_sparse(self, grad, handle, indices)"
+        raise self._unwritten(handle, "a sparse gradient", method)
+
+    def _unwritten(self, var: Any, gradient: str, method: str) -> NotImplementedError:
+        kind = "resource variable" if is_resource(var) else "variable"
+        name = type(self).__name__
+        return NotImplementedError(
+            f"{name} cannot update the {kind} {var.op.name!r} by {gradient}: write its method {method}."
+        )
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
         """Like `_apply_sparse`, but row numbers may repeat; adds up duplicates by default."""
@@ -328,6 +342,21 @@ class Optimizer:
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
         """The operation that stands for all updates, called ``name_scope``."""
         return control.group(*update_ops, name=name_scope)
+
+    def _hyper_parameter(self, value: Any, name: str) -> Tensor:
+        """A hyper-parameter as a tensor called ``name``.
+
+        Raises:
+          TypeError: when it is no number.
+        """
+        given = self._call_if_callable(value)
+        tensor = convert_to_tensor(given, name=name)
+        if tensor.dtype.base_dtype.is_floating or tensor.dtype.base_dtype.is_integer:
+            return tensor
+        raise TypeError(
+            f"{type(self).__name__}: {name} must be a number, or a tensor of one, but got {given!r}"
+            f" ({tensor.dtype.base_dtype.name})."
+        )
 
     def _call_if_callable(self, param: Any) -> Any:
         """A hyper-parameter's value: what it returns if it is a function."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from tfmini.devices import DeviceSpec
 from tfmini.graph.conversion import internal_convert
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array_identity import identity
 from tfmini.ops.array_shape import reshape
@@ -139,6 +141,12 @@ def set_cpu0(device_name: str) -> str:
 
 
 # ---- from what users give -------------------------------------------------------------------
+
+
+def all_saveables() -> list[Any]:
+    """The global variables and SAVEABLE_OBJECTS of the default graph."""
+    graph = get_default_graph()
+    return graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
 
 
 def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:

@@ -18,6 +18,8 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 from tfmini.runtime.session import BaseSession
 from tfmini.train import checkpoint_state, meta_graph
+from tfmini.train.object_names import keys_by_name, renamed_saveables
+from tfmini.train.saveables import all_saveables
 from tfmini.train.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
 from tfmini.train.training_util import global_step as value_of_step
 
@@ -92,6 +94,7 @@ class Saver:
         self._last_checkpoints: list[tuple[str, float]] = []
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
         self._next_checkpoint_time = math.inf
+        self._of_objects: Saver | None = None
         if not defer_build:
             self.build()
         if self.saver_def is not None:
@@ -122,9 +125,7 @@ class Saver:
     def _build_ops(self) -> None:
         builder = self._builder = self._builder or BulkSaverBuilder(self._write_version)
         if self._var_list is None:
-            graph = get_default_graph()
-            saveable = graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
-            self._var_list = graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + saveable
+            self._var_list = all_saveables()
         if not self._var_list:
             if not self._allow_empty:
                 raise ValueError("No variables to save")
@@ -348,9 +349,23 @@ class Saver:
         try:
             sess.run(self.saver_def.restore_op_name, {self.saver_def.filename_tensor_name: prefix})
         except errors.NotFoundError as error:
-            raise _explained(error, "a Variable name or other graph key that is missing") from None
+            keys = keys_by_name(prefix)
+            if keys is None:
+                raise _explained(error, "a Variable name or other graph key that is missing") from None
+            self._restore_objects(sess, prefix, keys)
         except errors.InvalidArgumentError as error:
             raise _explained(error, "a mismatch between the current graph and the graph") from None
+
+    def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
+        """Restores what a `Checkpoint` has saved, by the names that its variables had."""
+        _log.warning(
+            "Restoring an object-based checkpoint using a name-based saver. This may be somewhat fragile, and will"
+            " re-build the Saver. Instead, consider loading object-based checkpoints using tf.train.Checkpoint()."
+        )
+        if self._of_objects is None:
+            with sess.graph.as_default():
+                self._of_objects = Saver(renamed_saveables(self._var_list, keys), max_to_keep=None)
+        self._of_objects.restore(sess, prefix)
 
 
 def _explained(error: errors.OpError, cause: str) -> errors.OpError:

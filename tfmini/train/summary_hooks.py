@@ -9,9 +9,9 @@ from typing import Any
 from tfmini import protos
 from tfmini.train.hook_timers import SecondOrStepTimer
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.step_stats_trace import chrome_trace
 from tfmini.train.stopping_hooks import global_step_read
 from tfmini.train.summary_writer import FileWriterCache
+from tfmini.train.timeline import Timeline
 
 _log = logging.getLogger("tfmini")
 
@@ -141,6 +141,7 @@ class ProfilerHook(SessionRunHook):
     def _save(self, step: int, run_metadata: Any) -> None:
         path = self._output_file.format(step)
         _log.info("Saving timeline for %d into '%s'.", step, path)
+        timeline = Timeline(run_metadata.step_stats)
         with open(path, "w") as file:
-            file.write(chrome_trace(run_metadata.step_stats, self._show_dataflow, self._show_memory))
+            file.write(timeline.generate_chrome_trace_format(self._show_dataflow, self._show_memory))
         self._file_writer.add_run_metadata(run_metadata, f"step_{step}")

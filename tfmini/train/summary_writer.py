@@ -14,6 +14,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.train.event_file_writer import EventFileWriter
 from tfmini.train.meta_graph import export_meta_graph
+from tfmini.train.session_event_writer import SessionEventWriter
 
 _log = logging.getLogger("tfmini")
 
@@ -125,22 +126,20 @@ class FileWriter(SummaryToEventTransformer):
       flush_secs: how often they are flushed, in seconds.
       graph_def: deprecated, use ``graph``.
       filename_suffix: last part of the file's name.
-
-    Raises:
-      NotImplementedError: for a ``session``: writers that live in a session are TF2's.
+      session: write by ops that run in this session, and so to the file of its `tf.contrib.summary` writer.
     """
 
     def __init__(
         self, logdir: Any, graph: Any = None, max_queue: int = 10, flush_secs: float = 120, graph_def: Any = None,
         filename_suffix: str | None = None, session: Any = None,
     ) -> None:  # fmt: skip
-        if session is not None:
-            raise NotImplementedError(
-                "FileWriter(session=…) writes by ops of tf.contrib.summary, which tfmini does not have; leave"
-                " `session` out and add the results of tf.summary ops with add_summary."
-            )
         self._closed = False
-        super().__init__(EventFileWriter(logdir, max_queue, flush_secs, filename_suffix), graph, graph_def)
+        writer: Any
+        if session is None:
+            writer = EventFileWriter(logdir, max_queue, flush_secs, filename_suffix)
+        else:
+            writer = SessionEventWriter(session, logdir, max_queue, flush_secs, filename_suffix or "")
+        super().__init__(writer, graph, graph_def)
 
     def __enter__(self) -> FileWriter:
         return self

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
+
 import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
@@ -23,7 +25,7 @@ GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
     """The value of the global step in a session (``tf.train.global_step``)."""
-    return int(sess.run(global_step_tensor))
+    return int(np.asarray(sess.run(global_step_tensor)).item())  # also of a variable of shape [1]
 
 
 def get_global_step(graph: Graph | None = None) -> Any:

@@ -1,162 +1,123 @@
-"use strict";
-// Boxes are tasks and name scopes. What is shown for an op is the outermost closed box around it, or itself.
-const open = new Set();
-const boxes = new Map();   // box id -> {label, parent}
-const byName = new Map(DATA.ops.map((op) => [op.name, op]));
-const $ = (id) => document.getElementById(id);
-const size = (bytes) => bytes === null ? "? B" : bytes.toLocaleString("en") + " B";
-
-for (const op of DATA.ops) {
-  op.path = [op.device];
-  boxes.set(op.device, { label: op.device, parent: null });
-  const scopes = op.name.split("/").slice(0, -1);
-  let id = op.device;
-  for (const scope of scopes) {
-    const inner = id + "|" + scope;
-    boxes.set(inner, { label: scope, parent: id });
-    op.path.push(inner);
-    id = inner;
-  }
-  op.id = "op:" + op.name;
-}
-for (const device of DATA.devices) {
-  boxes.set(device, { label: device, parent: null });
-  open.add(device);
+// What a person does: search, open and close, follow a Send, go through the messages of a step.
+function line(text, action, kind) {
+  const row = document.createElement(kind || "div");
+  row.textContent = text;
+  if (action) { row.className = "row"; row.onclick = action; }
+  return row;
 }
 
-function shownFor(op) {
-  for (const box of op.path) if (!open.has(box)) return box;
-  return op.id;
+function details(...rows) { $("details").replaceChildren(...rows.map((row) => (typeof row === "string" ? line(row) : row))); }
+
+const shape = (t) => t.dtype + (t.shape ? "[" + t.shape.map((d) => (d === null ? "?" : d)).join(",") + "]" : "[?]");
+const what = (t) => t.role + (t.control ? "" : ", " + shape(t) + ", " + size(t.bytes));
+const shortName = (device) => DATA.short[DATA.devices.indexOf(device)] || device;
+
+function showOp(op) {
+  mark(reveal([op.node]));
+  details(
+    line(op.name, null, "h2"), op.type + " on " + DATA.devices[op.device],
+    line("because", null, "h3"), ...op.reasons,
+    ...(op.sends.length ? [line("Send (click to follow it to its Recv)", null, "h3")] : []),
+    ...op.sends.map((t) => line("→ " + shortName(t.dst) + "  " + t.tensor + ": " + what(t), () => follow([t], t.consumers))),
+    ...(op.recvs.length ? [line("Recv (click to go back to its Send)", null, "h3")] : []),
+    ...op.recvs.map((t) => line("← " + shortName(t.src) + "  " + t.tensor + ": " + what(t), () => follow([t], [t.producer]))),
+  );
 }
 
-function elements() {
-  const nodes = new Map(), edges = new Map();
-  const addBox = (id) => {
-    if (nodes.has(id)) return;
-    const box = boxes.get(id);
-    if (box.parent) addBox(box.parent);
-    nodes.set(id, { data: { id, label: box.label, parent: box.parent || undefined }, classes: open.has(id) ? "open" : "closed" });
-  };
-  DATA.devices.forEach(addBox);
-  for (const op of DATA.ops) {
-    const id = shownFor(op);
-    if (id !== op.id) { addBox(id); continue; }
-    const parent = op.path[op.path.length - 1];
-    addBox(parent);
-    nodes.set(id, { data: { id, label: op.name.split("/").pop() + "\n" + op.op, parent } });
-  }
-  const addEdge = (source, target, kind, transfer) => {
-    if (source === target || !source || !target) return;
-    const id = kind + "\t" + source + "\t" + target;
-    const edge = edges.get(id) || { data: { id, source, target, transfers: [] }, classes: kind };
-    if (transfer !== undefined) edge.data.transfers.push(transfer);
-    edges.set(id, edge);
-  };
-  for (const op of DATA.ops)
-    for (const source of op.inputs) {
-      const from = byName.get(source);
-      if (from && from.device === op.device) addEdge(shownFor(from), shownFor(op), "inner");
-    }
-  DATA.transfers.forEach((t, i) => {
-    const from = byName.get(t.producer);
-    for (const user of t.consumers) {
-      const to = byName.get(user);
-      if (from && to) addEdge(shownFor(from), shownFor(to), t.control ? "wire control" : "wire", i);
-    }
-  });
-  return [...nodes.values(), ...edges.values()];
+function transferRows(t) {
+  return [
+    line(t.tensor, null, "h2"), what(t),
+    line("Send " + t.send + " on " + t.src + (t.producer ? ", computed by " + t.producer : ""), () => follow([t], [t.producer])),
+    line("Recv " + t.recv + " on " + t.dst + (t.consumers.length ? ", for " + t.consumers.join(", ") : ""), () => follow([t], t.consumers)),
+    line("key " + t.key, null, "div"),
+  ];
 }
 
-const cy = cytoscape({
-  container: $("graph"), wheelSensitivity: 0.3,
-  style: [
-    { selector: "node", style: { label: "data(label)", "font-size": 9, "text-wrap": "wrap", shape: "round-rectangle", width: 90, height: 26, "text-valign": "center", "background-color": "#cfe2f3" } },
-    { selector: ".closed", style: { "background-color": "#9fc5e8", "border-width": 1, "border-style": "double" } },
-    { selector: ".open", style: { "text-valign": "top", "background-color": "#fff", "background-opacity": 0.6, "border-width": 1, "border-color": "#999" } },
-    { selector: "edge", style: { width: 1, "line-color": "#aaa", "target-arrow-color": "#aaa", "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "bezier" } },
-    { selector: ".wire", style: { width: 2, "line-color": "#c0392b", "target-arrow-color": "#c0392b" } },
-    { selector: ".control", style: { "line-style": "dashed", width: 1 } },
-    { selector: ".found", style: { "background-color": "#fd8", "line-color": "#f90", "target-arrow-color": "#f90", width: 5 } },
-    { selector: "node.found", style: { "border-width": 3, "border-color": "#f90", width: 90 } },
-  ],
-});
-
-function draw(fit) {
-  cy.batch(() => { cy.elements().remove(); cy.add(elements()); });
-  cy.layout({ name: "dagre", rankDir: "LR", nodeSep: 8, rankSep: 40, animate: false, fit }).run();
+// Marks transfers from Send to Recv; `towards` names the ops to look at, default: all of them.
+function follow(transfers, towards) {
+  const all = [...new Set(transfers.flatMap((t) => endsOf(t).flat()))];
+  const ends = towards ? all.filter((node) => node.op && towards.includes(node.op.name)) : all;
+  all.forEach(openPath);
+  const found = reveal(ends.length ? ends : all);
+  markWires(transfers, found);
+  details(...transfers.flatMap(transferRows));
 }
 
-function details(lines) { $("details").textContent = lines.join("\n"); }
-
-function transferLines(t) {
-  return [t.tensor, "  is: " + t.role + (t.control ? "" : "  " + t.dtype + " " + JSON.stringify(t.shape) + "  " + size(t.bytes)),
-    "  Send " + t.send + "\n    on " + t.src, "  Recv " + t.recv + "\n    on " + t.dst,
-    "  computed by " + t.producer, "  for " + t.consumers.join(", "), "  key " + t.key, ""];
+function markWires(transfers, more) {
+  const indices = new Set(transfers.map((t) => t.index));
+  const wires = cy.edges(".wire").filter((edge) => edge.data("transfers").some((i) => indices.has(i)));
+  mark(more.union(wires).union(wires.connectedNodes()));
 }
 
-function reveal(names) {
-  for (const name of names) for (const box of (byName.get(name) || { path: [] }).path) open.add(box);
-  draw(false);
-  cy.elements().removeClass("found");
-  const found = cy.collection(names.filter((n) => byName.has(n)).map((n) => cy.getElementById(byName.get(n).id)));
-  found.addClass("found");
-  if (found.length) cy.fit(found, 120);
+function showBox(node) {
+  details(line(node.id.replace(/^task:/, ""), null, "h2"), node.count + " ops" + (node.children.length ? "; a double click " + (node.open ? "closes" : "opens") + " it" : ""));
 }
 
-function showOp(name) {
-  const op = byName.get(name);
-  reveal([name]);
-  details([op.name, op.op + " on " + op.device, "", "because:", ...op.reasons.map((r) => "  " + r)]);
-}
-
-function followTransfers(indices) {
-  const chosen = indices.map((i) => DATA.transfers[i]);
-  if (!chosen.length) return;
-  reveal([...new Set(chosen.flatMap((t) => [t.producer, ...t.consumers]))]);
-  cy.edges(".wire").forEach((edge) => { if (edge.data("transfers").some((i) => indices.includes(i))) edge.addClass("found"); });
-  details(chosen.flatMap(transferLines));
-}
+function toggle(node) { setOpen(node, !node.open); draw(node); showBox(node); }
 
 cy.on("tap", "node", (event) => {
-  const id = event.target.id();
-  if (id.startsWith("op:")) {
-    const op = byName.get(id.slice(3));
-    details([op.name, op.op + " on " + op.device, "", "because:", ...op.reasons.map((r) => "  " + r)]);
-  } else {
-    const inside = DATA.ops.filter((op) => op.path.includes(id));
-    details([id, inside.length + " ops (double-click opens and closes)"]);
-  }
+  const node = nodes.get(event.target.id());
+  if (node.op) showOp(node.op); else { mark(cy.collection()); showBox(node); }
 });
-cy.on("dbltap", "node", (event) => {
-  const id = event.target.id();
-  if (event.target !== event.cy && boxes.has(id)) { open.has(id) ? open.delete(id) : open.add(id); draw(false); }
-});
-cy.on("tap", "edge.wire", (event) => followTransfers(event.target.data("transfers")));
+cy.on("dbltap", "node", (event) => { const node = nodes.get(event.target.id()); if (!node.op) toggle(node); });
+cy.on("tap", "edge.wire", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
+
+// ---- messages
 
 let now = -1;
 const rows = DATA.messages.map((m, i) => {
-  const row = document.createElement("div");
-  row.className = "row";
-  row.textContent = (i + 1) + ". " + m.src + " → " + m.dst + ": " + m.text + (m.bytes ? " (" + size(m.bytes) + ")" : "");
-  row.onclick = () => step(i);
+  const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (m.bytes ? " (" + size(m.bytes) + ")" : ""), () => step(i));
   $("messages").append(row);
   return row;
 });
+
 function step(i) {
   if (i < 0 || i >= rows.length) return;
   now = i;
   rows.forEach((row, j) => row.classList.toggle("now", i === j));
   rows[i].scrollIntoView({ block: "nearest" });
-  details([rows[i].textContent]);
-  followTransfers(DATA.messages[i].transfers);
+  const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
+  // Boxes stay as they are, so that the picture holds still from message to message; a click on a row follows it.
+  const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
+  if (transfers.length) markWires(transfers, cy.collection());
+  else mark(ends.reduce((all, device) => all.union(cy.getElementById(device.id)), cy.collection()));
+  details(
+    line("message " + (i + 1) + " of " + rows.length, null, "h2"), rows[i].textContent,
+    ...transfers.map((t) => line(t.tensor + ": " + what(t), () => follow([t]))),
+  );
 }
 $("next").onclick = () => step(now + 1);
 $("back").onclick = () => step(now - 1);
-$("collapse").onclick = () => { open.clear(); DATA.devices.forEach((d) => open.add(d)); draw(true); };
-for (const op of DATA.ops) { const option = document.createElement("option"); option.value = op.name; $("names").append(option); }
-$("search").onchange = () => {
-  const text = $("search").value;
-  const op = byName.get(text) || DATA.ops.find((o) => o.name.toLowerCase().includes(text.toLowerCase()));
-  if (op) showOp(op.name); else details(["no op called " + text]);
+document.addEventListener("keydown", (event) => {
+  if (event.target === $("search")) return;
+  if (event.key === "ArrowRight") step(now + 1);
+  if (event.key === "ArrowLeft") step(now - 1);
+});
+
+// ---- search
+
+function matches() {
+  const text = $("search").value.toLowerCase();
+  if (!text) return [];
+  const found = ops.filter((op) => op.name.toLowerCase().includes(text) || op.type.toLowerCase() === text);
+  return found.sort((a, b) => (b.name.toLowerCase() === text) - (a.name.toLowerCase() === text) || a.name.length - b.name.length);
+}
+$("search").oninput = () => {
+  const found = matches();
+  $("matches").replaceChildren(...found.slice(0, 30).map((op) => line(op.name, () => showOp(op))));
+  if (found.length) $("matches").firstChild.classList.add("first");
+  if (found.length > 30) $("matches").append(line("… " + (found.length - 30) + " more"));
 };
-draw(true);
+$("search").onkeydown = (event) => {
+  if (event.key !== "Enter") return;
+  const found = matches();
+  if (found.length) showOp(found[0]); else details("no op called " + $("search").value);
+  $("matches").replaceChildren();
+};
+
+$("collapse").onclick = () => { closeAll(); draw(); cy.fit(undefined, 30); };
+$("fit").onclick = () => cy.fit(undefined, 30);
+openSome(24);
+draw();
+cy.fit(undefined, 30);
+details(DATA.about, ...DATA.warnings.map((text) => line("warning: " + text)));

@@ -1,0 +1,41 @@
+"""``tf.graph_util``: frozen and trimmed GraphDefs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_variables_become_constants(resource: bool) -> None:
+    x = tf.placeholder(tf.float32, [None, 2], name="x")
+    weights = tf.get_variable("w", initializer=np.eye(2, dtype=np.float32) * 3, use_resource=resource)
+    tf.check_numerics(tf.matmul(x, weights), "bad", name="y")
+    tf.gather(weights, [0], name="row")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        graph_def = tf.get_default_graph().as_graph_def()
+        frozen = tf.graph_util.convert_variables_to_constants(session, graph_def, ["y", "row"])
+    assert not any("Var" in node.op for node in frozen.node)
+    with tf.Graph().as_default(), tf.Session() as session:
+        y, row = tf.import_graph_def(frozen, return_elements=["y:0", "row:0"], name="")
+        assert session.run(y, {"x:0": [[1, 2]]}).tolist() == [[3, 6]]
+        assert session.run(row).tolist() == [[3, 0]]
+    trimmed = tf.graph_util.remove_training_nodes(frozen, protected_nodes=["row"])
+    assert "CheckNumerics" not in {node.op for node in trimmed.node}
+
+
+def test_a_sub_graph_is_what_its_ends_need() -> None:
+    a = tf.constant(1.0, name="a")
+    tf.constant(2.0, name="unused")
+    tf.add(a, 1.0, name="b")
+    graph_def = tf.get_default_graph().as_graph_def()
+    assert {n.name for n in tf.graph_util.extract_sub_graph(graph_def, ["b"]).node} == {"a", "b/y", "b"}
+    with pytest.raises(AssertionError, match="nothing is not in graph"):
+        tf.graph_util.extract_sub_graph(graph_def, ["nothing"])
+    with pytest.raises(TypeError, match="must be a list"):
+        tf.graph_util.extract_sub_graph(graph_def, "b")
+    shape = tf.graph_util.tensor_shape_from_node_def_name(tf.get_default_graph(), "b")
+    assert shape.as_list() == []

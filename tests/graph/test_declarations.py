@@ -1,0 +1,34 @@
+"""A wrong declaration or shape function says what is wrong with it, and where it stands."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tfmini.graph.registry import OPS, op
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("Foo x", "not an op declaration, like 'Name(x: T) -> y: T; T: {float, double}': 'Foo x'"),
+        ("Foo(x) -> y: float", "not an argument declaration: 'x'"),
+        ("Foo(x: T) -> y: T", "argument 'x' is of type 'T', which is neither a dtype nor an attr of the declaration"),
+        ("Foo(x: N * float) -> y: float", "argument 'x' counts by 'N', which is no int attr"),
+        ("Foo(x: T) -> y: T; T: type; k: int = abc", "'abc' is no default for attr 'k' of type int"),
+        ("Foo(x: float) -> y: float; b: bool = maybe", "'maybe' is no default for attr 'b' of type bool"),
+        ("Foo(x: T) -> y: T; T: {float} = DT_INT32", "the default 'DT_INT32' of attr 'T' is not among its allowed"),
+        ("Foo(x: float) -> y: float; b: colour", "unknown attr type 'colour'"),
+    ],
+)
+def test_a_wrong_declaration_is_told_at_once_and_with_its_place(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=rf"declaration of Foo.* at {re.escape(__file__)}:\d+: ") as caught:
+        op(text)
+    assert complaint in str(caught.value)
+    assert "Foo" not in OPS
+
+
+def test_all_of_tfminis_own_declarations_can_be_parsed() -> None:
+    for handle in list(OPS.values()):
+        assert handle.op_def.name == handle.name

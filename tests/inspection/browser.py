@@ -1,0 +1,124 @@
+"""Headless Chromium for tests, driven over a pipe by its own DevTools protocol: no driver and no port are needed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_SWITCHES = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
+             "--disable-dev-shm-usage", "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND",
+             "--window-size=1280,800", "--force-device-scale-factor=1")  # fmt: skip
+_DEADLINE_S = 100.0
+
+
+def find_browser() -> str | None:
+    """The path of a Chromium: TFMINI_CHROMIUM, else what is on the PATH."""
+    named = os.environ.get("TFMINI_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+class Browser:
+    """One page of a browser that reaches no network.
+
+    Raises:
+      RuntimeError: the browser ends or does not answer, or a script on the page throws.
+    """
+
+    def __init__(self, path: str, profile: Path) -> None:
+        ours, theirs = os.pipe(), os.pipe()  # what we write, what the browser writes
+        # The browser reads descriptor 3 and writes descriptor 4.
+        switches = " ".join(f"'{switch}'" for switch in (*_SWITCHES, f"--user-data-dir={profile}"))
+        command = f"exec '{path}' {switches} 3<&{ours[0]} 4>&{theirs[1]}"
+        self._process = subprocess.Popen(
+            ["bash", "-c", command], pass_fds=(ours[0], theirs[1]), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._write, self._read = ours[1], theirs[0]
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """One command of the protocol and its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        answer = self._until(lambda event: event.get("id") == self._number)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        return dict(answer["result"])
+
+    def open(self, path: Path) -> None:
+        """Opens a file and waits until it has loaded."""
+        self.call("Page.navigate", url=path.as_uri())
+        self._until(lambda event: event.get("method") == "Page.loadEventFired")
+
+    def run(self, script: str) -> Any:
+        """The value of a JavaScript expression; of a promise what it comes to."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
+        return answer["result"].get("value")
+
+    def click(self, x: float, y: float, times: int = 1) -> None:
+        """Clicks as a mouse does."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for count in range(1, times + 1):
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
+
+    def type(self, text: str) -> None:
+        """Types into what has the focus, then Enter."""
+        self.call("Input.insertText", text=text)
+        for kind in ("keyDown", "keyUp"):
+            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+            self.call("Input.dispatchKeyEvent", type=kind, **key)
+
+    def screenshot(self) -> bytes:
+        """The page as a PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+
+    def close(self) -> None:
+        """Ends the browser."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+
+    def _until(self, wanted: Any) -> dict[str, Any]:
+        deadline = time.monotonic() + _DEADLINE_S
+        while True:
+            while b"\0" in self._buffer:
+                text, _, self._buffer = self._buffer.partition(b"\0")
+                event = json.loads(text)
+                if event.get("method") == "Network.requestWillBeSent":
+                    self.requests.append(event["params"]["request"]["url"])
+                if wanted(event):
+                    return dict(event)
+            if not select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise RuntimeError("the browser does not answer")
+            data = os.read(self._read, 1 << 16)
+            if not data:
+                raise RuntimeError("the browser has ended")
+            self._buffer += data

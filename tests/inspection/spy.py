@@ -1,0 +1,58 @@
+"""Run in place of a script: it runs the script, and notes what masters plan and what workers are given to register.
+
+    python spy.py FOLDER SCRIPT [ARGUMENTS...]
+
+Each process writes lines of JSON to a file of its own in FOLDER.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import runpy
+import sys
+from typing import Any
+
+from tfmini.graph.graph_def import nodes_to_graph_def
+from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.worker import Worker
+
+FOLDER = ""  # where the files go
+
+
+def note(kind: str, record: dict[str, Any]) -> None:
+    with open(os.path.join(FOLDER, f"{os.getpid()}.jsonl"), "a") as file:
+        file.write(json.dumps({"kind": kind, **record}) + "\n")
+
+
+def row(node: Any) -> list[Any]:
+    """What two copies of a node must agree on; the order of control inputs means nothing, and a GraphDef sorts them."""
+    rendezvous = [str(node.attrs.get(a)) for a in ("tensor_name", "send_device", "recv_device", "_group")]
+    return [node.name, node.op, node.device, [list(e) for e in node.inputs], sorted(node.controls), rendezvous]
+
+
+def spied_build(self: MasterSession, signature: Any) -> Any:
+    first_number = int(repr(self._names)[len("count(") : -1])
+    plan = BUILD(self, signature)
+    feeds, fetches, targets = signature
+    graph_def = nodes_to_graph_def(list(self.nodes.values())).SerializeToString()
+    note("plan", {
+        "graph_def": base64.b64encode(graph_def).decode(), "master": self.master.default_device,
+        "feeds": list(feeds), "fetches": list(fetches), "targets": list(targets), "first_number": first_number,
+    })  # fmt: skip
+    return plan
+
+
+def spied_register(self: Worker, session_handle: str, nodes: Any, options: Any) -> Any:
+    note("registered", {"task": self.task, "nodes": [row(node) for node in nodes]})
+    return REGISTER(self, session_handle, nodes, options)
+
+
+if __name__ == "__main__":
+    BUILD, REGISTER = MasterSession._build, Worker.register_graph
+    MasterSession._build, Worker.register_graph = spied_build, spied_register  # type: ignore[method-assign]
+    FOLDER, script = sys.argv[1:3]
+    sys.argv[:] = sys.argv[2:]
+    sys.path.insert(0, os.path.dirname(script))
+    runpy.run_path(script, run_name="__main__")

@@ -1,0 +1,80 @@
+"""Every example, launched as a cluster of processes: all that its servers register is what the inspector shows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spy import row
+
+from tfmini import protos
+from tfmini.inspection.api import inspect
+from tfmini.inspection.findings import Inspection
+from tfmini.placement.layout import Route
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUNS = {
+    "digits_async.py": (2, 2, ["--steps=3"]),
+    "digits_checkpoints.py": (1, 2, ["--steps=3"]),
+    "digits_sync.py": (2, 2, ["--steps=3"]),
+    "digits_in_graph.py": (1, 2, []),
+    "digits_allreduce.py": (0, 2, ["--steps=2"]),
+    "word_count.py": (1, 2, ["--epochs=1"]),
+}
+
+
+def test_no_example_is_left_out() -> None:
+    assert set(RUNS) == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def records(script: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What masters planned and what workers registered, in a run of an example."""
+    ps, workers, arguments = RUNS[script]
+    spy = Path(__file__).with_name("spy.py")
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", str(ps), "--workers", str(workers), str(spy),
+               str(folder), str(EXAMPLES / script), *arguments]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    lines = [json.loads(line) for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
+    return [r for r in lines if r["kind"] == "plan"], [r for r in lines if r["kind"] == "registered"]
+
+
+def inspected(script: str, plan: dict[str, Any]) -> Inspection:
+    ps, workers, _ = RUNS[script]
+    graph_def = protos.GraphDef.FromString(base64.b64decode(plan["graph_def"]))
+    # A session without a target runs in its own process.
+    cluster = {"localhost": 1} if "localhost" in plan["master"] else {"ps": ps, "worker": workers}
+    return inspect(graph_def, cluster=cluster, master=plan["master"].rpartition("/device")[0],
+                   fetches=[*plan["fetches"], *plan["targets"]], feeds=plan["feeds"])  # fmt: skip
+
+
+def numbered(text: str, first: int) -> str:
+    """Names that the partitioner made, with the numbers that a session gives from ``first`` on."""
+    return re.sub(r"_S(\d+)\b", lambda m: f"_S{int(m[1]) + first}", text)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("script", RUNS)
+def test_what_servers_register_is_what_the_inspector_shows(script: str, tmp_path: Path) -> None:
+    if "digits" in script:
+        pytest.importorskip("sklearn")
+    plans, registered = records(script, tmp_path)
+    ran = Counter(f"{r['task']} {json.dumps(r['nodes'])}" for r in registered)
+    shown: Counter[str] = Counter()
+    for plan in plans:
+        found = inspected(script, plan)
+        for task, nodes in found.layout.tasks.items():
+            shown[f"{task} {numbered(json.dumps([row(n) for n in nodes.values()]), plan['first_number'])}"] += 1
+        sends = [n for nodes in found.layout.tasks.values() for n in nodes.values() if n.op == "_Send"]
+        sent = sorted(n.name for n in sends if not n.attrs["client_terminated"])
+        assert sent == sorted(t.send for t in found.transfers if t.route in (Route.SENT, Route.INNER))
+    assert plans and registered
+    assert ran == shown

@@ -1,0 +1,174 @@
+"""The HTML page as a person uses it, in headless Chromium (apt install chromium); without one these tests are skipped.
+
+TFMINI_CHROMIUM names a browser that is not on the PATH.
+"""
+
+from __future__ import annotations
+
+import pytest
+from browser import Browser, find_browser
+
+import tfmini as tf
+from tfmini.inspection.api import inspect
+from tfmini.inspection.page_html import page
+
+PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
+
+
+def model(layers: int, flat: int = 0) -> tf.Graph:
+    graph = tf.Graph()
+    with graph.as_default(), tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+        x = tf.placeholder(tf.float32, [8, 4], name="x")
+        for i in range(layers):
+            with tf.variable_scope(f"layer_{i}"):
+                x = tf.nn.relu(tf.matmul(x, tf.get_variable("W", [4, 4])))
+        for i in range(flat):
+            x = tf.tanh(x, name=f"flat_{i}")
+        tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(x, name="loss"))
+    return graph
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium on the PATH: the page is not tested (apt install chromium, or set TFMINI_CHROMIUM)")
+    started = Browser(path, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    def opening(graph: tf.Graph, **cluster: int) -> Browser:
+        file = tmp_path / "page.html"
+        file.write_text(page(inspect(graph, **(cluster or {"ps": 2, "workers": 1}))))
+        browser.requests.clear()
+        browser.open(file)
+        return browser
+
+    return opening
+
+
+def drawn(browser: Browser) -> set[str]:
+    return set(browser.run("cy.nodes().map((n) => n.id())"))
+
+
+def press(browser: Browser, selector: str) -> None:
+    """A real click into the middle of an element of the document."""
+    box = browser.run(
+        f"(() => {{ const r = document.querySelector({selector!r}).getBoundingClientRect();"
+        " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+    )
+    browser.click(*box)
+
+
+def spot(browser: Browser, node: str) -> tuple[float, float]:
+    """Where a drawn node is on the screen: just inside its upper edge, where an open box has no children."""
+    x, y = browser.run(
+        f"(() => {{ const b = cy.getElementById({node!r}).renderedBoundingBox({{includeLabels: false}});"
+        " return [(b.x1 + b.x2) / 2, b.y1 + 5]; })()"
+    )
+    return x, y
+
+
+@pytest.mark.slow
+def test_the_page_opens_without_a_network(opened) -> None:
+    browser = opened(model(2))
+    assert len(browser.requests) == 1 and browser.requests[0].startswith("file:")
+    assert {f"task:{PS}", f"task:{WORKER}"} <= drawn(browser)
+    assert "the step runs Adagrad" in browser.run("document.querySelector('#details').textContent")
+
+
+@pytest.mark.slow
+def test_search_opens_the_scopes_around_an_op_and_gives_its_reasons(opened) -> None:
+    browser = opened(model(2))
+    press(browser, "#collapse")
+    assert "op:layer_1/MatMul" not in drawn(browser)
+    press(browser, "#search")
+    browser.type("layer_1/matm")
+    assert "op:layer_1/MatMul" in drawn(browser)
+    assert browser.run("cy.nodes('.found').map((n) => n.id())") == ["op:layer_1/MatMul"]
+    text = browser.run("document.querySelector('#details').textContent")
+    assert f"MatMul on {WORKER}" in text and "explicit request '/job:worker/task:0'" in text
+    press(browser, "#search")
+    browser.run("document.querySelector('#search').value = ''")
+    browser.type("no such thing")
+    assert "no op called no such thing" in browser.run("document.querySelector('#details').textContent")
+
+
+@pytest.mark.slow
+def test_a_double_click_opens_a_scope(opened) -> None:
+    browser = opened(model(2))
+    press(browser, "#collapse")
+    scope = f"task:{WORKER}|layer_0"
+    assert scope in drawn(browser) and "op:layer_0/MatMul" not in drawn(browser)
+    browser.click(*spot(browser, scope), times=2)
+    assert "op:layer_0/MatMul" in drawn(browser)
+
+
+@pytest.mark.slow
+def test_a_double_click_closes_a_scope(opened) -> None:
+    browser = opened(model(2))
+    browser.run("showOp(byName.get('layer_0/MatMul'))")
+    scope = f"task:{WORKER}|layer_0"
+    browser.click(*spot(browser, scope), times=2)
+    assert scope in drawn(browser) and "op:layer_0/MatMul" not in drawn(browser)
+
+
+@pytest.mark.slow
+def test_a_send_is_followed_to_its_recv_and_back(opened) -> None:
+    browser = opened(model(2))
+    browser.run("showOp(byName.get('layer_0/W/read'))")
+    assert "Send (click to follow it to its Recv)" in browser.run("document.querySelector('#details').textContent")
+    press(browser, "#details .row")
+    text = browser.run("document.querySelector('#details').textContent")
+    assert "layer_0/W/read:0" in text and "variable read, float32[4,4], 64 B" in text and "layer_0/MatMul" in text
+    found = browser.run("cy.nodes('.found').map((n) => n.id())")
+    assert {"op:layer_0/W/read", "op:layer_0/MatMul"} <= set(found)
+    assert browser.run("cy.edges('.wire.found').length") >= 1
+    x, y = spot(browser, "op:layer_0/MatMul")
+    assert 0 < x < 880 and 0 < y < 800  # the Recv's end is in view
+    wire = browser.run(
+        "(() => { const m = cy.edges('.wire').filter((e) => e.source().id() === 'op:layer_0/W/read')[0];"
+        " cy.fit(m, 200); const p = m.renderedMidpoint(); return [p.x, p.y]; })()"
+    )
+    browser.click(*wire)
+    assert "computed by layer_0/W/read" in browser.run("document.querySelector('#details').textContent")
+
+
+@pytest.mark.slow
+def test_the_messages_of_a_step_one_by_one(opened) -> None:
+    browser = opened(model(2))
+    count = browser.run("DATA.messages.length")
+    seen = []
+    for _ in range(count):
+        press(browser, "#next")
+        seen.append(browser.run("document.querySelector('.row.now').textContent"))
+        assert browser.run("cy.elements('.found').length") > 0 or "client" in seen[-1]
+    assert seen[0].startswith("1. client → worker/0: run Adagrad")
+    assert any("ps/0 → worker/0: variable read (64 B)" in text for text in seen)
+    assert any("gradient of layer_0/W" in text for text in seen) and "worker/0 → client" in seen[-1]
+    press(browser, "#back")
+    assert browser.run("document.querySelector('.row.now').textContent") == seen[-2]
+
+
+@pytest.mark.slow
+def test_a_flat_graph_of_thousands_of_ops_is_divided(opened) -> None:
+    browser = opened(model(1, flat=2500))
+    assert browser.run("DATA.ops.length") > 5000
+    assert browser.run("Math.max(...[...nodes.values()].map((n) => n.children.length))") <= 32
+    assert browser.run("cy.nodes().length") < 200
+    browser.run("showOp(byName.get('flat_1234'))")
+    assert "op:flat_1234" in drawn(browser) and browser.run("cy.nodes().length") < 500
+
+
+@pytest.mark.slow
+def test_names_of_the_graph_are_text_and_never_markup(opened) -> None:
+    graph_def = model(1).as_graph_def()
+    node = graph_def.node.add(name="a", op="</script><script>window.bad=1</script><b>Mine", device="/job:worker/task:0")
+    node.attr["T"].type = 1
+    user = graph_def.node.add(name="user", op="Neg", input=["a"], device="/job:ps/task:0")
+    user.attr["T"].type = 1
+    browser = opened(graph_def)
+    assert browser.run("window.bad") is None and browser.run("DATA.ops.length") > 0

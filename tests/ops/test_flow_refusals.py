@@ -1,0 +1,204 @@
+"""What conds, loops and the functions made of them refuse, when they are built and when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tests.ops.session_run import run
+from tfmini.ops.control_flow_ops import merge
+
+# What is refused: the error, what it says, and the call, of a bool placeholder, a float and an int.
+Refusal = tuple[type, str, Callable[[Any, Any, Any], Any]]
+
+CONDS: dict[str, Refusal] = {
+    "pred is a bool": (
+        TypeError,
+        "pred must not be a Python bool",
+        lambda p, x, i: tf.cond(True, tf.no_op, tf.no_op),
+    ),
+    "no true_fn": (TypeError, "true_fn argument required", lambda p, x, i: tf.cond(p)),
+    "no false_fn": (TypeError, "false_fn argument required", lambda p, x, i: tf.cond(p, tf.no_op)),
+    "both": (
+        TypeError,
+        "may not be set simultaneously",
+        lambda p, x, i: tf.cond(p, tf.no_op, tf.no_op, fn1=tf.no_op),
+    ),
+    "not callable": (TypeError, "false_fn must be callable", lambda p, x, i: tf.cond(p, tf.no_op, 3)),
+    "nothing returned": (
+        ValueError,
+        "true_fn must have a return value",
+        lambda p, x, i: tf.cond(p, lambda: None, tf.no_op),
+    ),
+    "no result": (ValueError, "at least one result", lambda p, x, i: tf.cond(p, lambda: [], lambda: [])),
+    "branch types": (
+        ValueError,
+        "Outputs of true_fn and false_fn must have the same type: float32, int32",
+        lambda p, x, i: tf.cond(p, lambda: x, lambda: i),
+    ),
+    "branch structures": (
+        ValueError,
+        "Incompatible return values of true_fn and false_fn: The two structures don't have"
+        " the same nested structure",
+        lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: x),
+    ),
+    "branch sequences": (
+        TypeError,
+        "Incompatible return types of true_fn and false_fn",
+        lambda p, x, i: tf.cond(p, lambda: [x, x], lambda: (x, x)),
+    ),
+    "strict": (
+        ValueError,
+        "Incompatible return values",
+        lambda p, x, i: tf.cond(p, lambda: [x], lambda: x, strict=True),
+    ),
+    "pred type": (
+        TypeError,
+        "type float32 that does not match expected type of bool",
+        lambda p, x, i: tf.cond(x, lambda: x, lambda: x),
+    ),
+    "no pairs": (ValueError, "at least one pair", lambda p, x, i: tf.case([])),
+    "case no list": (TypeError, "fns must be a list, tuple, or dict", lambda p, x, i: tf.case(3)),
+    "case no pair": (TypeError, "must be a 2-tuple", lambda p, x, i: tf.case([3])),
+    "case pred": (TypeError, "pred must be a Tensor", lambda p, x, i: tf.case([(True, tf.no_op)])),
+    "case fn": (TypeError, "must be callable", lambda p, x, i: tf.case([(p, 3)])),
+    "switch index": (TypeError, "must an integer Tensor", lambda p, x, i: tf.switch_case(x, [tf.no_op])),
+    "switch keys": (ValueError, "contiguous range", lambda p, x, i: tf.switch_case(i, {1: tf.no_op, 2: tf.no_op})),
+}
+
+LOOPS: dict[str, Refusal] = {
+    "cond not callable": (TypeError, "cond must be callable", lambda p, x, i: tf.while_loop(3, lambda i: i, [i])),
+    "body not callable": (TypeError, "body must be callable", lambda p, x, i: tf.while_loop(lambda i: p, 3, [i])),
+    "no loop variables": (
+        ValueError,
+        "No loop variables provided",
+        lambda p, x, i: tf.while_loop(lambda: p, lambda: 1, []),
+    ),
+    "parallel": (
+        TypeError,
+        "must be a positive integer",
+        lambda p, x, i: tf.while_loop(lambda i: p, lambda i: i, [i], parallel_iterations=0),
+    ),
+    "maximum": (
+        ValueError,
+        "must be a scalar",
+        lambda p, x, i: tf.while_loop(lambda i: p, lambda i: i, [i], maximum_iterations=[1]),
+    ),
+    "body structure": (
+        ValueError,
+        "don't have the same number of elements",
+        lambda p, x, i: tf.while_loop(lambda i: p, lambda i: (i, i), [i]),
+    ),
+    "variable type": (
+        TypeError,
+        "must keep its type",
+        lambda p, x, i: tf.while_loop(lambda i: p, lambda i: x, [i]),
+    ),
+    "variable shape": (
+        ValueError,
+        "use the `shape_invariants` argument",
+        lambda p, x, i: tf.while_loop(lambda m: p, lambda m: tf.concat([m, m], 0), [tf.constant([1, 2])]),
+    ),
+    "invariant": (
+        ValueError,
+        "specified shape invariant is (3,)",
+        lambda p, x, i: tf.while_loop(lambda m: p, lambda m: m, [tf.constant([1, 2])], [tf.TensorShape([3])]),
+    ),
+    "invariant kind": (
+        ValueError,
+        "list of shapes",
+        lambda p, x, i: tf.while_loop(lambda m: p, lambda m: m, [tf.constant([1, 2])], [3]),
+    ),
+    "condition shape": (
+        ValueError,
+        "must be rank 0 but is rank 1",
+        lambda p, x, i: tf.while_loop(lambda m: m > 0, lambda m: m, [tf.constant([1, 2])]),
+    ),
+}
+
+OTHERS: dict[str, Refusal] = {
+    "map fn": (TypeError, "fn must be callable", lambda p, x, i: tf.map_fn(3, [1])),
+    "map scalar": (
+        ValueError,
+        "must be a 1+ dimensional Tensor, not a scalar",
+        lambda p, x, i: tf.map_fn(lambda a: a, x),
+    ),
+    "map sparse": (
+        TypeError,
+        "values of a sparse tensor",
+        lambda p, x, i: tf.map_fn(lambda a: a, tf.SparseTensor([[0]], [1], [1])),
+    ),
+    "map structure": (
+        ValueError,
+        "same nested structure",
+        lambda p, x, i: tf.map_fn(lambda a: (a, a), tf.constant([1])),
+    ),
+    "scan structure": (
+        ValueError,
+        "same nested structure",
+        lambda p, x, i: tf.scan(lambda a, b: (a, b), tf.constant([1])),
+    ),
+    "merge None": (
+        ValueError,
+        "merge inputs is None",
+        lambda p, x, i: merge([None, x]),
+    ),
+    "smart_cond": (
+        TypeError,
+        "`true_fn` must be callable",
+        lambda p, x, i: tf.contrib.framework.smart_cond(p, 1, 2),
+    ),
+}
+
+REFUSALS = CONDS | LOOPS | OTHERS
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_refuses(what: str) -> None:
+    kind, text, build = REFUSALS[what]
+    with pytest.raises(kind) as caught:
+        build(tf.placeholder(tf.bool, []), tf.constant(1.0), tf.constant(1))
+    assert text in str(caught.value)
+
+
+def test_values_stay_in_their_loop() -> None:
+    inside: list[Any] = []
+
+    def body(i: Any) -> Any:
+        inside.append(i * 2)
+        return i + 1
+
+    loop = tf.while_loop(lambda i: i < 3, body, [tf.constant(0)])
+    with pytest.raises(
+        ValueError, match="Cannot use 'while/mul' as input to 'add' because 'while/mul' is in a while loop."
+    ):
+        tf.add(inside[0], 1, name="add")
+    with pytest.raises(ValueError, match="because they are in different while loops"):
+        tf.while_loop(lambda i: i < 3, lambda i: i + inside[0], [tf.constant(0)])
+    with pytest.raises(ValueError, match="not fetchable"):
+        run(inside[0])
+    with pytest.raises(ValueError, match="may not be fed"):
+        run(loop, {tf.get_default_graph().get_tensor_by_name("while/Enter:0"): 1})
+
+
+def test_gradients_that_tensorflow_refuses() -> None:
+    x = tf.constant(2.0)
+    y = tf.while_loop(lambda y: y < 100.0, lambda y: y * x, [x])
+    with pytest.raises(TypeError, match="Second-order gradient for while loops not supported."):
+        tf.gradients(tf.gradients(y, x)[0], x)
+    with pytest.raises(ValueError, match="We do not support taking the gradient wrt or through the initial value"):
+        tf.while_loop(lambda y: y < 3.0, lambda y: tf.gradients(y * y, x), [x])
+
+
+def test_case_checks_at_run_time() -> None:
+    x = tf.placeholder(tf.int32, [])
+    both = tf.case([(x > 1, lambda: x), (x > 2, lambda: -x)], default=lambda: x, exclusive=True)
+    none = tf.case([(x > 1, lambda: x), (x > 2, lambda: -x)])
+    assert run(both, {x: 2}) == 2
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1 conditions"):
+        run(both, {x: 3})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="None of conditions evaluated as True"):
+        run(none, {x: 0})

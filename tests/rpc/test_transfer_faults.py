@@ -1,0 +1,129 @@
+"""Peers that die, stop or come back in the middle of a huge transfer: an error in time, and the memory back."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from task_processes import PS, SETTINGS, Call, connect, until
+
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.receive_buffers import RECEIVE_BUFFERS
+
+pytestmark = pytest.mark.timeout(120)  # each test starts a process or two
+
+HUGE = 96 << 20  # bytes: far more than sockets buffer
+SILENCE_S = 5.0  # what a peer that has stopped costs at most
+routes = pytest.mark.parametrize("route", list(SETTINGS))
+
+
+class Transfer:
+    """A huge request to a task that does not take it."""
+
+    def __init__(self, peer: Any, task: Any, **options: Any) -> None:
+        task.stop()
+        value = np.ones(HUGE, np.uint8)
+        self.value = weakref.ref(value)
+        self.call = Call(peer, m.RunGraph("s", 1, 1, (value,), 0), **options)
+        self.link = peer.link
+        assert not self.call.answers
+
+    def assert_given_back(self) -> None:
+        """Nothing of it is left here: not the tensor, not the block that it was copied to, not a queue."""
+
+        def is_gone() -> bool:
+            gc.collect()
+            return self.value() is None and shared_blocks() == 0
+
+        until(is_gone, "the end of what was sent")
+        assert self.link.connection.backlog == 0
+
+
+def shared_blocks() -> int:
+    """Blocks of shared memory that this process maps; they are memfds, so /dev/shm does not show them."""
+    return Path("/proc/self/maps").read_text().count("tfmini-block")
+
+
+@routes
+def test_the_receiver_is_killed(tasks: Any, client: Endpoint, route: str) -> None:
+    task = tasks(route=route)
+    transfer = Transfer(connect(client, task), task)
+    assert (shared_blocks() > 0) == (route == "local")
+    task.signal(signal.SIGKILL)
+    answer = transfer.call.wait()
+    assert isinstance(answer, errors.UnavailableError)
+    assert f"{PS} at {task.address} is unavailable" in answer.message
+    transfer.assert_given_back()
+
+
+@routes
+def test_the_receiver_stands_still(tasks: Any, client: Endpoint, route: str) -> None:
+    """The connection is half open: the system takes what fits into its buffers, and nobody reads them."""
+    task = tasks(route=route)
+    transfer = Transfer(connect(client, task), task)
+    start = time.monotonic()
+    answer = transfer.call.wait(2 * SILENCE_S)
+    assert isinstance(answer, errors.UnavailableError)
+    assert "silent: nothing came for 4 s" in answer.message
+    assert time.monotonic() - start < 2 * SILENCE_S
+    transfer.assert_given_back()
+    task.signal(signal.SIGCONT)  # and it finds out that nobody is there, and serves others
+    assert isinstance(Call(connect(client, task), m.GetStatus(), wait_for_ready=True).wait(), m.GetStatusReply)
+
+
+@routes
+def test_the_receiver_is_restarted(tasks: Any, client: Endpoint, route: str) -> None:
+    task = tasks(route=route)
+    peer = connect(client, task)
+    transfer = Transfer(peer, task, incarnation=42)
+    waiting = Call(peer, m.GetStatus(), incarnation=42, wait_for_ready=True)
+    task.end()
+    tasks(task.address, 43, route=route)
+    assert isinstance(transfer.call.wait(), errors.UnavailableError)  # its fate is unknown, so it is not sent again
+    answer = waiting.wait()
+    assert isinstance(answer, errors.AbortedError)
+    assert f"{PS} at {task.address} was restarted" in answer.message
+    transfer.assert_given_back()
+    value = np.arange(1 << 20)
+    reply = Call(peer, m.RunGraph("s", 1, 2, (value,), 0), incarnation=43).wait()
+    np.testing.assert_array_equal(reply.values[0], value)
+
+
+@pytest.mark.parametrize("route", ["stream", "zmq"])  # on a local lane there is no middle: memory comes as a whole
+def test_the_sender_is_killed(tasks: Any, client: Endpoint, route: str) -> None:
+    task = tasks(route=route)
+    peer = connect(client, task)
+    loans = len(RECEIVE_BUFFERS._loans)
+    before = peer.link._inflow.activity
+    call = Call(peer, m.RunGraph("make", 4 * HUGE >> 20, 1, (), 0))
+    until(lambda: peer.link._inflow.activity > before + (1 << 20), "the first of it")
+    task.signal(signal.SIGKILL)
+    answer = call.wait()
+    assert isinstance(answer, errors.UnavailableError)
+    assert f"{PS} at {task.address} is unavailable" in answer.message
+    until(lambda: len(RECEIVE_BUFFERS._loans) <= loans, "the return of the memory")
+
+
+def test_the_sender_of_shared_memory_is_killed(tasks: Any, client: Endpoint) -> None:
+    """What it had sent stays readable, and goes with the last one who reads it."""
+    task = tasks()
+    peer = connect(client, task)
+    reply = Call(peer, m.RunGraph("make", HUGE >> 20, 1, (), 0)).wait()
+    task.signal(signal.SIGKILL)
+    until(lambda: peer.state.value != "ready", "the loss")
+    assert reply.values[0][::4096].all()
+    del reply
+
+    def is_gone() -> bool:
+        gc.collect()
+        return shared_blocks() == 0
+
+    until(is_gone, "the end of the block")

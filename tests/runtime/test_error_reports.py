@@ -1,0 +1,133 @@
+"""What a failed step tells its user: the node, its line, the remedy, and nothing of tfmini's own machinery."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.data.function_graph import trace
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def failure(fetches: Any, feeds: Any = None, target: str = "") -> tf.errors.OpError:
+    with tf.Session(target) as session, pytest.raises(tf.errors.OpError) as caught:
+        session.run(fetches, feeds)
+    return caught.value
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_an_uninitialized_variable_names_the_remedy(use_resource: bool) -> None:
+    v = tf.get_variable("v", [2], use_resource=use_resource)
+    error = failure(v + 1.0)
+    assert isinstance(error, tf.errors.FailedPreconditionError)
+    assert error.message.startswith(("Attempting to use uninitialized value v\n", "Error while reading resource"))
+    assert error.message.endswith("\nRun tf.global_variables_initializer(), or restore, first.")
+
+
+def test_a_local_variable_has_an_initializer_of_its_own() -> None:
+    v = tf.get_variable("v", [2], collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    assert "Run tf.local_variables_initializer()" in failure(v).message
+
+
+def test_a_fetched_variable_is_blamed_itself() -> None:
+    v = tf.get_variable("v", [2])
+    error = failure(v)
+    assert error.op is v.op
+    assert f"[[node v (defined at {__file__}:" in error.message
+
+
+def test_a_value_sent_to_another_task_is_blamed_where_it_comes_from() -> None:
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        w = tf.get_variable("w", [2])
+    with tf.device("/job:worker/task:0"):
+        double = w * 2.0
+    with workers[0], servers[0]:
+        error = failure(double, target=workers[0].target)
+    assert error.op is not None and error.op.name == "w/read"
+    assert "[[node w/read (defined at " in error.message
+    assert error.message.endswith("first; it is a variable on /job:ps/task:0.")
+
+
+def test_shapes_that_do_not_fit_are_told_in_tensorflows_words() -> None:
+    a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
+    error = failure(tf.add(a, b, name="sum"), {a: np.zeros((2, 3)), b: np.zeros(4)})
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    assert error.message.startswith("Incompatible shapes: [2,3] vs. [4]\n\t [[node sum (defined at ")
+
+
+def test_a_kernel_that_cannot_be_made_has_its_node() -> None:
+    error = failure(tf.cast(tf.constant("1"), tf.float32, name="number"))
+    assert isinstance(error, tf.errors.UnimplementedError)
+    assert error.op is not None and error.op.name == "number"
+    assert "[[node number (defined at " in error.message
+
+
+def test_the_culprit_inside_a_datasets_function_has_its_line() -> None:
+    dataset = tf.data.Dataset.range(3).map(
+        lambda x: tf.check_numerics(tf.cast(x, tf.float32) / 0.0, "bad", name="culprit")
+    )
+    line = test_the_culprit_inside_a_datasets_function_has_its_line.__code__.co_firstlineno + 2
+    error = failure(dataset.make_one_shot_iterator().get_next())
+    assert f"bad : Tensor had NaN values\n\t [[node culprit (defined at {__file__}:{line}) ]]" in error.message
+
+
+def test_a_functions_nodes_keep_their_lines_on_the_wire() -> None:
+    body = trace(lambda x: x + 1.0, [tf.data.Dataset.from_tensors(1.0)._structure], "f").body
+    assert type(body).from_wire(body.to_wire()).nodes[-1].attrs["_defined_at"].startswith(__file__.encode())
+
+
+# ---- stacks -----------------------------------------------------------------------------------
+
+
+def test_a_stack_is_shown_as_python_shows_it() -> None:
+    x = tf.placeholder(tf.float32, [None], name="x")
+    error = failure(tf.check_numerics(x, "bad"), {x: [np.nan]})
+    file, line, name = error.op.creation_stack()[-1]
+    source = 'error = failure(tf.check_numerics(x, "bad"), {x: [np.nan]})'
+    assert str(error).endswith(f'  File "{file}", line {line}, in {name}\n    {source}')
+
+
+SCRIPT = """
+    import tensorflow as tf
+
+    def build():
+        return tf.get_variable("w", [2])
+
+    def main(_):
+        w = build()
+        try:
+            tf.Session().run(w)
+        except tf.errors.OpError as error:
+            print(error)
+        try:
+            build()
+        except ValueError as error:
+            print(error)
+
+    tf.app.run()
+"""
+
+
+def test_a_stack_begins_with_the_script_also_under_the_launcher(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    done = subprocess.run(
+        [sys.executable, "-m", "tfmini", "run", str(script)],
+        capture_output=True, text=True, timeout=60, check=True, cwd=REPOSITORY,
+    )  # fmt: skip
+    frames = [line.strip() for line in done.stdout.splitlines() if line.startswith("  File ")]
+    expected = [
+        f'File "{script}", line 18, in <module>',
+        f'File "{script}", line 8, in main',
+        f'File "{script}", line 5, in build',
+    ]
+    assert frames == expected * 2, done.stdout

@@ -1,0 +1,178 @@
+"""A client that waits for long is told for what; so is one that gives up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tfmini.runtime import wait_reports
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Lines(logging.Handler):
+    """The warnings of tfmini; a test waits for one and then ends the wait that it tells of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.on_line: Callable[[], None] = lambda: None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        self.on_line()
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+    monkeypatch.setattr(wait_reports, "FIRST_S", 0.05)
+    handler = Lines()
+    logger = logging.getLogger("tfmini")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+def wait_until_told(target: str, fetch: Any, free: Any, lines: Lines, count: int = 1) -> None:
+    """Runs ``fetch``, which waits; runs ``free`` from another thread once there are so many lines."""
+    told = threading.Event()
+    lines.on_line = lambda: told.set() if len(lines.texts) >= count else None
+    with tf.Session(target) as session, tf.Session(target) as other:
+        helper = session if not target else other  # sessions without a target share nothing
+
+        def release() -> None:
+            assert told.wait(30)
+            helper.run(free)
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        session.run(fetch)
+        thread.join()
+
+
+def test_a_local_wait_is_told_and_told_again(lines: Lines) -> None:
+    queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="jobs")
+    wait_until_told("", queue.dequeue(name="next"), queue.enqueue(1.0), lines, count=2)
+    first, second = lines.texts[:2]
+    assert first.startswith("Session.run has had no answer for 0 s: step ")
+    assert re.search(r'waits for an element of FIFOQueue "_\d+_jobs" \(0 of 2 elements\) \(node next\) for 0\.', first)
+    assert first.endswith("Were the queue runners started (tf.train.start_queue_runners)?")
+    assert '_jobs" (0 of 2 elements)' in second
+
+
+@pytest.fixture(scope="module")
+def targets() -> Iterator[tuple[str, str]]:
+    """The targets of worker 0 and ps 0 of a cluster in this process."""
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    yield workers[0].target, servers[0].target
+    for server in (*workers, *servers):
+        server.stop()
+
+
+def test_a_wait_on_another_task_is_told(lines: Lines, targets: tuple[str, str]) -> None:
+    with tf.device("/job:ps/task:0"):
+        queue = tf.FIFOQueue(2, tf.float32, shapes=[()], shared_name="remote")
+        value = queue.dequeue()
+    with tf.device("/job:worker/task:0"):
+        double = value * 2.0
+    wait_until_told(targets[0], double, queue.enqueue(1.0), lines)
+    text = lines.texts[0]
+    assert "on /job:worker/replica:0/task:0 waits for " in text
+    assert " from /job:ps/replica:0/task:0 for " in text
+    assert 'on /job:ps/replica:0/task:0 waits for an element of FIFOQueue "remote" (0 of 2 elements)' in text
+
+
+def test_a_client_of_a_remote_master_is_told(
+    lines: Lines, targets: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the server were in another process: the session speaks to it by messages.
+    monkeypatch.setattr("tfmini.runtime.servers.server_at", lambda address: None)
+    with tf.device("/job:ps/task:0"):
+        queue = tf.FIFOQueue(2, tf.float32, shapes=[()], shared_name="far")
+        value = queue.dequeue()
+    wait_until_told(targets[0], value, queue.enqueue(1.0), lines)
+    assert 'waits for an element of FIFOQueue "far" (0 of 2 elements)' in lines.texts[0]
+
+
+def test_a_full_queue_is_no_news() -> None:
+    full = 'step 1 on /job:a waits for room in FIFOQueue "q" (1 of 1) (node e) for 12.0 s'
+    handler = Lines()
+    logging.getLogger("tfmini").addHandler(handler)
+    try:
+        for text in (full, f"{full}; {full}", "", f"{full}; step 1 on /job:b waits for x from /job:a for 1 s"):
+            wait_reports.report(lambda told, text=text: told(text), None, 10.0, lambda: False)
+    finally:
+        logging.getLogger("tfmini").removeHandler(handler)
+    assert len(handler.texts) == 1 and "/job:b" in handler.texts[0]
+
+
+def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_reports, "FIRST_S", 1000.0)
+    queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="empty")
+    with tf.Session() as session:
+        begun = threading.Event()
+
+        def interrupt() -> None:
+            begun.wait(30)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        original = threading.Event.wait
+
+        def waiting(self: threading.Event, timeout: float | None = None) -> bool:
+            if timeout == 1000.0:
+                begun.set()
+            return original(self, timeout)
+
+        monkeypatch.setattr(threading.Event, "wait", waiting)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run(queue.dequeue())
+        thread.join()
+    assert lines.texts[0].startswith("Session.run was interrupted: step ")
+    assert '_empty" (0 of 2 elements)' in lines.texts[0]
+
+
+def test_a_task_that_does_not_answer_is_named() -> None:
+    silent = tf.errors.DeadlineExceededError(None, None, "no answer in 2 s")
+    peer = SimpleNamespace(call=lambda request, answered, **_: answered(silent))
+    part = SimpleNamespace(task="/job:ps/replica:0/task:0", graph=None, peer=peer)
+    texts: list[str] = []
+    wait_reports.describe_step(1, [part, part], {}, texts.append)  # type: ignore[list-item]
+    assert texts == ["; ".join(["/job:ps/replica:0/task:0 does not say what it waits for: no answer in 2 s"] * 2)]
+
+
+def test_a_missing_task_is_told_once_also_without_any_logging_set_up() -> None:
+    program = """
+        import tfmini as tf
+        from tfmini.runtime import registration
+        registration._PROGRESS_S = 0.1
+        cluster = {"ps": ["localhost:1"], "worker": ["localhost:0"]}
+        server = tf.train.Server(cluster, job_name="worker", task_index=0)
+        with tf.device("/job:ps/task:0"):
+            there = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
+        config = tf.ConfigProto(operation_timeout_in_ms=450)
+        try:
+            tf.Session(server.target, config=config).run(there)
+        except tf.errors.OpError as error:
+            print(type(error).__name__)
+        server.stop()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=50
+    )
+    told = [line for line in done.stderr.splitlines() if "still waiting for response from worker" in line]
+    assert told and len(told) == len({line.partition("(")[2] for line in told}), done.stderr
+    assert not done.returncode and "Error" in done.stdout

@@ -1,0 +1,41 @@
+"""The documentation's links lead somewhere, and its index and the README leave nothing out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page for place in ("*", "docs/**/*", "examples/*", "benchmarks/*") for page in ROOT.glob(place + ".md"))
+
+
+def links(page: Path) -> set[Path]:
+    """The files of this repository that a page links to."""
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    return {(page.parent / target).resolve() for target in targets if "://" not in target}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    assert [str(target) for target in links(page) if not target.exists()] == []
+
+
+def test_the_index_lists_every_page_and_decision() -> None:
+    index = ROOT / "docs" / "index.md"
+    assert set((ROOT / "docs").rglob("*.md")) - links(index) == {index}
+
+
+def test_decisions_are_numbered() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert [page.read_text().split(".")[0] for page in pages] == [f"# {i + 1}" for i in range(len(pages))]
+
+
+def test_the_readme_lists_packages_and_examples() -> None:
+    text = (ROOT / "README.md").read_text()
+    packages = [path.parent.name for path in (ROOT / "tfmini").glob("*/__init__.py")]
+    assert [name for name in packages if f"tfmini/{name} " not in text] == []
+    for listing in (text, (ROOT / "examples" / "README.md").read_text()):
+        assert [path.name for path in (ROOT / "examples").glob("*.py") if path.name not in listing] == []

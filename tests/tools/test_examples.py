@@ -1,0 +1,60 @@
+"""The examples run as their README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfmini as tf
+
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
+
+
+def launch(*arguments: str) -> str:
+    """What `tfmini launch` prints for an example, which must end well."""
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "tfmini", "launch", *arguments]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=70, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_training_with_checkpoints_goes_on_where_it_ended(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    script = "examples/digits_checkpoints.py"
+
+    def train(steps: int) -> str:
+        options = (f"--logdir={tmp_path}", f"--steps={steps}", "--save_steps=20", "--keep=2")
+        return launch("--ps", "1", "--workers", "2", script, *options)
+
+    assert "a new run in" in train(40)
+    first = str(tf.train.latest_checkpoint(str(tmp_path)))
+    assert int(first.rpartition("-")[2]) >= 40
+    output = train(80)
+    assert f"going on from {first}" in output
+    assert len(re.findall(r"test accuracy \d+\.\d %", output)) >= 2
+    state = tf.train.get_checkpoint_state(str(tmp_path))
+    assert len(state.all_model_checkpoint_paths) == 2 == len(list(tmp_path.glob("*.index")))
+    tags = {
+        value.tag
+        for path in sorted(tmp_path.glob("events.out.tfevents.*"))
+        for event in tf.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert {"loss", "test_accuracy", "filters/image/0"} <= tags
+    assert any(tag.startswith("softmax/W") for tag in tags)
+
+
+def test_every_example_is_in_the_list() -> None:
+    folder = REPOSITORY / "examples"
+    text = (folder / "README.md").read_text()
+    assert [path.name for path in folder.glob("*.py") if f"`{path.name}`" not in text] == []

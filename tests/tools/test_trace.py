@@ -1,0 +1,130 @@
+"""`tfmini trace`: which run is traced, what is written, and what is said when nothing is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tfmini as tf
+from tfmini import protos
+from tfmini.inspection.step_trace import OP, WIRE, read_trace
+from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
+
+pytestmark = pytest.mark.timeout(90)
+REPOSITORY = Path(__file__).parents[2]
+
+
+def names(path: Path) -> set[str]:
+    return {span.name for span in read_trace(path).of_kind(OP)}
+
+
+def test_the_step_that_is_first_run_so_often_is_traced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    tracer = Tracer(TraceRequest(str(path), run=3))
+    rare, often = tf.random_uniform([], name="rare") + 1.0, tf.random_normal([], name="often") + 1.0
+    with tf.Session() as session, tracer.installed():
+        for _ in range(2):
+            session.run(rare)
+            session.run(often)
+        assert not path.exists() and "--run 2 or less" in tracer.complaint()
+        assert isinstance(float(session.run(often)), float)
+        assert any(name.startswith("often") for name in names(path)) and tracer.complaint() == ""
+        written = path.read_bytes()
+        session.run(rare)
+    assert path.read_bytes() == written and list(tmp_path.iterdir()) == [path]
+
+
+def test_only_runs_of_a_fetch_count_and_the_metadata_asked_for_is_filled(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    tracer = Tracer(TraceRequest(str(path), run=1, fetch="wanted"))
+    other, wanted = tf.constant(1.0, name="other"), tf.random_uniform([], name="wanted")
+    metadata = tf.RunMetadata()
+    with tf.Session() as session, tracer.installed():
+        session.run(other)
+        assert "no run of wanted" in tracer.complaint()
+        session.run([wanted, other], options=protos.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    assert tracer.done and metadata.partition_graphs
+    with tf.Session() as session:  # no longer watched
+        session.run(wanted)
+
+
+def test_a_failing_step_is_said_to_have_failed(tmp_path: Path) -> None:
+    x = tf.placeholder(tf.float32, [])
+    tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=1))
+    with tf.Session() as session, tracer.installed(), pytest.raises(tf.errors.InvalidArgumentError):
+        session.run(tf.check_numerics(x, "bad"), {x: float("inf")})
+    assert tracer.complaint() == "the step to trace failed."
+
+
+def test_a_request_is_for_one_task() -> None:
+    request = TraceRequest("/tmp/t.json", 5, "worker/1", "train")
+    role = {"cluster": {}, "task": {"type": "worker", "index": 1}}
+    environment = {TRACE_ENV: request.to_environment(), "TF_CONFIG": json.dumps(role)}
+    assert TraceRequest.from_environment(environment) == request
+    role["task"] = {"type": "worker", "index": 0}
+    assert TraceRequest.from_environment({**environment, "TF_CONFIG": json.dumps(role)}) is None
+    assert TraceRequest.from_environment({}) is None
+
+
+def command(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(body))
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(
+        [sys.executable, "-m", "tfmini", "trace", *options, str(script), "--flag"],
+        env=environment, capture_output=True, text=True, timeout=80, cwd=tmp_path,
+    )  # fmt: skip
+
+
+@pytest.mark.cluster
+def test_a_script_in_this_process(tmp_path: Path) -> None:
+    body = """
+        import sys
+        import tensorflow as tf
+        assert sys.argv[1:] == ["--flag"]
+        step = tf.assign_add(tf.Variable(1.0, name="v"), tf.random_uniform([]), name="step")
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for _ in range(4):
+                session.run(step)
+        sys.exit(3)
+    """
+    done = command(tmp_path, body, "--run", "4", "-o", "out.json")
+    assert done.returncode == 3, done.stderr
+    assert "of it is attributed" in done.stdout and "out.json" in done.stdout
+    assert "step" in names(tmp_path / "out.json")
+    done = command(tmp_path, body, "--run", "5", "-o", "out.json")
+    assert done.returncode == 1 and "give --run 4 or less" in done.stderr and "No timeline was written" in done.stderr
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.cluster
+def test_a_script_on_a_cluster(tmp_path: Path) -> None:
+    body = """
+        import json, os
+        import tensorflow as tf
+        config = json.loads(os.environ["TF_CONFIG"])
+        job, index = config["task"]["type"], config["task"]["index"]
+        server = tf.train.Server(config["cluster"], job, index)
+        if job == "ps":
+            server.join()
+        with tf.device("/job:ps/task:0"):
+            v = tf.Variable(1.0, name="v")
+        step = tf.assign_add(v, tf.random_uniform([], name="noise"), name="step")
+        with tf.Session(server.target) as session:
+            session.run(v.initializer)
+            for _ in range(3):
+                session.run(step.op)
+    """
+    done = command(tmp_path, body, "--ps", "1", "--workers", "1", "--run", "3")
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(tmp_path / "timeline.json")
+    assert trace.tasks == ["/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"]
+    assert [(wire.name, wire.task, wire.bytes) for wire in trace.of_kind(WIRE)] == [("noise", trace.tasks[0], 4)]
+    assert trace.attributed() > 0.95

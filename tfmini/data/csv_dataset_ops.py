@@ -1,0 +1,208 @@
+"""``CSVDataset``: the records of CSV files, a component per column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.data.dataset_ops import TYPES, dataset_op
+from tfmini.data.file_ops import compression_of, paths_of
+from tfmini.data.pipeline import Element, FunctionSource, Source
+from tfmini.dtypes import DType
+from tfmini.ops.csv_ops import number_of
+from tfmini.ops.record_files import InflatedFile
+
+csv_dataset = dataset_op(
+    "CSVDataset",
+    "filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string,"
+    " use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types",
+    TYPES,
+)
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How records are written and read.
+
+    Attributes:
+      columns: which to take; None for all.
+      defaults: per column a list with its default, empty where the field is required.
+    """
+
+    delim: bytes
+    quotes: bool
+    na: bytes
+    columns: list[int] | None
+    defaults: list[list[Any]]
+    types: list[DType]
+
+
+def _invalid(text: str) -> errors.OpError:
+    return errors.InvalidArgumentError(None, None, text)
+
+
+def _lines(path: bytes, compression: str) -> Iterator[bytes]:
+    """The lines of a file with their ends."""
+    file = InflatedFile(path, compression)
+    try:
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            lines = (rest + chunk).splitlines(keepends=True)
+            # The last line may go on, and "\r" may be half of "\r\n".
+            rest = lines.pop() if lines else b""
+            yield from lines
+        if rest:
+            yield from rest.splitlines(keepends=True)
+    finally:
+        file.close()
+
+
+def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
+    """Records without their ends: lines, joined where an end stands in quotes."""
+    record = b""
+    for line in _lines(path, compression):
+        record += line
+        if form.quotes and b'"' in record and _is_open(record, form.delim):
+            continue
+        yield record.rstrip(b"\r\n")
+        record = b""
+    if record:
+        yield record
+
+
+def _is_open(record: bytes, delim: bytes) -> bool:
+    """Whether a record ends inside a quoted field."""
+    at = 0
+    while at < len(record):
+        if record[at : at + 1] == b'"':
+            end = record.find(b'"', at + 1)
+            while end >= 0 and record[end + 1 : end + 2] == b'"':
+                end = record.find(b'"', end + 2)
+            if end < 0:
+                return True
+            at = end + 1
+        at = record.find(delim, at)
+        if at < 0:
+            return False
+        at += 1
+    return False
+
+
+def _fields(record: bytes, form: _Format) -> list[bytes]:
+    """The fields of a record.
+
+    Raises:
+      InvalidArgumentError: for quotes in wrong places.
+    """
+    if not form.quotes or b'"' not in record:
+        return record.split(form.delim)
+    found: list[bytes] = []
+    at = 0
+    while True:
+        if record[at : at + 1] == b'"':
+            field, at = _quoted(record, at + 1, form.delim)
+        else:
+            end = record.find(form.delim, at)
+            end = len(record) if end < 0 else end
+            field, at = record[at:end], end
+            if b'"' in field:
+                raise _invalid("Unquoted fields cannot have quotes inside")
+        found.append(field)
+        if at >= len(record):
+            return found
+        at += 1  # the delimiter
+
+
+def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
+    """The field after an opening quote, and where its delimiter is."""
+    parts = []
+    while True:
+        end = record.find(b'"', at)
+        if end < 0:
+            raise _invalid("Reached end of file without closing quoted field in record")
+        parts.append(record[at:end])
+        if record[end + 1 : end + 2] != b'"':
+            break
+        parts.append(b'"')
+        at = end + 2
+    if end + 1 < len(record) and record[end + 1 : end + 2] != delim:
+        raise _invalid("Quote inside a string has to be escaped by another quote")
+    return b"".join(parts), end + 1
+
+
+def _element(record: bytes, form: _Format) -> Element:
+    fields = _fields(record, form)
+    count = len(form.types)
+    if form.columns is not None:
+        if fields and form.columns[-1] >= len(fields):
+            raise _invalid(f"Expect {count} fields but have {sum(c < len(fields) for c in form.columns)} in record")
+        fields = [fields[c] for c in form.columns]
+    elif len(fields) > count:
+        raise _invalid(f"Expect {count} fields but have more in record")
+    elif len(fields) < count:
+        raise _invalid(f"Expect {count} fields but have {len(fields)} in record")
+    return tuple(_component(f, field, form) for f, field in enumerate(fields))
+
+
+def _component(f: int, field: bytes, form: _Format) -> Any:
+    dtype = form.types[f]
+    if not field or field == form.na:
+        if not form.defaults[f]:
+            raise _invalid(f"Field {f} is required but missing in record!")
+        value = form.defaults[f][0]
+    else:
+        value = field if dtype is dtypes.string else number_of(field, dtype, f"Field {f} in record")
+    return value if dtype is dtypes.string else dtype.numpy.type(value)
+
+
+class _Elements:
+    """The elements of all files; a record that is refused costs that record only."""
+
+    def __init__(self, paths: list[bytes], compression: str, header: bool, form: _Format) -> None:
+        self._records = self._read(paths, compression, header, form)
+        self._form = form
+
+    @staticmethod
+    def _read(paths: list[bytes], compression: str, header: bool, form: _Format) -> Iterator[bytes]:
+        for path in paths:
+            records = _records(path, compression, form)
+            if header and next(records, None) is None:
+                raise _invalid("Can't read header of file")
+            yield from records
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        return _element(next(self._records), self._form)
+
+    def close(self) -> None:
+        self._records.close()  # type: ignore[attr-defined]
+
+
+@csv_dataset.kernel("CPU")
+def _csv(
+    filenames: Any, compression_type: Any, buffer_size: Any, header: Any, field_delim: Any, use_quote_delim: Any,
+    na_value: Any, select_cols: Any, record_defaults: list[Any], *, output_types: list[DType],
+) -> Source:  # fmt: skip
+    delim = np.asarray(field_delim, object).item()
+    if len(delim) != 1:
+        raise _invalid("field_delim should be only 1 char")
+    if buffer_size <= 0:
+        raise _invalid("buffer_size should be positive")
+    columns = [int(c) for c in np.atleast_1d(select_cols)] or None
+    if columns is not None and len(columns) != len(output_types):
+        raise _invalid("select_cols should match output size")
+    if columns is not None and (columns[0] < 0 or any(a >= b for a, b in zip(columns, columns[1:]))):
+        raise _invalid("select_cols should be strictly increasing indices and all indices should be nonnegative")
+    defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, output_types)]
+    form = _Format(
+        delim, bool(use_quote_delim), np.asarray(na_value, object).item(), columns, defaults, list(output_types)
+    )
+    paths, compression = paths_of(filenames), compression_of(compression_type)
+    return FunctionSource(lambda _: _Elements(paths, compression, bool(header), form))

@@ -1,0 +1,105 @@
+"""``tf.data.experimental``: datasets of Example messages and of TFRecord files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.data.dataset import Dataset
+from tfmini.data.file_datasets import TFRecordDataset
+from tfmini.data.options import AUTOTUNE
+from tfmini.data.recipes import parallel_interleave, shuffled_and_repeated
+from tfmini.data.structure import Leaf
+from tfmini.ops.parsing import parse_example
+from tfmini.ops.readers import ReaderBase
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transformation:
+    """Parses batches of serialized Example messages into dictionaries of tensors.
+
+    Args:
+      features: as of ``tf.parse_example``.
+      num_parallel_calls: how many batches are parsed at a time.
+
+    Raises:
+      ValueError: without features.
+      TypeError: for elements that are not vectors of strings.
+    """
+    if features is None:
+        raise ValueError("Missing: features was None.")
+
+    def transform(dataset: Dataset) -> Dataset:
+        leaf = dataset._structure.skeleton
+        if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.string or leaf.shape is None or len(leaf.shape) != 1:
+            raise TypeError("Input dataset should be a dataset of vectors of strings")
+        calls = None if num_parallel_calls == 1 else num_parallel_calls
+        return dataset.map(lambda batch: parse_example(batch, features), calls)
+
+    return transform
+
+
+def make_batched_features_dataset(
+    file_pattern: Any, batch_size: Any, features: Any, reader: Any = TFRecordDataset, label_key: str | None = None,
+    reader_args: Any = None, num_epochs: int | None = None, shuffle: bool = True, shuffle_buffer_size: int = 10000,
+    shuffle_seed: Any = None, prefetch_buffer_size: Any = None, reader_num_threads: Any = None,
+    parser_num_threads: Any = None, sloppy_ordering: bool = False, drop_final_batch: bool = False,
+) -> Dataset:  # fmt: skip
+    """Batches of parsed Example messages from files (``tf.data.experimental.make_batched_features_dataset``).
+
+    Args:
+      file_pattern: a pattern, or a list of patterns or names.
+      batch_size: how many messages.
+      features: as of ``tf.parse_example``.
+      reader: file name -> dataset of messages, or of pairs whose second is the message.
+      label_key: the feature to give beside the others rather than among them.
+      reader_args: more arguments of ``reader``.
+      num_epochs: how often to repeat; None for ever.
+      shuffle, shuffle_buffer_size, shuffle_seed: whether and how to shuffle files and messages.
+      prefetch_buffer_size: how many batches to read ahead.
+      reader_num_threads: how many files are read at a time.
+      parser_num_threads: how many batches are parsed at a time.
+      sloppy_ordering: accepted; the order is always the deterministic one.
+      drop_final_batch: drop a last batch that is smaller.
+
+    Raises:
+      TypeError: for a `tf.ReaderBase`.
+      ValueError: for a label that is no feature.
+    """
+    if isinstance(reader, type) and issubclass(reader, ReaderBase):
+        raise TypeError(
+            "The `reader` argument must return a `Dataset` object. `tf.ReaderBase` subclasses are not supported. For"
+            " example, pass `tf.data.TFRecordDataset` instead of `tf.TFRecordReader`."
+        )
+    if label_key is not None and label_key not in features:
+        raise ValueError(f"The `label_key` provided ({label_key!r}) must be one of the `features` keys.")
+    files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
+    dataset = parallel_interleave(lambda name: reader(name, *(reader_args or ())), reader_num_threads or 1)(files)
+    if dataset.output_types == (dtypes.string, dtypes.string):
+        dataset = dataset.map(lambda _, message: message)
+    dataset = shuffled_and_repeated(dataset, num_epochs, shuffle, shuffle_buffer_size, shuffle_seed)
+    dataset = dataset.batch(batch_size, drop_remainder=drop_final_batch or num_epochs is None)
+    dataset = parse_example_dataset(features, 2 if parser_num_threads is None else parser_num_threads)(dataset)
+    if label_key is not None:
+        dataset = dataset.map(lambda parsed: (parsed, parsed.pop(label_key)))
+    return dataset.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
+
+
+def make_tf_record_dataset(
+    file_pattern: Any, batch_size: Any, parser_fn: Any = None, num_epochs: int | None = None, shuffle: bool = True,
+    shuffle_buffer_size: int | None = None, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
+    num_parallel_reads: Any = None, num_parallel_parser_calls: Any = None, drop_final_batch: bool = False,
+) -> Dataset:  # fmt: skip
+    """Batches of the records of TFRecord files, parsed by ``parser_fn``; arguments as above."""
+    files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
+    dataset: Dataset = TFRecordDataset(files, num_parallel_reads=num_parallel_reads or 24)
+    size = 10000 if shuffle_buffer_size is None else shuffle_buffer_size
+    dataset = shuffled_and_repeated(dataset, num_epochs, shuffle, size, shuffle_seed)
+    if parser_fn is not None:
+        dataset = dataset.map(parser_fn, num_parallel_parser_calls or 4)
+    dataset = dataset.batch(batch_size, drop_remainder=drop_final_batch or num_epochs is None)
+    if prefetch_buffer_size == 0:
+        return dataset
+    return dataset.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)

@@ -1,0 +1,193 @@
+"""``tf.data.experimental``: windows of elements with one key, buckets of similar lengths, a reduction per key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.data.dataset import Dataset
+from tfmini.data.dataset_arguments import same_types
+from tfmini.data.function_graph import trace
+from tfmini.data.grouping_ops import group_by_reducer_dataset, group_by_window_dataset
+from tfmini.data.structure import Leaf, Structure, shape_leaves
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.casting import cast
+from tfmini.ops.checks import assert_less
+from tfmini.ops.constant import constant
+from tfmini.ops.math_comparison import less_equal
+from tfmini.ops.reduce_functions import reduce_sum
+from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.shapes import as_raw
+
+Transformation = Callable[[Dataset], Dataset]
+_KEY = Structure(Leaf(Tensor, dtypes.int64, ()))
+
+
+def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function with its result as an int64 tensor: Python numbers are converted.
+
+    The function raises ValueError when its result is another tensor.
+    """
+
+    def converted(*args: Any) -> Any:
+        try:
+            result = convert_to_tensor(function(*args), dtype=dtypes.int64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`{name}` must return a single tf.int64 tensor. {error}") from error
+        if result.shape.ndims not in (None, 0):
+            raise ValueError(f"`{name}` must return a single tf.int64 tensor. Got shape={result.shape}")
+        return result
+
+    return converted
+
+
+def group_by_window(
+    key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
+    window_size_func: Callable[[Any], Any] | None = None,
+) -> Transformation:  # fmt: skip
+    """Windows of consecutive elements with the same key, and what ``reduce_func`` makes of each.
+
+    Args:
+      key_func: element -> int64 scalar.
+      reduce_func: (key, dataset of the window's elements) -> dataset, whose elements are the results.
+      window_size: how many elements a window has at most.
+      window_size_func: key -> the same, per key.
+
+    Raises:
+      ValueError: when both sizes or neither are given, or a function gives no int64 scalar.
+      TypeError: when ``reduce_func`` gives no dataset.
+    """
+    if (window_size is None) == (window_size_func is None):
+        raise ValueError("Must pass either window_size or window_size_func.")
+    if window_size_func is None:
+        size = convert_to_tensor(window_size, dtype=dtypes.int64)
+        window_size_func = lambda _: size  # noqa: E731
+
+    def transform(dataset: Dataset) -> Dataset:
+        key = dataset._trace(_number(key_func, "key_func"), "key_func")
+        sizes = trace(_number(window_size_func, "window_size_func"), [_KEY], "window_size_func")
+        window = Structure(Leaf(Dataset, None, (), dataset._structure))
+        reduce = trace(reduce_func, [_KEY, window], "reduce_func", unpack=False)
+        result = reduce.structure.skeleton
+        if not isinstance(result, Leaf) or result.inner is None:
+            raise TypeError("`reduce_func` must return a `Dataset` object.")
+        return dataset._then(
+            group_by_window_dataset, key.captures, reduce.captures, sizes.captures, key_func=key.body,
+            reduce_func=reduce.body, window_size_func=sizes.body, structure=result.inner,
+        )  # fmt: skip
+
+    return transform
+
+
+def bucket_by_sequence_length(
+    element_length_func: Callable[..., Any], bucket_boundaries: Sequence[int], bucket_batch_sizes: Sequence[int],
+    padded_shapes: Any = None, padding_values: Any = None, pad_to_bucket_boundary: bool = False,
+    no_padding: bool = False, drop_remainder: bool = False,
+) -> Transformation:  # fmt: skip
+    """Padded batches of elements of similar lengths.
+
+    Args:
+      element_length_func: element -> its length.
+      bucket_boundaries: lengths at which the next bucket begins.
+      bucket_batch_sizes: the size of a batch per bucket: one more than boundaries.
+      padded_shapes, padding_values: as of `Dataset.padded_batch`; default: unknown dimensions are filled up.
+      pad_to_bucket_boundary: fill them up to the bucket's boundary less one, rather than to the longest element.
+      no_padding: batch without padding.
+      drop_remainder: drop batches that are not full.
+
+    Raises:
+      ValueError: for another number of sizes.
+    """
+    if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
+        raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
+    bounds = np.array(bucket_boundaries, np.int64)
+    sizes = np.array(bucket_batch_sizes, np.int64)
+
+    def bucket_of(*element: Any) -> Any:
+        length = convert_to_tensor(element_length_func(*element))
+        return reduce_sum(cast(less_equal(constant(bounds), cast(length, dtypes.int64)), dtypes.int64))
+
+    def size_of(bucket: Any) -> Any:
+        return constant(sizes)[bucket]
+
+    def batch(bucket: Any, window: Dataset) -> Dataset:
+        size = size_of(bucket)
+        if no_padding:
+            return window.batch(size, drop_remainder=drop_remainder)
+        longest = _boundary(bucket, bounds) if pad_to_bucket_boundary else None
+        shapes = _filled(window._structure, padded_shapes, longest)
+        return window.padded_batch(size, shapes, padding_values, drop_remainder=drop_remainder)
+
+    def transform(dataset: Dataset) -> Dataset:
+        with name_scope("bucket_by_seq_length"):
+            return group_by_window(bucket_of, batch, window_size_func=size_of)(dataset)
+
+    return transform
+
+
+def _boundary(bucket: Any, bounds: Any) -> Any:
+    """The greatest length of a bucket; running it fails for the last one, which has none."""
+    message = "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
+    check = assert_less(bucket, np.int64(len(bounds)), message=message)
+    with control_dependencies([check]):
+        return constant(bounds)[bucket] - 1
+
+
+def _filled(structure: Structure, given: Any, longest: Any) -> Any:
+    """Padded shapes in the form of an element, with ``longest`` (or None) for what is unknown."""
+
+    raws = [leaf.shape for leaf in structure.leaves] if given is None else shape_leaves(structure, given)
+    rows = [[longest if d is None or d == -1 else d for d in as_raw(raw) or ()] for raw in raws]
+    if longest is not None:
+        rows = [convert_to_tensor(row, dtype=dtypes.int64) if row else np.zeros(0, np.int64) for row in rows]  # type: ignore[misc]
+    return structure.pack(rows)
+
+
+class Reducer:
+    """How a group is reduced (``tf.data.experimental.Reducer``).
+
+    Args:
+      init_func: key -> state.
+      reduce_func: (state, element) -> state.
+      finalize_func: state -> result.
+    """
+
+    def __init__(
+        self, init_func: Callable[[Any], Any], reduce_func: Callable[..., Any], finalize_func: Callable[..., Any]
+    ) -> None:
+        self.init_func = init_func
+        self.reduce_func = reduce_func
+        self.finalize_func = finalize_func
+
+
+def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
+    """One result per key, in the order of the keys, when all elements have been read.
+
+    Args:
+      key_func: element -> int64 scalar.
+      reducer: makes and changes the state of a key.
+
+    Raises:
+      ValueError: when ``key_func`` gives no int64 scalar.
+      TypeError: when the state changes its types.
+    """
+
+    def transform(dataset: Dataset) -> Dataset:
+        key = dataset._trace(_number(key_func, "key_func"), "key_func")
+        init = trace(reducer.init_func, [_KEY], "init_func")
+        state = init.structure
+        for _ in range(2):  # again where a shape turns out to change
+            reduce = trace(reducer.reduce_func, [state, dataset._structure], "reduce_func", unpack=False)
+            state = same_types(state, reduce.structure, "reducer.reduce_func")
+        finalize = trace(reducer.finalize_func, [state], "finalize_func")
+        return dataset._then(
+            group_by_reducer_dataset, key.captures, init.captures, reduce.captures, finalize.captures,
+            key_func=key.body, init_func=init.body, reduce_func=reduce.body, finalize_func=finalize.body,
+            structure=finalize.structure,
+        )  # fmt: skip
+
+    return transform

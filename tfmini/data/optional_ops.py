@@ -1,0 +1,94 @@
+"""Optional values: an element, or none, in one variant tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.data.dataset_ops import TYPES
+from tfmini.data.iterator_ops import IteratorState
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.graph.waiting import Wait
+from tfmini.shapes import RawShape
+
+from_value_op = op("OptionalFromValue(components: Toutput_types) -> optional: variant; Toutput_types: list(type) >= 1")
+none_op = op("OptionalNone() -> optional: variant")
+has_value_op = op("OptionalHasValue(optional: variant) -> has_value: bool")
+get_value_op = op(f"OptionalGetValue(optional: variant) -> components: output_types; {TYPES}")
+get_next_as_optional_op = op(
+    f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}", stateful=True
+)
+for _handle in (from_value_op, none_op, has_value_op, get_value_op, get_next_as_optional_op):
+    _handle.not_differentiable()
+
+
+@dataclass(frozen=True)
+class OptionalValue:
+    """An element's components, or None."""
+
+    components: tuple[Any, ...] | None
+
+
+@from_value_op.shape
+@none_op.shape
+@has_value_op.shape
+@get_next_as_optional_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@get_value_op.shape
+def _given(node: Operation) -> list[RawShape]:
+    return list(node.attrs["output_shapes"])
+
+
+@from_value_op.kernel("CPU")
+def _from_value(components: list[Any]) -> OptionalValue:
+    return OptionalValue(tuple(components))
+
+
+@none_op.kernel("CPU")
+def _none() -> OptionalValue:
+    return OptionalValue(None)
+
+
+@has_value_op.kernel("CPU")
+def _has_value(optional: OptionalValue) -> Any:
+    return np.bool_(optional.components is not None)
+
+
+@get_value_op.kernel("CPU")
+def _get_value(optional: OptionalValue) -> tuple[Any, ...]:
+    if optional.components is None:
+        text = "The given optional does not have a value."
+        raise errors.InvalidArgumentError(None, None, text)
+    return optional.components
+
+
+class _OptionalWait:
+    """A wait whose answer is an optional: the end of the dataset is none."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._wait = wait
+        self.step = wait.step
+        self.on_cancel = wait.on_cancel
+
+    def done(self, result: Any = None) -> None:
+        self._wait.done(OptionalValue(tuple(result)))
+
+    def fail(self, error: errors.OpError) -> None:
+        if isinstance(error, errors.OutOfRangeError):
+            self._wait.done(OptionalValue(None))
+        else:
+            self._wait.fail(error)
+
+
+@get_next_as_optional_op.async_kernel("CPU")
+def _get_next_as_optional(wait: Wait, iterator: IteratorState) -> None:
+    iterator.ask(_OptionalWait(wait))
+
+

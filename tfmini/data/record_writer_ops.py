@@ -1,0 +1,41 @@
+"""``DatasetToTFRecord``: writes a dataset of strings as a TFRecord file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfmini.data.pipeline import Source
+from tfmini.data.reading import Reading
+from tfmini.graph.operation import Operation
+from tfmini.graph.registry import op
+from tfmini.ops.record_files import RecordWriter
+from tfmini.shapes import RawShape
+
+dataset_to_tf_record = op(
+    "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)", stateful=True
+)
+dataset_to_tf_record.not_differentiable()
+
+
+@dataset_to_tf_record.shape
+def _nothing(node: Operation) -> list[RawShape]:
+    return []
+
+
+@dataset_to_tf_record.kernel("CPU")
+def _write(step: Any, source: Source, filename: Any, compression_type: Any) -> tuple[()]:
+    path = np.asarray(filename, object).item()
+    compression = np.asarray(compression_type, object).item().decode()
+    reading = Reading(step.owner, step)
+    stage = source.open(reading)
+    writer = RecordWriter(path, compression)
+    try:
+        for (record,) in stage:
+            reading.check()
+            writer.write(record)
+    finally:
+        writer.close()
+        stage.close()
+    return ()

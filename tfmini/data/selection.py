@@ -1,0 +1,152 @@
+"""``tf.data.experimental``: elements chosen by another dataset or at random, up to a point, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.data.dataset import Dataset
+from tfmini.data.dataset_arguments import int64
+from tfmini.data.selection_ops import (
+    dense_to_sparse_batch_dataset,
+    directed_interleave_dataset,
+    take_while_dataset,
+    unique_dataset,
+)
+from tfmini.data.structure import Leaf, Structure
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_shape import expand_dims
+from tfmini.ops.constant import constant
+from tfmini.ops.math_unary import log
+from tfmini.ops.random_values import multinomial
+from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.shapes import as_raw, compatible_raw
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+def _directed(selector: Dataset, datasets: Sequence[Dataset]) -> Dataset:
+    structure = datasets[0]._structure
+    for i, dataset in enumerate(datasets[1:], 1):
+        if dataset.output_types != datasets[0].output_types or dataset.output_classes != datasets[0].output_classes:
+            raise TypeError(
+                f"Datasets to combine must have compatible types. datasets[0]: {datasets[0]!r}; datasets[{i}]:"
+                f" {dataset!r}."
+            )
+        structure = structure.common(dataset._structure)
+    variants = [dataset._variant_tensor for dataset in datasets]
+    return selector._then(directed_interleave_dataset, variants, structure=structure)
+
+
+def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -> Dataset:
+    """Elements of several datasets, in the order that ``choice_dataset`` says.
+
+    Args:
+      datasets: with elements of one structure; those at their end are passed over.
+      choice_dataset: int64 scalars, from 0 to ``len(datasets) - 1``.
+
+    Raises:
+      TypeError: for choices of another type, and datasets of different types.
+    """
+    leaf = choice_dataset._structure.skeleton
+    if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.int64 or leaf.shape not in (None, ()):
+        raise TypeError("`choice_dataset` must be a dataset of scalar `tf.int64` tensors.")
+    return _directed(choice_dataset, datasets)
+
+
+def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed: Any = None) -> Dataset:
+    """Elements of several datasets in random order.
+
+    Args:
+      datasets: with elements of one structure; those at their end are passed over.
+      weights: how probable each is: a vector of floats, or a dataset of such vectors, one per element; default:
+        all alike.
+      seed: of the choice.
+
+    Raises:
+      TypeError: for weights of other types, and datasets of different types.
+      ValueError: for another number of weights.
+    """
+    if isinstance(weights, Dataset):
+        choices = weights.map(lambda *p: _drawn(log(p[0]), seed))
+        return _directed(choices, datasets)
+    if weights is None:
+        logits: Any = constant(np.ones(len(datasets), np.float32))
+    else:
+        given = convert_to_tensor(weights, name="weights")
+        if given.dtype.base_dtype not in (dtypes.float32, dtypes.float64):
+            raise TypeError("`weights` must be convertible to a tensor of `tf.float32` or `tf.float64` elements.")
+        if not compatible_raw(given._shape, (len(datasets),)):
+            raise ValueError("`weights` must be a vector of length `len(datasets)`.")
+        logits = log(given, name="logits")
+    if len(datasets) == 1:
+        return datasets[0]
+    return _directed(Dataset.range(2**63 - 1).map(lambda _: _drawn(logits, seed)), datasets)
+
+
+def _drawn(logits: Any, seed: Any) -> Any:
+    return multinomial(expand_dims(logits, 0), 1, seed=seed)[0, 0]
+
+
+def take_while(predicate: Callable[..., Any]) -> Transformation:
+    """The elements up to the first for which ``predicate`` is False.
+
+    Raises:
+      ValueError: when it does not return a scalar bool.
+    """
+
+    def transform(dataset: Dataset) -> Dataset:
+        traced = dataset._trace(predicate, "take_while")
+        leaf = traced.structure.skeleton
+        if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.bool or leaf.shape not in (None, ()):
+            raise ValueError("`predicate` must return a scalar boolean tensor.")
+        return dataset._then(take_while_dataset, traced.captures, predicate=traced.body)
+
+    return transform
+
+
+def unique() -> Transformation:
+    """Each element once, where it comes first.
+
+    Raises:
+      TypeError: for elements that are not single int32, int64 or string tensors.
+    """
+
+    def transform(dataset: Dataset) -> Dataset:
+        leaf = dataset._structure.skeleton
+        if not isinstance(leaf, Leaf) or leaf.dtype not in (dtypes.int32, dtypes.int64, dtypes.string):
+            raise TypeError("`tf.data.experimental.unique()` only supports inputs with a single `tf.int32`, `tf.int64`,"
+                            " or `tf.string` component.")  # fmt: skip
+        return dataset._then(unique_dataset)
+
+    return transform
+
+
+def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
+    """Batches of elements of different sizes, as sparse tensors.
+
+    Args:
+      batch_size: how many elements.
+      row_shape: the dense shape of one; None for the largest of the batch.
+
+    Raises:
+      TypeError: for elements that are not single dense tensors.
+    """
+
+    def transform(dataset: Dataset) -> Dataset:
+        leaf = dataset._structure.skeleton
+        if not isinstance(leaf, Leaf) or leaf.kind is not Tensor:
+            raise TypeError("DenseToSparseDataset requires an input whose elements are single dense tensors.")
+        raw = as_raw([None if d == -1 else d for d in row_shape] if isinstance(row_shape, (list, tuple)) else row_shape)
+        assert raw is not None
+        vector = constant(np.array([-1 if d is None else d for d in raw], np.int64))
+        structure = Structure(Leaf(SparseTensor, leaf.dtype, (None, *raw)))
+        return dataset._then(
+            dense_to_sparse_batch_dataset, int64(batch_size, "batch_size"), vector, structure=structure
+        )
+
+    return transform

@@ -1,0 +1,117 @@
+"""Reads that may take long hold no thread of the runtime: each iterator has a thread of its own for them.
+
+The thread reads only when somebody waits. An element that comes when nobody waits any more, because
+the step was cancelled, is kept for the next one.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+from tfmini import errors
+from tfmini.data.pipeline import Element, Stage
+from tfmini.graph.waiting import Wait
+
+Outcome = tuple[Element | None, errors.OpError | None]
+
+
+def outcome_of(stage: Stage) -> Outcome:
+    """The next element of a stage, or the error that stands for it."""
+    try:
+        return next(stage), None
+    except StopIteration:
+        return None, errors.OutOfRangeError(None, None, "End of sequence")
+    except errors.OpError as error:
+        return None, error
+    except Exception as error:  # noqa: BLE001 - a bug in a stage ends the step that waits for it, not the thread
+        return None, errors.InternalError(None, None, f"{type(error).__name__}: {error}")
+
+
+def answer(wait: Wait, outcome: Outcome) -> None:
+    """Gives a wait its element or its error."""
+    element, error = outcome
+    if error is not None:
+        wait.fail(error)
+    else:
+        wait.done(element)
+
+
+class ReadingDesk:
+    """Serves the steps that wait for elements of one stage, in turn.
+
+    Args:
+      stage: what is read.
+      name: the iterator's, for messages.
+    """
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage = stage
+        self._name = name
+        self._changed = threading.Condition()
+        self._waiting: dict[Wait, None] = {}
+        self._kept: collections.deque[Outcome] = collections.deque()
+        self._thread: threading.Thread | None = None
+        self._reading = False
+        self._closed: str | None = None
+
+    def ask(self, wait: Wait) -> None:
+        """Answers ``wait`` with the next element: at once if it is there, else when it has been read."""
+        outcome: Outcome | None = None
+        with self._changed:
+            if self._closed is not None:
+                outcome = None, errors.CancelledError(None, None, self._closed)
+            elif not self._reading and not self._waiting:
+                if self._kept:
+                    outcome = self._kept.popleft()
+                elif self._stage.ready:
+                    outcome = outcome_of(self._stage)
+        if outcome is not None:
+            answer(wait, outcome)
+        elif wait.on_cancel(f'an element of iterator "{self._name}"', lambda: self._forget(wait)):
+            self._enqueue(wait)
+
+    def _enqueue(self, wait: Wait) -> None:
+        with self._changed:
+            closed = self._closed
+            if closed is None:
+                self._waiting[wait] = None
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._serve, name="tfmini-iterator", daemon=True)
+                    self._thread.start()
+                self._changed.notify_all()
+        if closed is not None:
+            wait.fail(errors.CancelledError(None, None, closed))
+
+    def _forget(self, wait: Wait) -> None:
+        with self._changed:
+            self._waiting.pop(wait, None)
+
+    def _serve(self) -> None:
+        """Reads while somebody waits: the body of the thread."""
+        while True:
+            with self._changed:
+                while not self._waiting and self._closed is None:
+                    self._changed.wait()
+                if self._closed is not None:
+                    return
+                self._reading = True
+            outcome = self._kept.popleft() if self._kept else outcome_of(self._stage)
+            with self._changed:
+                self._reading = False
+                wait = next(iter(self._waiting), None)
+                if wait is None:
+                    self._kept.append(outcome)
+                    continue
+                del self._waiting[wait]
+            answer(wait, outcome)
+
+    def close(self, why: str) -> None:
+        """Ends the thread; those who wait get CancelledError."""
+        with self._changed:
+            self._closed = why
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        for wait in waiting:
+            wait.fail(errors.CancelledError(None, None, why))

@@ -1,0 +1,230 @@
+"""The scopes of a graph, as methods of `tfmini.graph.graph.Graph`: names, devices, colocation, dependencies …
+
+What they set is in `tfmini.graph.scopes.ScopeState`; what they mean for a new op is in `Graph.add_op`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.graph.graph_elements import GraphElements
+from tfmini.graph.operation import Operation, Tensor, op_of
+from tfmini.graph.scopes import ControlScope, ScopeState, device_level
+
+_VALID_OP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\-/]*$")
+_VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\-/]*$")
+
+
+class GraphScopes(GraphElements):
+    """The part of a graph that says under which names, devices and dependencies the next op is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
+        self._names_in_use: dict[str, int] = {}
+        self._state = ScopeState()
+        self._local_states: threading.local | None = None
+
+    @property
+    def scopes(self) -> ScopeState:
+        """The scope stacks in force for this thread."""
+        if self._local_states is None:
+            return self._state
+        try:
+            return self._local_states.state  # type: ignore[no-any-return]
+        except AttributeError:
+            self._local_states.state = self._state.copy()
+            return self._local_states.state  # type: ignore[no-any-return]
+
+    def switch_to_thread_local(self) -> None:
+        """From now on each thread has its own scope stacks, starting from the present ones."""
+        if self._local_states is None:
+            self._local_states = threading.local()
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Prefixes the names of the ops made inside; yields the scope's name with a final ``/``.
+
+        Raises:
+          ValueError: for a name that is no scope name.
+        """
+        if name is not None:
+            if isinstance(name, bytes):
+                name = name.decode()
+            pattern = _VALID_SCOPE_NAME if self.scopes.name else _VALID_OP_NAME
+            if name and not pattern.match(name):
+                raise ValueError(f"'{name}' is not a valid scope name")
+        state = self.scopes
+        saved = state.name
+        if not name:
+            state.name = ""
+        elif name[-1] == "/":
+            state.name = name[:-1]
+        else:
+            state.name = self.unique_name(name)
+        try:
+            # "/" is the outermost scope too, but a scope's name ends as it was written.
+            yield state.name + "/" if state.name or name == "/" else ""
+        finally:
+            state.name = saved
+
+    def get_name_scope(self) -> str:
+        """The name scope in force, without a final ``/``."""
+        return self.scopes.name
+
+    @property
+    def _name_stack(self) -> str:
+        return self.scopes.name
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """``name`` under the name scope, made unique (ignoring case) by a numeric suffix."""
+        prefix = self.scopes.name
+        if prefix:
+            name = f"{prefix}/{name}"
+        key = name.lower()
+        with self._lock:
+            used = self._names_in_use
+            count = used.get(key, 0)
+            if mark_as_used:
+                used[key] = count + 1
+            if not count:
+                return name
+            base = key
+            while key in used:
+                key = f"{base}_{count}"
+                count += 1
+            if mark_as_used:
+                used[key] = 1
+            return f"{name}_{count - 1}"
+
+    @contextmanager
+    def device(self, device_name_or_function: Any) -> Iterator[None]:
+        """Requests a device for the ops made inside: a string, `DeviceSpec`, function or None.
+
+        Raises:
+          ValueError: for a string that does not parse.
+          RuntimeError: when scopes are left out of order.
+        """
+        level = device_level(device_name_or_function)
+        state = self.scopes
+        outer = state.devices
+        inner = outer + [level]
+        state.set_devices(inner)
+        try:
+            yield
+        finally:
+            if state.devices is not inner:
+                raise RuntimeError("Exiting device scope without proper scope nesting.")
+            state.set_devices(outer)
+
+    @contextmanager
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+        """Puts the ops made inside on the device of ``op``, whatever the surrounding device scopes.
+
+        Raises:
+          ValueError: for None without ``ignore_existing``.
+        """
+        if op is None and not ignore_existing:
+            raise ValueError("Trying to reset colocation (op is None) but ignore_existing is not True")
+        anchor = op_of(op)
+        state = self.scopes
+        saved_devices, saved_colocation = state.devices, state.colocation
+        state.set_devices([])
+        if ignore_existing:
+            state.colocation = []
+        if anchor is not None:
+            state.colocation = state.colocation + [anchor]
+        try:
+            yield
+        finally:
+            state.set_devices(saved_devices)
+            state.colocation = saved_colocation
+
+    def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
+        """A context whose ops wait for ``control_inputs``; None clears the surrounding ones.
+
+        Raises:
+          TypeError: when an element is no operation or tensor.
+        """
+        if control_inputs is None:
+            return ControlScope(self.scopes, None)
+        needed: list[Operation] = []
+        for item in control_inputs:
+            item = getattr(item, "values", item) if type(item).__name__ == "IndexedSlices" else item
+            op = self.as_graph_element(getattr(item, "_as_graph_element", lambda item=item: item)())
+            op = op.op if isinstance(op, Tensor) else op
+            if op not in needed:
+                needed.append(op)
+        return ControlScope(self.scopes, needed)
+
+    @contextmanager
+    def container(self, container_name: str) -> Iterator[str]:
+        """Names the resource container of the stateful ops made inside."""
+        state = self.scopes
+        saved, state.container = state.container, container_name
+        try:
+            yield container_name
+        finally:
+            state.container = saved
+
+    @contextmanager
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
+        """Uses other registered gradients for the ops of these types made inside."""
+        if not isinstance(op_type_map, dict):
+            raise TypeError("op_type_map must be a dictionary mapping strings to strings")
+        state = self.scopes
+        saved, state.gradient_map = state.gradient_map, {**state.gradient_map, **op_type_map}
+        try:
+            yield
+        finally:
+            state.gradient_map = saved
+
+    @contextmanager
+    def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
+        state = self.scopes
+        given = {name: _attr_value(value) for name, value in attr_map.items()}
+        merged = {**state.attr_scope, **given}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        saved, state.attr_scope = state.attr_scope, kept
+        try:
+            yield
+        finally:
+            state.attr_scope = saved
+
+    @contextmanager
+    def _original_op(self, _op: Any) -> Iterator[None]:
+        yield
+
+    def _get_control_flow_context(self) -> Any:
+        return self.scopes.control_flow_context
+
+    def _set_control_flow_context(self, context: Any) -> None:
+        self.scopes.control_flow_context = context
+
+    def _full_name(self, name: str | bytes | None, op_type: str) -> str:
+        """The unique name of a new op: as it stands when it ends in ``/``."""
+        name = name or op_type
+        if isinstance(name, bytes):
+            name = name.decode()
+        if name[-1] == "/":
+            name = name[:-1]
+            if name in self._ops:
+                raise ValueError(f"Duplicate node name in graph: '{name}'")
+            self._names_in_use.setdefault(name.lower(), 1)
+            return name
+        if not _VALID_OP_NAME.match(name):
+            raise ValueError(f"'{name}' is not a valid node name")
+        return self.unique_name(name)
+
+
+def _attr_value(value: Any) -> Any:
+    """An attr of `Graph._attr_scope` as ops keep it, whether given so or as an AttrValue."""
+    if not hasattr(value, "WhichOneof"):
+        return value
+    from tfmini.graph.attr_values import from_proto
+
+    return from_proto(value)

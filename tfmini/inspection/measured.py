@@ -1,0 +1,146 @@
+"""What a traced step measured, for the inspector's tables: times of ops, times and bytes of transfers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfmini.devices import parse
+from tfmini.inspection.step_trace import DISPATCH, OP, SEND, WAIT, WIRE, Span, StepTrace, covered
+from tfmini.placement.wire_table import Transfer
+from tfmini.runtime.trace_labels import edge_number_and_producer
+
+_LONGEST = 10
+_EDGE = re.compile(r"edge_\d+_[^;]*")
+
+_Way = tuple[str, str, str]
+
+
+@dataclass
+class Measured:
+    """Measurements for an inspection's rows; times in microseconds.
+
+    Attributes:
+      trace: what they were taken from.
+      ops: op -> time that it ran, all runs of a loop together.
+      transfers: what was under way, per transfer that a message carried.
+    """
+
+    trace: StepTrace
+    ops: dict[str, float]
+    transfers: dict[Transfer, list[Span]] = field(default_factory=dict)
+
+    def bytes_of(self, transfers: Iterable[Transfer]) -> int:
+        """The bytes that really travelled."""
+        return sum(span.bytes for transfer in transfers for span in self.transfers.get(transfer, ()))
+
+    def time_of(self, transfer: Transfer) -> float | None:
+        """How long a tensor was under way, all iterations together; None when it was not measured."""
+        spans = self.transfers.get(transfer)
+        return sum(span.duration for span in spans) if spans else None
+
+    def busy(self, device: str) -> float:
+        """How long a device computed."""
+        ops = [span for span in self.trace.of_kind(OP) if span.device == device]
+        return covered(ops, self.trace.start, self.trace.end)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``tfmini inspect --json``."""
+        return {
+            "step_us": round(self.trace.duration, 3),
+            "attributed": round(self.trace.attributed(), 4),
+            "clocks": {
+                task: {"correction_us": fit.correction, "error_us": fit.error}
+                for task, fit in self.trace.clocks.items()
+            },
+            "ops": {name: round(time, 3) for name, time in self.ops.items()},
+        }
+
+
+def measure(trace: StepTrace, transfers: Sequence[Transfer]) -> Measured:
+    """Finds an inspection's rows in a trace of the same step.
+
+    Names of edges differ from plan to plan, so the n-th transfer of a producer between two devices is taken
+    for the n-th.
+    """
+    ops: dict[str, float] = {}
+    for span in trace.of_kind(OP):
+        ops[span.name] = ops.get(span.name, 0.0) + span.duration
+    seen: dict[_Way, dict[int, list[Span]]] = {}
+    for span in trace.of_kind(WIRE):
+        number, producer = edge_number_and_producer(span.edge)
+        seen.setdefault((producer, span.peer, span.device), {}).setdefault(number, []).append(span)
+    rows: dict[_Way, list[tuple[int, Transfer]]] = {}
+    for transfer in transfers:
+        edge = _EDGE.search(transfer.key)
+        number, producer = edge_number_and_producer(edge.group()) if edge else (0, transfer.producer)
+        rows.setdefault((producer, transfer.src, transfer.dst), []).append((number, transfer))
+    found = Measured(trace, ops)
+    for way, numbered in rows.items():
+        spans = [spans for _, spans in sorted(seen.get(way, {}).items())]
+        found.transfers.update(zip((t for _, t in sorted(numbered, key=lambda item: item[0])), spans))
+    return found
+
+
+def milliseconds(microseconds: float | None) -> str:
+    """A time for a table's cell."""
+    return "" if microseconds is None else f"{microseconds / 1000:.3f}"
+
+
+def summary(trace: StepTrace) -> RenderableType:
+    """A screen about a step: how long, who was busy, what took longest."""
+    head = f"the step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed"
+    return Group(Text(head), Text(""), _tasks(trace), Text(""), _longest(trace))
+
+
+def _table(*columns: str, left: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
+    return table
+
+
+def _tasks(trace: StepTrace) -> Table:
+    table = _table("task", "ops", "computes ms", "sends ms", "waits ms", "ready ms", "sends B", "receives B", "clock",
+                   left=("task", "clock"))  # fmt: skip
+    for task in trace.tasks:
+        mine = [span for span in trace.spans if span.task == task]
+        times = [
+            milliseconds(covered([s for s in mine if s.kind == kind], trace.start, trace.end))
+            for kind in (OP, SEND, WAIT, DISPATCH)
+        ]
+        sent = sum(span.bytes for span in mine if span.kind == SEND)
+        came = sum(span.bytes for span in mine if span.kind == WIRE)
+        ops = sum(span.kind == OP for span in mine)
+        table.add_row(_short(task), f"{ops:,}", *times, f"{sent:,}", f"{came:,}", _clock(trace, task))
+    return table
+
+
+def _clock(trace: StepTrace, task: str) -> str:
+    fit = trace.clocks.get(task)
+    if fit is None:
+        return "not aligned"
+    if not fit.error:
+        return "the step's own"
+    corrected = f"corrected by {fit.correction:,.0f} µs, " if fit.correction else ""
+    return f"{corrected}within {fit.error:,.0f} µs"
+
+
+def _longest(trace: StepTrace) -> Table:
+    table = _table("longest", "kind", "task", "ms", "B", left=("longest", "kind", "task"))
+    spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
+    for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:
+        kind = span.op if span.kind == OP else f"under way from {_short(span.peer)}"
+        table.add_row(span.name, kind, _short(span.task), milliseconds(span.duration), f"{span.bytes:,}")
+    return table
+
+
+def _short(device: str) -> str:
+    found = parse(device)
+    return f"{found.job}/{found.task}" if found.job is not None else device

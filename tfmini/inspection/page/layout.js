@@ -1,0 +1,77 @@
+// Where everything stands. Each open box is laid out by itself and remembered, so that opening or closing one
+// box costs only the small layouts of the boxes around it.
+const PAD = 14, HEAD = 16, HEIGHT = 26, TASK_GAP = 40, JOB_GAP = 60;
+
+function labelOf(node) {
+  const text = node.label.length > 26 ? node.label.slice(0, 25) + "…" : node.label;
+  return node.op ? text + (text === node.op.type ? "" : "\n" + node.op.type) : text + " (" + node.count + ")";
+}
+
+function sizeOf(node) {
+  if (node.open) return insideOf(node);
+  const longest = Math.max(...labelOf(node).split("\n").map((line) => line.length));
+  return { w: Math.max(44, 5.2 * longest + 12), h: HEIGHT };
+}
+
+// {w, h, at}: the size of an open box, and its children's centres from its upper left corner.
+function insideOf(box) {
+  if (box.layout) return box.layout;
+  const graph = new dagre.graphlib.Graph();
+  graph.setGraph({ rankdir: "LR", nodesep: 10, ranksep: 34, ranker: "longest-path" });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const child of box.children) {
+    const { w, h } = sizeOf(child);
+    graph.setNode(child.id, { width: w, height: h });
+  }
+  for (const [from, to] of box.edges.values()) graph.setEdge(from, to);
+  dagre.layout(graph);
+  const at = new Map(box.children.map((child) => [child.id, graph.node(child.id)]));
+  const { width, height } = graph.graph();
+  box.layout = { w: width + 2 * PAD, h: height + 2 * PAD + HEAD, at };
+  return box.layout;
+}
+
+// Centres of all that is drawn and is not an open box. Jobs stand below each other, parameter servers first; the
+// tasks of a job side by side, in as many rows as keep the picture about as high as it is wide.
+function positions() {
+  const jobs = new Map();
+  devices.forEach((device, i) => {
+    const job = DATA.short[i].split("/")[0];
+    jobs.set(job, [...(jobs.get(job) || []), device]);
+  });
+  const area = devices.map(sizeOf).reduce((sum, size) => sum + (size.w + TASK_GAP) * (size.h + TASK_GAP), 0);
+  const widest = 1.5 * Math.sqrt(area);
+  const found = new Map();
+  let top = 0;
+  for (const job of [...jobs.keys()].sort((a, b) => (b === "ps") - (a === "ps"))) {
+    for (const row of rowsOf(jobs.get(job), widest)) {
+      const sizes = row.map(sizeOf);
+      let left = -(sizes.reduce((sum, size) => sum + size.w + TASK_GAP, -TASK_GAP)) / 2;
+      row.forEach((device, i) => { place(device, left, top, sizes[i], found); left += sizes[i].w + TASK_GAP; });
+      top += Math.max(...sizes.map((size) => size.h)) + TASK_GAP;
+    }
+    top += JOB_GAP;
+  }
+  return found;
+}
+
+function rowsOf(tasks, widest) {
+  const rows = [[]];
+  let width = 0;
+  for (const task of tasks) {
+    const { w } = sizeOf(task);
+    if (width > 0 && width + w > widest) { rows.push([]); width = 0; }
+    rows[rows.length - 1].push(task);
+    width += w + TASK_GAP;
+  }
+  return rows;
+}
+
+function place(node, left, top, size, found) {
+  if (!node.open) { found.set(node.id, { x: left + size.w / 2, y: top + size.h / 2 }); return; }
+  const { at } = insideOf(node);
+  for (const child of node.children) {
+    const inner = sizeOf(child), centre = at.get(child.id);
+    place(child, left + PAD + centre.x - inner.w / 2, top + PAD + HEAD + centre.y - inner.h / 2, inner, found);
+  }
+}

@@ -1,0 +1,94 @@
+"use strict";
+// The tree of what can be drawn: tasks hold name scopes, scopes hold ops; and what joins them.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const MOST_CHILDREN = 32;   // a box with more is divided, so that no layout is ever large
+
+// A node: {id, label, parent, children, op (of a leaf), open, count}
+const nodes = new Map();
+
+function addNode(id, label, parent, op) {
+  const node = { id, label, parent, children: [], op, open: false, count: 0, edges: new Map(), layout: null };
+  nodes.set(id, node);
+  if (parent) parent.children.push(node);
+  return node;
+}
+
+const devices = DATA.devices.map((name, i) => addNode("task:" + name, DATA.short[i], null, null));
+const ops = DATA.ops.map(([name, type, device, reasons, inputs, controls]) => {
+  const op = { name, type: DATA.types[type], device, reasons: reasons.map((i) => DATA.texts[i]), inputs, controls, sends: [], recvs: [] };
+  let box = devices[device];
+  for (const scope of name.split("/").slice(0, -1)) {
+    const id = box.id + "|" + scope;
+    box = nodes.get(id) || addNode(id, scope, box, null);
+  }
+  op.node = addNode("op:" + name, name.split("/").pop(), box, op);
+  return op;
+});
+const byName = new Map(ops.map((op) => [op.name, op]));
+DATA.transfers.forEach((t, i) => {
+  t.index = i;
+  if (byName.has(t.producer)) byName.get(t.producer).sends.push(t);
+  for (const user of t.consumers) if (byName.has(user)) byName.get(user).recvs.push(t);
+});
+
+const first = (node) => node.label.split(" … ")[0];
+const last = (node) => node.label.split(" … ").pop();
+
+function divide(box) {
+  for (let round = 0; box.children.length > MOST_CHILDREN; round += 1) {
+    const whole = box.children;
+    box.children = [];
+    const step = Math.ceil(whole.length / Math.ceil(whole.length / MOST_CHILDREN));
+    for (let i = 0; i < whole.length; i += step) {
+      const part = whole.slice(i, i + step);
+      const label = first(part[0]) + " … " + last(part[part.length - 1]);
+      const group = addNode(box.id + "|#" + round + "." + i, label, box, null);
+      for (const child of part) { child.parent = group; group.children.push(child); }
+    }
+  }
+}
+for (const node of [...nodes.values()]) divide(node);
+for (const op of ops) for (let box = op.node.parent; box; box = box.parent) box.count += 1;
+for (const device of devices) device.open = device.children.length > 0;
+
+function pathOf(node) {
+  const path = [];
+  for (; node; node = node.parent) path.push(node);
+  return path.reverse();
+}
+
+// For the layout: which children of a box feed which, whatever is inside them.
+for (const op of ops)
+  for (const source of op.inputs) {
+    const from = pathOf(ops[source].node), to = pathOf(op.node);
+    let level = 0;
+    while (from[level] === to[level]) level += 1;
+    if (level > 0) from[level - 1].edges.set(from[level].id + "\t" + to[level].id, [from[level].id, to[level].id]);
+  }
+
+// What stands for a node on the screen: the outermost closed box around it, or itself.
+function shownFor(node) {
+  let shown = node;
+  for (let box = node.parent; box; box = box.parent) if (!box.open) shown = box;
+  return shown;
+}
+
+function setOpen(node, open) {
+  if (node.op || node.open === open || !node.children.length) return;
+  node.open = open;
+  for (let box = node; box; box = box.parent) box.layout = null;
+}
+
+function openPath(node) { for (const box of pathOf(node)) if (box !== node) setOpen(box, true); }
+
+function closeAll() { for (const node of nodes.values()) if (node.parent) setOpen(node, false); }
+
+// Opens boxes, outer ones first, as long as the picture stays readable.
+function openSome(most) {
+  let shown = devices.reduce((sum, d) => sum + d.children.length, 0);
+  let level = devices.flatMap((d) => d.children);
+  while (level.length) {
+    for (const box of level) if (!box.op && shown + box.children.length <= most) { setOpen(box, true); shown += box.children.length; }
+    level = level.flatMap((box) => (box.open ? box.children : []));
+  }
+}

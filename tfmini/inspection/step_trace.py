@@ -1,0 +1,201 @@
+"""A traced step, read from its StepStats: what ran, waited and travelled when, on all tasks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfmini.devices import task_of_device
+from tfmini.runtime import trace_labels as labels
+
+OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
+CONTROL, TASK, STEP = "control", "task", "step"
+_KIND_OF_OP = {
+    **dict.fromkeys((labels.SEND, "_HostSend"), SEND),
+    **dict.fromkeys((labels.RECEIVE, "_HostRecv"), RECEIVE),
+    **dict.fromkeys((labels.REQUEST, labels.ANSWER), CONTROL),
+    **{labels.DISPATCH: DISPATCH, labels.WAIT: WAIT, labels.PART: TASK, labels.STEP: STEP},
+}
+_WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})
+STATS_KEY = "step_stats"
+"""Where a timeline keeps the StepStats it was made from, below ``otherData``: base64 of zlib of the message."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One thing that took time; times in microseconds since 1970.
+
+    Attributes:
+      kind: ``op``, ``send``, ``wire`` (a tensor under way, at its receiver), ``receive`` (being taken in), ``wait``
+        (a task with nothing to run), ``dispatch`` (between being ready and running), ``control`` (RunGraph and its
+        answer), ``task`` or ``step`` (the frames).
+      name: of the node, or of the tensor's producer, or what was waited for.
+      op: the op type; "" where there is none.
+      device: full name. ``peer``: the device at the other end of a transfer, or "".
+      bytes: of the outputs, or of the values under way.
+      thread: number of the thread in its task.
+    """
+
+    kind: str
+    name: str
+    op: str
+    device: str
+    start: float
+    end: float
+    bytes: int = 0
+    peer: str = ""
+    edge: str = ""
+    inputs: tuple[str, ...] = ()
+    thread: int = 0
+
+    @property
+    def task(self) -> str:
+        return task_of_device(self.device)
+
+    @property
+    def duration(self) -> float:
+        """Microseconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class ClockFit:
+    """How a task's clock was made comparable with the master's: what was added, and how wrong that may be (µs)."""
+
+    correction: float
+    error: float
+
+
+@dataclass
+class StepTrace:
+    """See the module. Made by `StepTrace.of` or `read_trace`.
+
+    Attributes:
+      spans: in order of their starts.
+      clocks: task -> how its clock was aligned; tasks that did not say are missing.
+      start, end: of the step, in microseconds since 1970.
+      stats: the StepStats message.
+    """
+
+    spans: list[Span]
+    clocks: dict[str, ClockFit]
+    start: float
+    end: float
+    stats: Any = field(repr=False, default=None)
+
+    @classmethod
+    def of(cls, step_stats: Any) -> StepTrace:
+        """Reads a StepStats message, also one of real TensorFlow.
+
+        Raises:
+          ValueError: it has no entries.
+        """
+        spans: list[Span] = []
+        clocks: dict[str, ClockFit] = {}
+        for device in step_stats.dev_stats:
+            for entry in device.node_stats:
+                read = labels.clock_of(entry.timeline_label) if entry.node_name == labels.CLOCK else None
+                if read is not None:
+                    clocks[read[0]] = ClockFit(read[1] / 1e3, read[2] / 1e3)
+                else:
+                    spans.append(_span(device.device, entry))
+        if not spans:
+            raise ValueError("The step stats are empty: run the step with trace_level=FULL_TRACE and a RunMetadata.")
+        spans.sort(key=lambda span: (span.start, -span.end))
+        frame = [span for span in spans if span.kind == STEP] or spans
+        return cls(spans, clocks, min(s.start for s in frame), max(s.end for s in frame), step_stats)
+
+    @property
+    def duration(self) -> float:
+        """Wall time of the step in microseconds."""
+        return self.end - self.start
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that took part."""
+        return sorted({span.task for span in self.spans})
+
+    def of_kind(self, *kinds: str) -> list[Span]:
+        """The spans of some kinds."""
+        return [span for span in self.spans if span.kind in kinds]
+
+    def attributed(self) -> float:
+        """The share of the step's wall time in which some task computed or was about to, or something travelled.
+
+        Waiting does not count: it is explained only by what others do meanwhile.
+        """
+        return covered([s for s in self.spans if s.kind in _WORK], self.start, self.end) / max(self.duration, 1e-9)
+
+    def busy(self, task: str) -> float:
+        """Microseconds in which a task computed, sent or took in."""
+        work = [span for span in self.of_kind(OP, SEND, RECEIVE) if span.task == task]
+        return covered(work, self.start, self.end)
+
+
+def covered(spans: Iterable[Span], start: float, end: float) -> float:
+    """Microseconds between ``start`` and ``end`` in which at least one of the spans was under way."""
+    total, reached = 0.0, start
+    for span in sorted(spans, key=lambda span: span.start):
+        begin, finish = max(span.start, reached), min(span.end, end)
+        if finish > begin:
+            total += finish - begin
+            reached = finish
+    return total
+
+
+def read_trace(path: str | Path) -> StepTrace:
+    """Reads what `tfmini trace` wrote, or the bytes of a RunMetadata (also of real TensorFlow).
+
+    Raises:
+      ValueError: the file is neither.
+    """
+    from google.protobuf.message import DecodeError
+
+    from tfmini import protos
+
+    data = Path(path).read_bytes()
+    try:
+        if data.lstrip().startswith(b"{"):
+            packed = json.loads(data)["otherData"][STATS_KEY]
+            return StepTrace.of(protos.StepStats.FromString(zlib.decompress(base64.b64decode(packed))))
+        return StepTrace.of(protos.RunMetadata.FromString(data).step_stats)
+    except (DecodeError, KeyError, TypeError, ValueError, zlib.error) as error:
+        text = f"{path} is neither a timeline of `tfmini trace` nor a RunMetadata with step stats"
+        raise ValueError(f"{text}: {error}") from None
+
+
+def packed_stats(step_stats: Any) -> str:
+    """A StepStats message as text, for `STATS_KEY`."""
+    return base64.b64encode(zlib.compress(step_stats.SerializeToString())).decode()
+
+
+def _span(device: str, entry: Any) -> Span:
+    start, end = _times(entry)
+    label = entry.timeline_label
+    size = sum(output.tensor_description.allocation_description.requested_bytes for output in entry.output)
+    wire = labels.wire_of(label) if entry.node_name == labels.WIRE else None
+    if wire is not None:
+        name = labels.edge_number_and_producer(wire.edge)[1]
+        return Span(WIRE, name, "", device, start, end, wire.bytes, wire.source, wire.edge)
+    op, inputs = labels.op_and_inputs(label)
+    kind = _KIND_OF_OP.get(op, OP)
+    if kind in (SEND, RECEIVE):
+        edge, peer = labels.edge_and_device(label)
+        name = labels.edge_number_and_producer(edge)[1]
+        return Span(kind, name, op, device, start, end, size, peer, edge, thread=entry.thread_id)
+    if kind == OP:
+        return Span(OP, entry.node_name, op, device, start, end, size, inputs=tuple(inputs), thread=entry.thread_id)
+    return Span(kind, ", ".join(inputs), "", device, start, end, size)
+
+
+def _times(entry: Any) -> tuple[float, float]:
+    if entry.all_start_nanos:
+        return entry.all_start_nanos / 1e3, (entry.all_start_nanos + entry.all_end_rel_nanos) / 1e3
+    # TensorFlow's records of transfers have microseconds only.
+    end = max(entry.all_end_rel_micros, entry.op_end_rel_micros)
+    return float(entry.all_start_micros), float(entry.all_start_micros + end)

@@ -1,0 +1,29 @@
+"""``tf.timestamp``: the time when the step runs."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.shapes import RawShape
+
+timestamp_op = op("Timestamp() -> ts: float64", stateful=True)
+timestamp_op.not_differentiable()
+
+
+@timestamp_op.shape
+def _scalar(node: Operation) -> list[RawShape]:
+    return [()]
+
+
+@timestamp_op.kernel("CPU")
+def _now() -> np.float64:
+    return np.float64(time.time())
+
+
+def timestamp(name: str | None = None) -> Tensor:
+    """Seconds since the epoch, float64 (``tf.timestamp``)."""
+    return timestamp_op(name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,126 @@
+"""The op ``Einsum``: contractions, diagonals and ellipses in one kernel.
+
+``tf.einsum`` is made of matrix products (see `math_contraction`), which are faster; it uses this op
+for what they cannot say, a label that stands twice in one term.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_filling import ones
+from tfmini.ops.array_joining import stack
+from tfmini.ops.array_shape import shape
+from tfmini.ops.array_values import refuse
+from tfmini.ops.math_elementwise import conjugate
+from tfmini.ops.math_reductions import sum_op
+from tfmini.shapes import RawShape, merge_dims
+
+einsum_op = op("Einsum(inputs: N * T) -> output: T; equation: string; N: int >= 1; T: type")
+
+
+def explicit(equation: str, ranks: Sequence[int]) -> tuple[list[str], str, str]:
+    """The terms, the output and the labels of the broadcast axes, with letters in place of ellipses.
+
+    Args:
+      equation: with ``->``.
+      ranks: of the inputs.
+
+    Raises:
+      ValueError: when the equation does not fit the ranks.
+    """
+    left, _, output = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ValueError(f'Got {len(ranks)} arguments for equation "{equation}", expecting {len(terms)}')
+    free = [c for c in string.ascii_letters if c not in equation]
+    widths = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks)]
+    for term, width, rank in zip(terms, widths, ranks):
+        if width < 0 or width and "..." not in term:
+            raise ValueError(f"Expected subscript {term} to fit an input of rank {rank}")
+    most = max((width for term, width in zip(terms, widths) if "..." in term), default=0)
+    if most and "..." not in output:
+        raise ValueError("Output subscripts must have an ellipsis, since the broadcast shape is not empty")
+    letters = "".join(free[:most])
+    found = [term.replace("...", letters[most - width :]) for term, width in zip(terms, widths)]
+    unknown = set(output.replace("...", "")) - set("".join(terms))
+    if unknown:
+        raise ValueError(f"Unknown output subscripts: {''.join(sorted(unknown))}")
+    return found, output.replace("...", letters), letters
+
+
+@einsum_op.shape
+def _shape(node: Operation) -> list[RawShape]:
+    shapes = [t._shape for t in node._inputs]
+    if any(s is None for s in shapes):
+        return [None]
+    terms, output, letters = explicit(node.attrs["equation"].decode(), [len(s) for s in shapes])  # type: ignore[arg-type]
+    sizes: dict[str, int | None] = {}
+    for term, sides in zip(terms, shapes):
+        for label, size in zip(term, sides):  # type: ignore[arg-type]
+            before = sizes.get(label)
+            if label in letters and (size == 1 or before == 1):
+                sizes[label] = before if size == 1 and label in sizes else size
+            else:
+                sizes[label] = merge_dims(before, size)
+    return [tuple(sizes[label] for label in output)]
+
+
+@einsum_op.kernel("CPU")
+def _kernel(inputs: list[Any], *, equation: bytes) -> Any:
+    try:
+        terms, output, letters = explicit(equation.decode(), [np.ndim(x) for x in inputs])
+        _check_sizes(terms, inputs, letters)
+        unique = "".join(dict.fromkeys(output))
+        value = np.einsum(f"{','.join(terms)}->{unique}", *inputs, optimize=len(inputs) > 1)
+    except ValueError as error:
+        refuse(str(error))
+    if unique == output:
+        return value
+    sizes = dict(zip(unique, value.shape))
+    result = np.zeros([sizes[label] for label in output], value.dtype)
+    np.einsum(f"{output}->{unique}", result)[...] = value  # a view of the diagonal
+    return result
+
+
+def _check_sizes(terms: list[str], inputs: list[Any], letters: str) -> None:
+    """Axes of one name have one size; only those of an ellipsis may be broadcast, which numpy does for all."""
+    sizes: dict[str, int] = {}
+    for term, value in zip(terms, inputs):
+        for label, size in zip(term, np.shape(value)):
+            if label not in letters and sizes.setdefault(label, size) != size:
+                raise ValueError(f"Expected dimension {sizes[label]} of label {label}, but got {size}")
+
+
+@einsum_op.gradient
+def _gradient(node: Operation, grad: Tensor) -> list[Any]:
+    ranks = [None if t._shape is None else len(t._shape) for t in node._inputs]
+    if None in ranks:
+        raise ValueError(f"The gradient of '{node.name}' needs inputs of known ranks.")
+    terms, output, letters = explicit(node.attrs["equation"].decode(), ranks)  # type: ignore[arg-type]
+    return [_input_gradient(node, grad, terms, output, letters, i) for i in range(len(terms))]
+
+
+def _input_gradient(
+    node: Operation, grad: Tensor, terms: list[str], output: str, letters: str, position: int
+) -> Tensor:
+    """The other inputs and the gradient, contracted to the labels of one input."""
+    value, term = node._inputs[position], terms[position]
+    parts = [(grad, output)] + [
+        (conjugate(t), labels) for i, (t, labels) in enumerate(zip(node._inputs, terms)) if i != position
+    ]
+    missing = "".join(c for c in dict.fromkeys(term) if not any(c in labels for _, labels in parts))
+    if missing:  # it was summed over: the gradient is the same all along that axis
+        sizes = shape(value)
+        parts.append((ones(stack([sizes[term.index(c)] for c in missing]), value.dtype), missing))
+    equation = f"{','.join(labels for _, labels in parts)}->{term}"
+    found = einsum_op([convert_to_tensor(t) for t, _ in parts], equation=equation)
+    stretched = [i for i, c in enumerate(term) if c in letters and value._shape[i] == 1]  # type: ignore[index]
+    return sum_op(found, stretched, keep_dims=True) if stretched else found  # type: ignore[no-any-return]

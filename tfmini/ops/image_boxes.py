@@ -1,0 +1,332 @@
+"""Boxes in images: non-maximum suppression, and crops resized to one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.array_values import refuse
+from tfmini.ops.constant_value import constant_value
+from tfmini.ops.nn_arguments import either
+from tfmini.ops.scoping import name_scope
+from tfmini.shapes import RawShape, with_rank
+
+Array = np.ndarray[Any, Any]
+
+_BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
+_KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
+nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}")
+nms_padded_op = op(
+    f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
+    "; pad_to_max_output_size: bool = false"
+)
+nms_soft_op = op(
+    "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
+    " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
+    "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false"
+)
+nms_overlaps_op = op(
+    "NonMaxSuppressionWithOverlaps(overlaps: float, scores: float, max_output_size: int32,"
+    " overlap_threshold: float, score_threshold: float) -> selected_indices: int32"
+)
+crop_op = op(
+    "CropAndResize(image: T, boxes: float, box_ind: int32, crop_size: int32) -> crops: float"
+    "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}"
+    "; method: {'bilinear', 'nearest'} = 'bilinear'; extrapolation_value: float = 0"
+)
+crop_grad_op = op(
+    "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
+    "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'"
+)
+for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_op):
+    _handle.not_differentiable()
+
+
+@nms_op.shape
+@nms_overlaps_op.shape
+def _indices(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 2)
+    with_rank(node._inputs[1]._shape, 1)
+    return [(None,)]
+
+
+@nms_padded_op.shape
+def _padded(node: Operation) -> list[RawShape]:
+    count = constant_value(node._inputs[2])
+    known = node.attrs["pad_to_max_output_size"] and count is not None
+    return [(int(count) if known else None,), ()]  # type: ignore[arg-type]
+
+
+@nms_soft_op.shape
+def _soft(node: Operation) -> list[RawShape]:
+    indices, count = _padded(node)
+    return [indices, indices, count]
+
+
+@crop_op.shape
+def _crops(node: Operation) -> list[RawShape]:
+    image, boxes = with_rank(node._inputs[0]._shape, 4), with_rank(node._inputs[1]._shape, 2)
+    size = constant_value(node._inputs[3])
+    height, width = (None, None) if size is None else size.tolist()
+    return [(boxes[0], height, width, image[3])]
+
+
+@crop_grad_op.shape
+def _image(node: Operation) -> list[RawShape]:
+    size = constant_value(node._inputs[3])
+    return [(None,) * 4 if size is None else tuple(size.tolist())]
+
+
+# ---- suppression --------------------------------------------------------------------------------
+
+
+def overlap_with(boxes: Array) -> Callable[[int], Array]:
+    """The function from a box's number to its intersection over union with every box."""
+    wide = boxes.astype(np.float32)
+    top, bottom = np.minimum(wide[:, 0], wide[:, 2]), np.maximum(wide[:, 0], wide[:, 2])
+    left, right = np.minimum(wide[:, 1], wide[:, 3]), np.maximum(wide[:, 1], wide[:, 3])
+    areas = (bottom - top) * (right - left)
+
+    def overlaps(i: int) -> Array:
+        height = np.maximum(np.minimum(bottom, bottom[i]) - np.maximum(top, top[i]), 0)
+        width = np.maximum(np.minimum(right, right[i]) - np.maximum(left, left[i]), 0)
+        shared = height * width
+        union = areas + areas[i] - shared
+        positive = (areas > 0) & (areas[i] > 0)
+        return np.where(positive, shared / np.where(positive, union, 1), 0)
+
+    return overlaps
+
+
+def _suppressed(
+    overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
+) -> tuple[list[int], list[float]]:
+    """The chosen boxes, best first; with ``sigma`` the others' scores fade instead of vanishing."""
+    if count < 0:
+        refuse("max_output_size must be non-negative")
+    if not 0 <= threshold <= 1:
+        refuse("iou_threshold must be in [0, 1]")
+    left = scores.astype(np.float32)
+    open_ = left > least
+    chosen: list[int] = []
+    values: list[float] = []
+    while len(chosen) < count and open_.any():
+        best = int(np.argmax(np.where(open_, left, -np.inf)))
+        chosen.append(best)
+        values.append(float(left[best]))
+        open_[best] = False
+        shared = overlaps(best)
+        if sigma > 0:
+            left = left * np.where(shared <= threshold, np.exp(-0.5 / sigma * shared * shared), 0).astype(np.float32)
+            open_ &= left > least
+        else:
+            open_ &= shared <= threshold
+    return chosen, values
+
+
+def _check_boxes(boxes: Array, scores: Array) -> None:
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        refuse(f"boxes must be 2-D with 4 columns, got shape {list(boxes.shape)}")
+    if scores.shape != boxes.shape[:1]:
+        refuse(f"scores has incompatible shape {list(scores.shape)}")
+
+
+@nms_op.kernel("CPU")
+def _nms(boxes: Array, scores: Array, count: Any, threshold: Any, least: Any) -> Array:
+    _check_boxes(boxes, scores)
+    chosen, _ = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least))
+    return np.array(chosen, np.int32)
+
+
+@nms_padded_op.kernel("CPU")
+def _nms_padded(
+    boxes: Array, scores: Array, count: Any, threshold: Any, least: Any, *, pad_to_max_output_size: bool
+) -> tuple[Array, Any]:
+    chosen = _nms(boxes, scores, count, threshold, least)
+    missing = int(count) - len(chosen) if pad_to_max_output_size else 0
+    return np.pad(chosen, (0, missing)), np.int32(len(chosen))
+
+
+@nms_soft_op.kernel("CPU")
+def _nms_soft(
+    boxes: Array, scores: Array, count: Any, threshold: Any, least: Any, sigma: Any, *, pad_to_max_output_size: bool
+) -> tuple[Array, Array, Any]:
+    _check_boxes(boxes, scores)
+    chosen, values = _suppressed(
+        overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma)
+    )
+    missing = (0, int(count) - len(chosen) if pad_to_max_output_size else 0)
+    return (
+        np.pad(np.array(chosen, np.int32), missing), np.pad(np.array(values, scores.dtype), missing),
+        np.int32(len(chosen)),
+    )  # fmt: skip
+
+
+@nms_overlaps_op.kernel("CPU")
+def _nms_overlaps(overlaps: Array, scores: Array, count: Any, threshold: Any, least: Any) -> Array:
+    if overlaps.ndim != 2 or overlaps.shape[0] != overlaps.shape[1]:
+        refuse(f"overlaps must be square, got shape {list(overlaps.shape)}")
+    chosen, _ = _suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
+    return np.array(chosen, np.int32)
+
+
+# ---- crops --------------------------------------------------------------------------------------
+
+
+def _positions(low: float, high: float, size: int, count: int) -> Array:
+    """Where the samples of a crop lie along an axis of the image; a single one lies in the middle."""
+    if count == 1:
+        return np.array([0.5 * (low + high) * (size - 1)], np.float32)
+    step = np.float32((high - low) * (size - 1) / (count - 1))
+    return (np.float32(low * (size - 1)) + np.arange(count, dtype=np.float32) * step).astype(np.float32)
+
+
+def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        refuse(f"boxes must have 4 columns, got shape {list(boxes.shape)}")
+    if box_ind.shape != boxes.shape[:1]:
+        refuse(f"box_index has incompatible shape {list(box_ind.shape)}")
+    if box_ind.size and (box_ind.min() < 0 or box_ind.max() >= batch):
+        refuse("box_index has values outside [0, batch_size)")
+
+
+def _weights(
+    box: Array, size: tuple[int, int], crop: tuple[int, int], nearest: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Matrices (crop rows, image rows) and (crop columns, image columns), and which samples lie inside."""
+    found = []
+    for low, high, length, count in ((box[0], box[2], size[0], crop[0]), (box[1], box[3], size[1], crop[1])):
+        places = _positions(float(low), float(high), length, count)
+        inside = (places >= 0) & (places <= length - 1)
+        safe = np.where(inside, places, 0)
+        matrix = np.zeros((count, length), np.float32)
+        rows = np.arange(count)
+        if nearest:
+            matrix[rows, np.floor(safe + 0.5).astype(int)] = 1
+        else:
+            below = np.floor(safe).astype(int)
+            share = safe - below
+            np.add.at(matrix, (rows, below), 1 - share)
+            np.add.at(matrix, (rows, np.minimum(below + 1, length - 1)), share)
+        found += [matrix, inside]
+    return found[0], found[2], found[1], found[3]
+
+
+@crop_op.kernel("CPU")
+def _crop(
+    image: Array, boxes: Array, box_ind: Array, crop_size: Array, *, method: bytes, extrapolation_value: float
+) -> Array:
+    _check_crops(boxes, box_ind, len(image))
+    height, width = crop_size.tolist()
+    if height <= 0 or width <= 0:
+        refuse("crop dimensions must be positive")
+    out = np.full((len(boxes), height, width, image.shape[3]), extrapolation_value, np.float32)
+    for i, (box, which) in enumerate(zip(boxes, box_ind.tolist())):
+        rows, columns, in_rows, in_columns = _weights(box, image.shape[1:3], (height, width), method == b"nearest")
+        values = np.einsum("ay,bx,yxc->abc", rows, columns, image[which].astype(np.float32), optimize=True)
+        inside = in_rows[:, None] & in_columns
+        out[i][inside] = values[inside]
+    return out
+
+
+@crop_grad_op.kernel("CPU")
+def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, method: bytes, node: Any) -> Array:
+    batch, height, width, depth = image_size.tolist()
+    _check_crops(boxes, box_ind, batch)
+    out = np.zeros((batch, height, width, depth), np.float32)
+    for grad, box, which in zip(grads, boxes, box_ind.tolist()):
+        rows, columns, in_rows, in_columns = _weights(box, (height, width), grad.shape[:2], method == b"nearest")
+        kept = np.where((in_rows[:, None] & in_columns)[:, :, None], grad, 0)
+        out[which] += np.einsum("ay,bx,abc->yxc", rows, columns, kept, optimize=True)
+    return out.astype(node.attrs["T"].numpy)
+
+
+@crop_op.gradient
+def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    """Towards the image; the boxes get none, as coordinates they are seldom learned this way."""
+    image, boxes, box_ind, _ = node._inputs
+    if not image.dtype.is_floating:
+        return [None] * 4
+    kind = {"method": node.attrs["method"], "T": image.dtype.base_dtype}
+    return [crop_grad_op(grad, boxes, box_ind, shape_of(image), **kind), None, None, None]
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def crop_and_resize(
+    image: Any, boxes: Any, box_ind: Any = None, crop_size: Any = None, method: str = "bilinear",
+    extrapolation_value: float = 0, name: str | None = None, box_indices: Any = None,
+) -> Tensor:  # fmt: skip
+    """Parts of images, resized to one size (``tf.image.crop_and_resize``); float32.
+
+    Args:
+      image: (batch, rows, columns, channels).
+      boxes: (count, 4), ``[y1, x1, y2, x2]`` in units of the image, from 0 to 1.
+      box_ind: (count,), the image of each box.
+      crop_size: ``[rows, columns]``.
+      method: "bilinear" or "nearest".
+      extrapolation_value: of what lies outside the image.
+    """
+    return crop_op(  # type: ignore[no-any-return]
+        image, boxes, either("box_indices", box_indices, "box_ind", box_ind), crop_size, method=method,
+        extrapolation_value=extrapolation_value, name=name,
+    )  # fmt: skip
+
+
+def non_max_suppression(
+    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The numbers of the best boxes that do not overlap a better one (``tf.image.non_max_suppression``).
+
+    Args:
+      boxes: (count, 4), ``[y1, x1, y2, x2]``.
+      scores: (count,).
+      max_output_size: how many at most.
+      iou_threshold: the intersection over union above which two boxes overlap.
+      score_threshold: boxes must have more.
+    """
+    with name_scope(name, "non_max_suppression"):
+        return nms_op(boxes, scores, max_output_size, iou_threshold, score_threshold)  # type: ignore[no-any-return]
+
+
+def non_max_suppression_padded(
+    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
+    pad_to_max_output_size: bool = False, name: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`non_max_suppression`, filled up to ``max_output_size`` if wanted, and the number of boxes."""
+    with name_scope(name, "non_max_suppression_padded"):
+        return nms_padded_op(  # type: ignore[no-any-return]
+            boxes, scores, max_output_size, iou_threshold, score_threshold,
+            pad_to_max_output_size=pad_to_max_output_size,
+        )  # fmt: skip
+
+
+def non_max_suppression_with_scores(
+    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
+    soft_nms_sigma: Any = 0.0, name: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`non_max_suppression` with scores, which fade with overlap if ``soft_nms_sigma`` > 0."""
+    with name_scope(name, "non_max_suppression_with_scores"):
+        indices, values, _ = nms_soft_op(
+            boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma
+        )
+        return indices, values
+
+
+def non_max_suppression_overlaps(
+    overlaps: Any, scores: Any, max_output_size: Any, overlap_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"), name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`non_max_suppression` by a matrix of overlaps (``tf.image.non_max_suppression_overlaps``)."""
+    with name_scope(name, "non_max_suppression_overlaps"):
+        return nms_overlaps_op(  # type: ignore[no-any-return]
+            convert_to_tensor(overlaps), scores, max_output_size, overlap_threshold, score_threshold
+        )

@@ -1,0 +1,369 @@
+"""Images as files: ``DecodePng``, ``DecodeJpeg``, ``DecodeBmp``, ``DecodeGif``, ``EncodePng``, ``EncodeJpeg``.
+
+PNG is read and written by tfmini itself, rare forms excepted; everything else needs Pillow, which is
+imported by the step that runs such an op.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import op
+from tfmini.ops import png_decoding
+from tfmini.ops.array_slicing import getitem
+from tfmini.ops.array_values import refuse
+from tfmini.ops.casting import cast
+from tfmini.ops.cond import cond
+from tfmini.ops.math_comparison import equal
+from tfmini.ops.math_elementwise import multiply
+from tfmini.ops.media_encoding import encode_png as png_of
+from tfmini.ops.scoping import name_scope
+from tfmini.ops.strings import substr
+from tfmini.shapes import RawShape, with_rank
+
+Array = np.ndarray[Any, Any]
+
+_JPEG_ATTRS = (
+    "; channels: int = 0; ratio: int = 1; fancy_upscaling: bool = true; try_recover_truncated: bool = false"
+    "; acceptable_fraction: float = 1; dct_method: string = ''"
+)
+decode_png_op = op(
+    "DecodePng(contents: string) -> image: dtype; channels: int = 0; dtype: {uint8, uint16} = DT_UINT8"
+)
+decode_jpeg_op = op("DecodeJpeg(contents: string) -> image: uint8" + _JPEG_ATTRS)
+crop_jpeg_op = op("DecodeAndCropJpeg(contents: string, crop_window: int32) -> image: uint8" + _JPEG_ATTRS)
+decode_bmp_op = op("DecodeBmp(contents: string) -> image: uint8; channels: int = 0")
+decode_gif_op = op("DecodeGif(contents: string) -> image: uint8")
+jpeg_shape_op = op(
+    "ExtractJpegShape(contents: string) -> image_shape: output_type; output_type: {int32, int64} = DT_INT32"
+)
+encode_png_op = op("EncodePng(image: T) -> contents: string; compression: int = -1; T: {uint8, uint16} = DT_UINT8")
+encode_jpeg_op = op(
+    "EncodeJpeg(image: uint8) -> contents: string; format: {'', 'grayscale', 'rgb'} = ''; quality: int = 95"
+    "; progressive: bool = false; optimize_size: bool = false; chroma_downsampling: bool = true"
+    "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
+)
+_DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
+for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
+    _handle.not_differentiable()
+
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+
+
+def _image_shape(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 0)
+    channels = node.attrs["channels"]
+    if channels < 0:
+        raise ValueError(f"channels must be non-negative, got {channels}")
+    return [(None, None, channels or None)]
+
+
+for _handle in _DECODERS:
+    _handle.shape(_image_shape)
+
+
+@decode_gif_op.shape
+def _gif_shape(node: Operation) -> list[RawShape]:
+    return [(None, None, None, 3)]
+
+
+@jpeg_shape_op.shape
+def _three(node: Operation) -> list[RawShape]:
+    return [(3,)]
+
+
+@encode_png_op.shape
+@encode_jpeg_op.shape
+def _contents(node: Operation) -> list[RawShape]:
+    with_rank(node._inputs[0]._shape, 3)
+    return [()]
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def _pillow() -> Any:
+    """Pillow's Image module.
+
+    Raises:
+      UnimplementedError: where it is not installed.
+    """
+    try:
+        from PIL import Image  # optional, and slow to import
+    except ImportError:
+        raise UnimplementedError(
+            None, None, "Reading and writing images needs Pillow on the task that runs the op: pip install pillow"
+        ) from None
+    return Image
+
+
+def _opened(contents: Any, what: str) -> Any:
+    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
+    try:
+        image = _pillow().open(io.BytesIO(data))
+        image.load()
+    except OSError as error:
+        raise InvalidArgumentError(None, None, f"Invalid {what} data, size {len(data)}: {error}") from None
+    return image
+
+
+def _pixels(image: Any, channels: int) -> Array:
+    """(rows, columns, channels) of uint8; 0 channels: as many as the file has."""
+    if channels == 0:
+        own = len(image.getbands())
+        channels = 4 if image.mode == "P" and "transparency" in image.info else 3 if image.mode == "P" else own
+        channels = 3 if image.mode == "CMYK" else channels
+    if channels not in _MODES:
+        refuse(f"channels must be 0, 1, 3 or 4, got {channels}")
+    found = np.asarray(image.convert(_MODES[channels]))
+    return found[:, :, None] if found.ndim == 2 else found
+
+
+def _plain_png(contents: Any) -> Array | None:
+    """The pixels of a PNG file that can be read without Pillow."""
+    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
+    if data[:8] != png_decoding.SIGNATURE:
+        return None  # TensorFlow's DecodePng reads other formats as well
+    try:
+        return png_decoding.decode(data)
+    except (ValueError, struct.error) as error:
+        raise InvalidArgumentError(None, None, f"Invalid PNG data, size {len(data)}: {error}") from None
+
+
+def _converted(pixels: Array, channels: int, dtype: dtypes.DType) -> Array:
+    """Pixels in the wanted channels and depth; colours become grey as in libpng."""
+    if pixels.dtype == np.uint16 and dtype is dtypes.uint8:
+        pixels = (pixels >> 8).astype(np.uint8)
+    elif pixels.dtype == np.uint8 and dtype is dtypes.uint16:
+        pixels = pixels.astype(np.uint16) * 257  # 8 bits, repeated
+    own = pixels.shape[2]
+    if channels in (0, own):
+        return pixels
+    if channels not in _MODES:
+        refuse(f"channels must be 0, 1, 3 or 4, got {channels}")
+    full = np.iinfo(pixels.dtype).max
+    alpha = pixels[:, :, own - 1 :] if own in (2, 4) else np.full((*pixels.shape[:2], 1), full, pixels.dtype)
+    colours = pixels[:, :, : own - 1] if own in (2, 4) else pixels
+    if channels >= 3 and colours.shape[2] == 1:
+        colours = np.repeat(colours, 3, axis=2)
+    elif channels < 3 and colours.shape[2] == 3:
+        colours = np.round(colours @ np.array([0.2126, 0.7152, 0.0722])).astype(pixels.dtype)[:, :, None]
+    return np.concatenate([colours, alpha], axis=2) if channels in (2, 4) else colours
+
+
+@decode_png_op.kernel("CPU")
+def _decode_png(contents: Any, *, channels: int, dtype: dtypes.DType) -> Array:
+    plain = _plain_png(contents)
+    if plain is not None:
+        return _converted(plain, channels, dtype)
+    image = _opened(contents, "PNG")
+    if image.mode.startswith("I") and dtype is dtypes.uint16:  # 16 bits of grey
+        grey = np.asarray(image).astype(np.uint16)[:, :, None]
+        return np.repeat(grey, max(channels, 1), axis=2)
+    if image.mode.startswith("I"):
+        image = _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    pixels = _pixels(image, channels)
+    # TensorFlow spreads 8 bits over 16 by repeating them.
+    return pixels if dtype is dtypes.uint8 else pixels.astype(np.uint16) * 257
+
+
+@decode_jpeg_op.kernel("CPU")
+def _decode_jpeg(contents: Any, *, channels: int, ratio: int) -> Array:
+    image = _opened(contents, "JPEG")
+    if ratio not in (1, 2, 4, 8):
+        refuse(f"ratio must be 1, 2, 4, or 8, got {ratio}")
+    if ratio > 1:
+        image = image.reduce(ratio)
+    return _pixels(image, channels)
+
+
+@crop_jpeg_op.kernel("CPU")
+def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
+    top, left, height, width = crop_window.tolist()
+    pixels = _pixels(_opened(contents, "JPEG"), channels)
+    rows, columns = pixels.shape[:2]
+    if min(top, left) < 0 or min(height, width) <= 0 or top + height > rows or left + width > columns:
+        refuse(f"Invalid JPEG data or crop window, image of {rows} x {columns}")
+    return pixels[top : top + height, left : left + width]
+
+
+@decode_bmp_op.kernel("CPU")
+def _decode_bmp(contents: Any, *, channels: int) -> Array:
+    return _pixels(_opened(contents, "BMP"), channels)
+
+
+@decode_gif_op.kernel("CPU")
+def _decode_gif(contents: Any) -> Array:
+    image = _opened(contents, "GIF")
+    frames = []
+    for i in range(getattr(image, "n_frames", 1)):
+        image.seek(i)
+        frames.append(np.asarray(image.convert("RGB")))
+    return np.stack(frames)
+
+
+@jpeg_shape_op.kernel("CPU")
+def _jpeg_shape(contents: Any, *, output_type: dtypes.DType) -> Array:
+    image = _opened(contents, "JPEG")
+    return np.array([image.height, image.width, len(image.getbands())], output_type.numpy)
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+@encode_png_op.kernel("CPU")
+def _encode_png(image: Array, *, compression: int) -> bytes:
+    if image.ndim != 3 or image.shape[2] not in _MODES:
+        refuse(f"image must have 1, 2, 3, or 4 channels, got shape {list(image.shape)}")
+    return png_of(image, compression)
+
+
+@encode_jpeg_op.kernel("CPU")
+def _encode_jpeg(
+    image: Array, *, format: bytes, quality: int, progressive: bool, optimize_size: bool, chroma_downsampling: bool,
+    x_density: int, y_density: int,
+) -> bytes:  # fmt: skip
+    wanted = {b"": (1, 3), b"grayscale": (1,), b"rgb": (3,)}[format]
+    if image.ndim != 3 or image.shape[2] not in wanted:
+        refuse(f"image must be 3-dimensional with {' or '.join(map(str, wanted))} channels, got {list(image.shape)}")
+    if not 0 <= quality <= 100:
+        refuse(f"quality must be in [0,100], got {quality}")
+    pixels = image[:, :, 0] if image.shape[2] == 1 else image
+    out = io.BytesIO()
+    _pillow().fromarray(pixels).save(
+        out, "JPEG", quality=quality, progressive=progressive, optimize=optimize_size,
+        subsampling=2 if chroma_downsampling else 0, dpi=(x_density, y_density),
+    )  # fmt: skip
+    return out.getvalue()
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
+    """A PNG file's pixels, (rows, columns, channels) (``tf.image.decode_png``, ``tf.io.decode_png``).
+
+    Args:
+      contents: a scalar string.
+      channels: 0: as in the file; 1, 3 or 4: converted.
+      dtype: uint8 or uint16.
+
+    Raises:
+      InvalidArgumentError: when the step runs, for other data.
+      UnimplementedError: when the step runs on a task without Pillow.
+    """
+    return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)  # type: ignore[no-any-return]
+
+
+def decode_jpeg(
+    contents: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A JPEG file's pixels, uint8 (rows, columns, channels) (``tf.image.decode_jpeg``); see `decode_png`.
+
+    Args:
+      ratio: make the image smaller by 1, 2, 4 or 8.
+      fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method: without effect here.
+    """
+    return decode_jpeg_op(  # type: ignore[no-any-return]
+        contents, channels=channels or 0, ratio=ratio, fancy_upscaling=fancy_upscaling,
+        try_recover_truncated=try_recover_truncated, acceptable_fraction=acceptable_fraction, dct_method=dct_method,
+        name=name,
+    )  # fmt: skip
+
+
+def decode_and_crop_jpeg(
+    contents: Any, crop_window: Any, channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False, acceptable_fraction: float = 1, dct_method: str = "",
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A window ``[top, left, rows, columns]`` of a JPEG file (``tf.image.decode_and_crop_jpeg``)."""
+    return crop_jpeg_op(  # type: ignore[no-any-return]
+        contents, crop_window, channels=channels or 0, ratio=ratio, fancy_upscaling=fancy_upscaling,
+        try_recover_truncated=try_recover_truncated, acceptable_fraction=acceptable_fraction, dct_method=dct_method,
+        name=name,
+    )  # fmt: skip
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+    """A BMP file's pixels (``tf.image.decode_bmp``); see `decode_png`."""
+    return decode_bmp_op(contents, channels=channels or 0, name=name)  # type: ignore[no-any-return]
+
+
+def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
+    """Whether a string starts like a JPEG file (``tf.image.is_jpeg``)."""
+    with name_scope(name, "is_jpeg"):
+        return equal(substr(contents, 0, 3), b"\xff\xd8\xff", name=name)
+
+
+def decode_image(
+    contents: Any, channels: int | None = None, dtype: Any = dtypes.uint8, name: str | None = None,
+    expand_animations: bool = True,
+) -> Tensor:  # fmt: skip
+    """The pixels of a PNG, JPEG, BMP or GIF file (``tf.image.decode_image``).
+
+    The rank is not known in advance: a GIF file gives frames, unless ``expand_animations`` is False.
+
+    Args:
+      contents: a scalar string.
+      channels: as in `decode_png`.
+      dtype: uint8, or another into which it is converted: a float type gets values in [0, 1].
+    """
+    with name_scope(name, "decode_image"):
+        start = substr(contents, 0, 3)
+
+        def still() -> Tensor:
+            return decode_png(contents, channels or 0)  # that kernel reads all formats
+
+        def frames() -> Tensor:
+            decoded = decode_gif(contents)
+            return decoded if expand_animations else getitem(decoded, 0)
+
+        pixels = cond(equal(start, b"GIF"), frames, still)
+        if not expand_animations:
+            pixels.set_shape([None, None, channels or None])
+        kind = dtypes.as_dtype(dtype)
+        if kind is dtypes.uint8:
+            return pixels  # type: ignore[no-any-return]
+        if kind.is_floating:
+            return multiply(cast(pixels, kind), np.array(1 / 255, kind.numpy))
+        return cast(pixels, kind)  # type: ignore[no-any-return]
+
+
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+    """A GIF file's frames, uint8 (frame, row, column, 3) (``tf.image.decode_gif``)."""
+    return decode_gif_op(contents, name=name)  # type: ignore[no-any-return]
+
+
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
+    """A PNG file of uint8 or uint16 pixels (rows, columns, channels) (``tf.image.encode_png``)."""
+    return encode_png_op(convert_to_tensor(image), compression=compression, name=name)  # type: ignore[no-any-return]
+
+
+def encode_jpeg(
+    image: Any, format: str = "", quality: int = 95, progressive: bool = False, optimize_size: bool = False,
+    chroma_downsampling: bool = True, density_unit: str = "in", x_density: int = 300, y_density: int = 300,
+    xmp_metadata: str = "", name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A JPEG file of uint8 pixels (rows, columns, 1 or 3) (``tf.image.encode_jpeg``)."""
+    return encode_jpeg_op(  # type: ignore[no-any-return]
+        image, format=format, quality=quality, progressive=progressive, optimize_size=optimize_size,
+        chroma_downsampling=chroma_downsampling, density_unit=density_unit, x_density=x_density,
+        y_density=y_density, xmp_metadata=xmp_metadata, name=name,
+    )  # fmt: skip
+
+
+def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
+    """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
+    return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)  # type: ignore[no-any-return]
+
+

@@ -1,0 +1,158 @@
+"""Public names of TensorFlow 1.x that tfmini does not mean to have, and the nearest supported way."""
+
+from __future__ import annotations
+
+import re
+
+_GRAPH_WAY = "a graph of ops and a tf.Session"
+_KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
+_CLUSTER_WAY = "tf.train.Server with tf.train.replica_device_setter and a tf.Session"
+_DEVICE_WAY = "tf.device with CPU devices"
+_FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
+_CONFIG_WAY = "the fields of tf.ConfigProto, given to tf.Session"
+_PYTHON_WAY = "tf.py_func, or a kernel registered with tfmini.graph.registry.op"
+_MATRIX_WAY = "plain matrices and tf.matmul, tf.linalg.solve and tf.linalg.cholesky"
+_DATA_WAY = "the methods of tf.data.Dataset"
+_LOOP_WAY = "tf.cond and tf.while_loop"
+
+# Keys are names below ``tf``; a key also speaks for all names below it.
+_NAMES = {
+    "keras": _KERAS_WAY,
+    "contrib.keras": _KERAS_WAY,
+    "estimator": _CLUSTER_WAY,
+    "contrib.learn": _CLUSTER_WAY,
+    "feature_column": "tf.placeholder and tf.nn.embedding_lookup",
+    "tpu": _DEVICE_WAY,
+    "contrib.tpu": _DEVICE_WAY,
+    "distribute.cluster_resolver.TPUClusterResolver": _DEVICE_WAY,
+    "distribute.cluster_resolver.GCEClusterResolver": "tf.train.ClusterSpec with the addresses",
+    "distribute.cluster_resolver.SlurmClusterResolver": "tf.train.ClusterSpec with the addresses",
+    "xla": _GRAPH_WAY,
+    "GradientTape": "tf.gradients",
+    "function": _GRAPH_WAY,
+    "autograph": _GRAPH_WAY,
+    "wrap_function": _GRAPH_WAY,
+    "nondifferentiable_batch_function": _GRAPH_WAY,
+    "Module": "tf.variable_scope",
+    "enable_eager_execution": _GRAPH_WAY,
+    "enable_v2_behavior": _GRAPH_WAY,
+    "enable_v2_tensorshape": _GRAPH_WAY,
+    "enable_tensor_equality": _GRAPH_WAY,
+    "enable_control_flow_v2": _LOOP_WAY,
+    "contrib.eager": _GRAPH_WAY,
+    "contrib.distribute": "tf.distribute",
+    "py_function": "tf.py_func, whose function gets numpy arrays: there are no eager tensors",
+    "distribute.experimental": "tf.train.replica_device_setter",
+    "distribute.CrossDeviceOps": "tf.train.SyncReplicasOptimizer, or tf.contrib.nccl's all_sum for an all-reduce",
+    "distribute.HierarchicalCopyAllReduce": "tf.train.SyncReplicasOptimizer",
+    "distribute.NcclAllReduce": "tf.train.SyncReplicasOptimizer",
+    "distribute.ReductionToOneDevice": "tf.train.SyncReplicasOptimizer",
+    "distribute.InputContext": "tf.data.Dataset.shard with the task's index",
+    "distribute.InputReplicationMode": "tf.data.Dataset.shard with the task's index",
+    "distribute.StrategyExtended": "tf.train.replica_device_setter",
+    "distribute.get_loss_reduction": "tf.reduce_mean of the loss of each worker",
+    "nn.compute_average_loss": "tf.reduce_mean of the loss of each worker",
+    "nn.scale_regularization_loss": "the regularization loss as it is",
+    "distributions": "tf.random_normal, tf.random_uniform and formulas in ops",
+    "profiler": "RunOptions.FULL_TRACE with tfmini trace",
+    "audio": "Python's wave module in a tf.py_func",
+    "quantization": _FLOAT_WAY,
+    "quantize": _FLOAT_WAY,
+    "quantize_v2": _FLOAT_WAY,
+    "dequantize": _FLOAT_WAY,
+    "quantized_concat": _FLOAT_WAY,
+    "nn.quantized_avg_pool": _FLOAT_WAY,
+    "nn.quantized_conv2d": _FLOAT_WAY,
+    "nn.quantized_max_pool": _FLOAT_WAY,
+    "nn.quantized_relu_x": _FLOAT_WAY,
+    "train.do_quantize_training_on_graphdef": _FLOAT_WAY,
+    "fake_quant_with_min_max_args": _FLOAT_WAY,
+    "fake_quant_with_min_max_args_gradient": _FLOAT_WAY,
+    "fake_quant_with_min_max_vars": _FLOAT_WAY,
+    "fake_quant_with_min_max_vars_gradient": _FLOAT_WAY,
+    "fake_quant_with_min_max_vars_per_channel": _FLOAT_WAY,
+    "fake_quant_with_min_max_vars_per_channel_gradient": _FLOAT_WAY,
+    "config": _CONFIG_WAY,
+    "debugging.get_log_device_placement": _CONFIG_WAY,
+    "debugging.set_log_device_placement": _CONFIG_WAY,
+    "load_op_library": _PYTHON_WAY,
+    "load_library": _PYTHON_WAY,
+    "load_file_system_library": "a directory that all tasks can reach",
+    "user_ops": _PYTHON_WAY,
+    "pywrap_tensorflow": "tf.train.NewCheckpointReader",
+    "LMDBReader": "tf.TFRecordReader, or tf.data.Dataset.from_generator around the lmdb package",
+    "OptionalSpec": _DATA_WAY,
+    "RaggedTensorSpec": "tf.TensorSpec of padded tensors",
+    "TensorArraySpec": "tf.TensorSpec of stacked tensors",
+    "data.DatasetSpec": "the output_types and output_shapes of a tf.data.Dataset",
+    "saved_model.load_v2": "tf.saved_model.load",
+    "saved_model.save": "tf.saved_model.simple_save",
+    "train.sdca_optimizer": "tf.train.FtrlOptimizer",
+    "train.sdca_fprint": "tf.strings.to_hash_bucket_strong",
+    "train.sdca_shrink_l1": "tf.train.ProximalGradientDescentOptimizer",
+    "io.decode_proto": "the Python class of the message in a tf.py_func",
+    "io.encode_proto": "the Python class of the message in a tf.py_func",
+    "ragged": "tf.RaggedTensor.to_tensor and dense ops",
+    "sparse.cross": "tf.strings.join of the columns",
+    "sparse.cross_hashed": "tf.strings.to_hash_bucket_fast of the joined columns",
+    "signal": "tf.signal.fft and its kin on windows made with tf.gather",
+    "spectral.dct": "tf.signal.rfft of the mirrored signal",
+    "spectral.idct": "tf.signal.irfft",
+    "linalg.tridiagonal_matmul": _MATRIX_WAY,
+    "linalg.tridiagonal_solve": _MATRIX_WAY,
+    "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
+    "image.sample_distorted_bounding_box": "tf.random_crop",
+    "image.combined_non_max_suppression": "tf.image.non_max_suppression per class",
+    "image.draw_bounding_boxes": "Pillow's ImageDraw in a tf.py_func",
+    "image.adjust_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
+    "image.random_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
+    "image.resize_image_with_pad": "tf.image.resize_images and tf.image.pad_to_bounding_box",
+    "image.ssim_multiscale": "tf.image.ssim of images made smaller by tf.nn.avg_pool",
+    "extract_volume_patches": "tf.extract_image_patches of each slice",
+    "ctc_loss_v2": "tf.nn.ctc_loss_v2",
+    "errors.raise_exception_on_not_ok_status": "the exceptions that Session.run raises",
+    "strings.ngrams": "tf.strings.join of shifted slices",
+    "strings.unicode_script": "Python's unicodedata in a tf.py_func",
+    "image.extract_glimpse": "tf.image.crop_and_resize",
+    "nn.fractional_avg_pool": "tf.nn.avg_pool",
+    "nn.fractional_max_pool": "tf.nn.max_pool",
+}
+
+# What a raw op's name tells about it.
+_RAW_OPS = (
+    (r"BoostedTrees", "the models of scikit-learn in a tf.py_func"),
+    (r"Quantize|Dequantize|FakeQuant|Requantiz", _FLOAT_WAY),
+    (r"TPU|Xla|Infeed|Outfeed|Prelinearize|CrossReplicaSum|CollectivePermute|AllToAll|WorkerHeartbeat", _DEVICE_WAY),
+    (r"CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell", "the cells of tf.nn.rnn_cell"),
+    (r"Dataset|Iterator|StatsAggregator|MemoryCache|RandomSeedGenerator|ThreadPoolHandle|^Optional", _DATA_WAY),
+    (r"PartitionedCall|^(Stateless)?(If|While|Case)$|^For$|SymbolicGradient|MapDefun|RemoteCall|FakeParam|BatchFunction",
+     _LOOP_WAY),
+    (r"^Nccl", "the collective ops of tfmini.ops.collective_ops, or tf.contrib.nccl"),
+    (r"^Debug", "tf.Print"),
+    (r"^Sdca", "tf.train.FtrlOptimizer"),
+    (r"^LinearOperator|Tridiagonal", _MATRIX_WAY),
+    (r"^TensorArray", "tf.TensorArray, which uses the third version of these ops"),
+    (r"^TensorList|^EmptyTensorList", "tf.TensorArray"),
+    (r"^Ragged", "tf.RaggedTensor"),
+    (r"^Stateful|^Rng|^NonDeterministicInts", "the random ops, whose seed is an attr"),
+    (r"^Batch(Cholesky|FFT|IFFT|Matrix|SelfAdjoint|Svd)", "the op without Batch, which takes batches"),
+    (r"^Audio|Wav$|^Mfcc|^LMDB|Proto(V2)?$", "Python code in a tf.py_func"),
+    (r"SummaryDbWriter|^WriteAudio", "tf.summary.FileWriter"),
+)  # fmt: skip
+
+
+def way_around(dotted: str) -> str | None:
+    """What to use in place of a name below ``tf`` that is out of scope; None where it is not.
+
+    Args:
+      dotted: such as ``keras.layers.Dense``.
+    """
+    if dotted.startswith("raw_ops."):
+        return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
+    if dotted.startswith("linalg.LinearOperator"):
+        return _MATRIX_WAY
+    while dotted:
+        if dotted in _NAMES:
+            return _NAMES[dotted]
+        dotted = dotted.rpartition(".")[0]
+    return None

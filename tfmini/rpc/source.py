@@ -1,0 +1,54 @@
+"""A file descriptor that the reactor watches."""
+
+from __future__ import annotations
+
+import logging
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import Any, Protocol
+
+_log = logging.getLogger("tfmini.rpc")
+
+
+class _Loop(Protocol):
+    def call_soon(self, call: Callable[..., Any], *args: Any) -> None: ...
+
+
+class Source:
+    """A watched file descriptor. The callback runs in one thread at a time.
+
+    ``after`` is called after each callback, and another thread may be in the callback meanwhile: what takes
+    long belongs there. ``hung_up`` turns true when the peer has closed its end; reading then ends in end-of-file.
+    """
+
+    __slots__ = ("_callback", "_lock", "_pending", "_reactor", "after", "fd", "hung_up")
+
+    def __init__(self, fd: int, callback: Callable[[], None], reactor: _Loop) -> None:
+        self.fd = fd
+        self.hung_up = False
+        self.after: Callable[[], None] | None = None
+        self._callback = callback
+        self._pending = False
+        self._lock = allocate_lock()
+        self._reactor = reactor
+
+    def ready(self) -> None:
+        """Runs the callback, or has the thread that is inside it run it once more."""
+        self._pending = True
+        while self._pending:
+            if not self._lock.acquire(False):
+                return
+            try:
+                self._pending = False
+                self._callback()
+            except Exception:  # noqa: BLE001 - see below
+                # A bug in one handler must not stop the loop that serves all the others.
+                _log.exception("a handler of descriptor %d failed", self.fd)
+            finally:
+                self._lock.release()
+            if self.after is not None:
+                self.after()
+
+    def again(self) -> None:
+        """Has the callback run soon even if no new event arrives. From any thread."""
+        self._reactor.call_soon(self.ready)

@@ -1,0 +1,57 @@
+"""What both kinds of ZeroMQ connection share: callbacks, outbox and the one end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
+from tfmini.rpc.zmq_pump import Outbox, bytes_received
+
+
+class ZmqConnection(Connection):
+    """See the module."""
+
+    def __init__(self, reactor: Reactor, address: str) -> None:
+        self.address = address
+        self._reactor = reactor
+        self._outbox = Outbox(reactor, self._push, self._fail)
+        self._on_parts: OnParts | None = None
+        self._on_closed: OnClosed | None = None
+        self._ended = False
+        self._failed: str | None = None
+        self._closed_here = False
+        self.fd = -1  # ZeroMQ's, once it is known
+
+    @property
+    def backlog(self) -> int:
+        return self._outbox.bytes
+
+    @property
+    def activity(self) -> int:
+        return bytes_received(self.fd) if self.fd >= 0 and not self._ended else 0
+
+    def send(self, parts: Sequence[Any]) -> None:
+        if not self._ended and self._failed is None:
+            self._outbox.send(parts)
+
+    def _push(self, parts: Sequence[Any]) -> bool:
+        raise NotImplementedError
+
+    def _fail(self, reason: str) -> None:
+        """Ends it, from any thread."""
+        self._failed = self._failed or reason
+        self._reactor.call_soon(self._end, reason)
+
+    def _end(self, reason: str) -> None:
+        """The one end. Runs in the reactor, after what has arrived was delivered."""
+        if not self._ended:
+            self._ended = True
+            self._outbox.clear()
+            self._release(reason)
+            if self._on_closed is not None:
+                deliver(self._on_closed, reason)
+
+    def _release(self, reason: str) -> None:
+        raise NotImplementedError

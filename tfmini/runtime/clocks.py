@@ -1,0 +1,69 @@
+"""How far another task's clock is from ours, from questions and answers that carry times (as NTP does)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tfmini import errors
+from tfmini.rpc.messages import Logging
+from tfmini.runtime.trace import clock, wall_offset_ns
+
+QUESTIONS = 8
+_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What to subtract from a task's times, and how wrong that may be, in nanoseconds."""
+
+    offset_ns: int
+    error_ns: int
+
+
+OWN = Alignment(0, 0)
+
+
+def alignment(asked_ns: int, theirs_ns: int, answered_ns: int) -> Alignment:
+    """From one exchange: our time when we asked, their time in the answer, our time when it came.
+
+    Their reading was made somewhere between ours, so the error is at most half the way. A difference
+    that is smaller than its own error is none: the clocks agree as far as one can tell.
+    """
+    offset = theirs_ns - (asked_ns + answered_ns) // 2
+    error = (answered_ns - asked_ns + 1) // 2
+    return Alignment(0 if abs(offset) <= error else offset, error)
+
+
+class ClockReader:
+    """Asks a task for its time, a few questions one after the other, and keeps the quickest answer's.
+
+    ``on_done`` is called once, with None when the task does not answer.
+    """
+
+    def __init__(self, peer: Any, on_done: Callable[[Alignment | None], None], questions: int = QUESTIONS) -> None:
+        self._peer = peer
+        self._on_done = on_done
+        self._left = questions
+        self._best: Alignment | None = None
+        self._offset_ns = wall_offset_ns()
+
+    def ask(self) -> None:
+        """Sends the next question."""
+        asked = clock()
+        self._peer.call(Logging(0), lambda answer: self._answered(asked, answer), timeout_s=_TIMEOUT_S)
+
+    def _answered(self, asked: int, answer: Any) -> None:
+        answered = clock()
+        if isinstance(answer, errors.OpError):
+            self._on_done(self._best)
+            return
+        found = alignment(asked + self._offset_ns, answer.clock_ns, answered + self._offset_ns)
+        if self._best is None or found.error_ns < self._best.error_ns:
+            self._best = found
+        self._left -= 1
+        if self._left:
+            self.ask()
+        else:
+            self._on_done(self._best)

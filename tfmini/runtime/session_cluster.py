@@ -1,0 +1,106 @@
+"""Sessions that bring their own cluster: ``ConfigProto.cluster_def``.
+
+Servers that know little or nothing of each other work together for one session under the names that
+its cluster gives them. The master of such a session is the target's, seen as the task whose address in that
+cluster is the target's; each worker is told its name, and the addresses of the others, when the session
+is opened there. Unless ``share_session_state_in_clusterspec_propagation`` is set, the state is the session's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from tfmini import errors
+from tfmini.devices import parse
+from tfmini.graph.node import Node
+from tfmini.placement.placer import DeviceAttributes
+from tfmini.runtime.master import Master, renamed
+from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.servers import same_address
+
+OnSession = Callable[[errors.OpError | None, MasterSession | None], None]
+
+
+class SessionCluster(Master):
+    """A master under the name that a session's cluster gives it.
+
+    Args:
+      server: the master of the session's target.
+      target: the address by which the client reached it.
+
+    Raises:
+      InvalidArgumentError: unless the target is one task of the cluster, and one that the server is not already.
+    """
+
+    def __init__(self, server: Master, tasks: Mapping[str, str], target: str) -> None:
+        super().__init__(server.worker, tasks, server.peer_without_name, server.reactor, server.config)
+        self.task = _own_task(server, tasks, target)
+        self.own_devices = renamed(server.own_devices, self.task)
+        self.sessions = server.sessions
+
+    def worker_name(self, task: str) -> str:
+        return task
+
+
+def open_session(
+    server: Master, nodes: Sequence[Node], options: SessionOptions, target: str, on_done: OnSession
+) -> None:
+    """Opens a session with its first graph, in its own cluster if it brings one.
+
+    Args:
+      server: the master of the target.
+      target: the address by which the client reached it.
+
+    Raises:
+      InvalidArgumentError: see `SessionCluster`.
+    """
+    if not options.cluster:
+        session = server.create_session((), options)
+
+        def extended(error: errors.OpError | None) -> None:
+            if error is not None:
+                session.close()
+            on_done(error, session if error is None else None)
+
+        session.extend_when_known(nodes, extended)
+        return
+    cluster = SessionCluster(server, dict(options.cluster), target)
+    isolated = replace(options, isolate_session_state=options.isolate_session_state or not options.share_state)
+
+    def listed(devices: Sequence[DeviceAttributes]) -> None:
+        try:
+            session = cluster.create_session(nodes, isolated)
+        except errors.OpError as error:
+            on_done(error, None)
+        else:
+            on_done(None, session)
+
+    cluster.list_devices(listed, options.device_filters)
+
+
+def _own_task(server: Master, tasks: Mapping[str, str], target: str) -> str:
+    """The task of a cluster that the target's server is."""
+    found = [task for task, address in tasks.items() if same_address(address, target)]
+    shown = ", ".join(f"{task} at {address}" for task, address in tasks.items())
+    if not found:
+        text = (
+            "The master (current machine) is not included in the provided cluster_def. The session's target is"
+            f" {target}, and the tasks are {shown}: give one of them the target's address."
+        )
+        raise errors.InvalidArgumentError(None, None, text)
+    if len(found) > 1:
+        text = (
+            "Found multiple matching tasks that correspond to to the master. Master target: "
+            f"'{target}'. ClusterDef: {shown}"
+        )
+        raise errors.InvalidArgumentError(None, None, text)
+    if found[0] == server.task:
+        name = parse(server.task)
+        text = (
+            "The ClusterSpec names the job and task index to be the same names that were provided when the server"
+            f" booted. This is currently not allowed. Job: {name.job}, task index: {name.task}"
+        )
+        raise errors.InvalidArgumentError(None, None, text)
+    return found[0]

@@ -1,0 +1,136 @@
+"""Who opened the sessions of a task, so that they go when he does.
+
+A session belongs to the process that asked for it: a client, or the master that opened it on a worker. That
+process says its incarnation in every Hello. When the last connection with it breaks it may come back: the owner
+tries to (`hold`), and its sessions go on as if nothing had been. They are dropped when it has not come back for
+`GRACE_S`, or when its task comes back in another life. Variables are the task's and stay; what goes are compiled
+graphs and the queues and state of the session alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tfmini.rpc.channel import Peer, State
+from tfmini.rpc.messages import GetStatus
+from tfmini.rpc.waiter import Clock
+
+GRACE_S = 60.0
+
+Drop = Callable[[str], Any]
+_Owner = tuple[str, int]  # task ("" for a client), incarnation
+
+
+def hold(peer: Peer) -> Callable[[], None]:
+    """Connects anew, for `GRACE_S`, when the connection with a peer breaks; returns a function that ends that."""
+
+    def lost(peer: Peer, why: str) -> None:
+        peer.call(GetStatus(), lambda answer: None, timeout_s=GRACE_S, wait_for_ready=True)
+
+    return peer.on_lost(lost)
+
+
+class SessionOwners:
+    """See the module. Methods may be called from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sessions: dict[_Owner, dict[str, Drop]] = {}
+        self._links: dict[_Owner, dict[Peer, Callable[[], None]]] = {}  # those that are up, and how to unwatch them
+        self._timers: dict[_Owner, Any] = {}
+        self._closed = False
+
+    def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
+        """A peer has opened a session; ``drop(why)`` closes it when the peer is gone for good."""
+        with self._lock:
+            self._sessions.setdefault(_owner_of(peer), {})[handle] = drop
+        self._watch(peer)
+
+    def release(self, handle: str) -> None:
+        """A session has been closed."""
+        with self._lock:
+            for owner, sessions in list(self._sessions.items()):
+                if sessions.pop(handle, None) is not None and not sessions:
+                    unwatch = self._forget(owner)
+                    break
+            else:
+                return
+        for end in unwatch:
+            end()
+
+    def peer_ready(self, peer: Peer) -> None:
+        """A connection has been made; for `Endpoint.on_peer_ready`."""
+        owner = _owner_of(peer)
+        with self._lock:
+            known = owner in self._sessions
+            replaced = [other for other in self._timers if other[0] and other[0] == owner[0] and other != owner]
+        for other in replaced:
+            self._drop(other, f"{peer.task} was restarted.")
+        if known:
+            self._watch(peer)
+
+    def close(self) -> None:
+        """Drops nothing any more."""
+        with self._lock:
+            self._closed = True
+            unwatch = [end for owner in list(self._sessions) for end in self._forget(owner)]
+        for end in unwatch:
+            end()
+
+    def _watch(self, peer: Peer) -> None:
+        owner = _owner_of(peer)
+        unwatch = peer.on_lost(self._lost)
+        with self._lock:
+            links = self._links.setdefault(owner, {})
+            is_new = owner in self._sessions and peer not in links
+            if is_new and peer.state is State.READY:
+                links[peer] = unwatch
+                self._stop_timer(owner)
+                return
+            if is_new and not links:
+                self._start_timer(owner, peer.why)
+        unwatch()
+
+    def _lost(self, peer: Peer, why: str) -> None:
+        owner = _owner_of(peer)
+        with self._lock:
+            links = self._links.get(owner, {})
+            unwatch = links.pop(peer, None)
+            if not links and owner in self._sessions:
+                self._start_timer(owner, why)
+        if unwatch is not None:
+            unwatch()
+
+    def _start_timer(self, owner: _Owner, why: str) -> None:
+        if owner not in self._timers and not self._closed:
+            who = owner[0] or "the client"
+            text = f"{who} that opened it was lost {GRACE_S:g} s ago and has not come back: {why}"
+            self._timers[owner] = self._clock.call_later(GRACE_S, self._drop, owner, text)
+
+    def _stop_timer(self, owner: _Owner) -> None:
+        timer = self._timers.pop(owner, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _forget(self, owner: _Owner) -> list[Callable[[], None]]:
+        self._stop_timer(owner)
+        self._sessions.pop(owner, None)
+        return list(self._links.pop(owner, {}).values())
+
+    def _drop(self, owner: _Owner, why: str) -> None:
+        with self._lock:
+            if owner not in self._timers:  # it has come back
+                return
+            sessions = dict(self._sessions.get(owner, {}))
+            unwatch = self._forget(owner)
+        for end in unwatch:
+            end()
+        for drop in sessions.values():
+            drop(why)
+
+
+def _owner_of(peer: Peer) -> _Owner:
+    return peer.task, peer.incarnation

@@ -1,0 +1,225 @@
+"""What a traced step records on one task: a stamp before and after each unit, arrivals, and the step's ends.
+
+A traced step runs a variant of the program (``compile_program(traced=True)``), whose text calls
+`Trace.note` after each unit. An untraced program has none of it. Stamps are nanoseconds of the
+process's monotonic clock; `wall_offset_ns` makes them comparable with other processes'.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfmini.graph.node import Node
+from tfmini.runtime.trace_labels import edge_number_and_producer
+
+EVENT_LIMIT = 1 << 20  # what a step, and what all kept steps of a task together, may record
+_STEP_LIMIT = 64
+_SENDS = ("_Send", "_HostSend")
+_RECEIVES = ("_Recv", "_HostRecv")
+
+clock = time.perf_counter_ns
+
+Size = tuple[np.dtype[Any], tuple[int, ...], int]
+"""Of a value: its dtype, shape and bytes."""
+
+
+def wall_offset_ns() -> int:
+    """What to add to `clock` for nanoseconds since 1970."""
+    best: tuple[int, int] | None = None
+    for _ in range(5):  # between two readings the process may have been set aside: the closest pair counts
+        before, wall, after = clock(), time.time_ns(), clock()
+        if best is None or after - before < best[0]:
+            best = (after - before, wall - (before + after) // 2)
+    assert best is not None
+    return best[1]
+
+
+@dataclass
+class TraceTable:
+    """What the numbers in a traced program's text stand for.
+
+    Attributes:
+      units: number -> the node, and which of its outputs are noted.
+      sent: number of a unit that sends -> the group.
+      events: key of an answer (below 0) -> the node that gives it.
+      silent: nodes that run without code: constants, folded parts, views, variables.
+      sends, receives: group -> its nodes, in the order of the values.
+      producers: Recv node -> the node elsewhere whose value it brings.
+    """
+
+    units: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
+    sent: dict[int, int] = field(default_factory=dict)
+    events: dict[int, Node] = field(default_factory=dict)
+    silent: list[Node] = field(default_factory=list)
+    sends: dict[int, list[Node]] = field(default_factory=dict)
+    receives: dict[int, list[Node]] = field(default_factory=dict)
+    producers: dict[str, str] = field(default_factory=dict)
+
+    def number(self, node: Node, outputs: tuple[int, ...], group: int | None = None) -> int:
+        """The number for a unit; a Send's node may also stand for taking its value, before it is sent."""
+        if group is None and node.op in _SENDS:
+            node = node.replace(op="Identity")
+        self.units.append((node, outputs))
+        number = len(self.units) - 1
+        if group is not None:
+            self.sent[number] = group
+        return number
+
+    def add_transfers(self, nodes: Iterable[Node]) -> None:
+        """Notes what travels in each group, in the order in which it does."""
+        for node in sorted(nodes, key=lambda node: bytes(node.attrs.get("tensor_name", b""))):
+            if node.op in _SENDS and "_group" in node.attrs:
+                self.sends.setdefault(node.attrs["_group"], []).append(node)
+            elif node.op in _RECEIVES:
+                self.producers[node.name] = _producer(node)
+                if "_group" in node.attrs:
+                    self.receives.setdefault(node.attrs["_group"], []).append(node)
+
+
+def _producer(node: Node) -> str:
+    name = str(node.attrs["tensor_name"].decode())
+    return name.rpartition(":")[0] if node.attrs.get("client_terminated") else edge_number_and_producer(name)[1]
+
+
+class UnitEvent(NamedTuple):
+    """One run of a unit; times in nanoseconds of `clock`.
+
+    Attributes:
+      scheduled: when its segment began.
+      done: when it had been noted, which is when the next one began.
+    """
+
+    number: int
+    thread: int
+    scheduled: int
+    start: int
+    end: int
+    done: int
+    sizes: tuple[Size | None, ...]
+
+
+class AnswerEvent(NamedTuple):
+    """A node that answers later (a dequeue, a loop that waits), from its start to its answer."""
+
+    key: int
+    thread: int
+    start: int
+    end: int
+    sizes: tuple[Size | None, ...]
+
+
+class ArrivalEvent(NamedTuple):
+    """A group of tensors from another task: when it came, and when the step had taken it in."""
+
+    group: int
+    thread: int
+    arrived: int
+    taken: int
+    sizes: tuple[Size | None, ...]
+
+
+class Trace:
+    """The record of one step on one task. Safe to be written by several threads: each entry is one append.
+
+    Attributes:
+      started, finished: the step's ends on this task.
+      lost: how many units were not recorded because there were too many.
+    """
+
+    def __init__(self) -> None:
+        self.started = self.finished = clock()
+        self.units: list[UnitEvent] = []
+        self.answers: list[AnswerEvent] = []
+        self.arrivals: list[ArrivalEvent] = []
+        self.lost = 0
+        self._begun: dict[tuple[int, Any], int] = {}
+        self._arrived: dict[tuple[int, Any], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.units) + len(self.answers) + len(self.arrivals)
+
+    def note(self, number: int, scheduled: int, start: int, end: int, values: Sequence[Any]) -> int:
+        """For generated code: a unit has run; returns the time at which the next one begins."""
+        if len(self.units) >= EVENT_LIMIT:
+            self.lost += 1
+            return clock()
+        sizes = _sizes(values)
+        done = clock()
+        self.units.append(UnitEvent(number, threading.get_ident(), scheduled, start, end, done, sizes))
+        return done
+
+    def begun(self, key: int, path: Any) -> None:
+        """A node that answers later has been started."""
+        self._begun[key, path] = clock()
+
+    def arrived(self, group: int, path: Any, when: int) -> None:
+        """A group of tensors has come."""
+        self._arrived[group, path] = when
+
+    def completed(self, key: int, path: Any, values: Sequence[Any] | None) -> None:
+        """What a segment waited for is there: a group (0 and up) or an answer (below 0)."""
+        event: Any = ArrivalEvent if key >= 0 else AnswerEvent
+        start = (self._arrived if key >= 0 else self._begun).pop((key, path), None)
+        if start is not None and values is not None:
+            record = self.arrivals if key >= 0 else self.answers
+            record.append(event(key, threading.get_ident(), start, clock(), _sizes(values)))
+
+
+def _sizes(values: Sequence[Any]) -> tuple[Size | None, ...]:
+    return tuple(
+        (value.dtype, value.shape, value.nbytes) if isinstance(value, (np.ndarray, np.generic)) else None
+        for value in values
+    )
+
+
+class KeptTraces:
+    """What traced steps recorded on a task, until it is asked for or newer ones need the room."""
+
+    def __init__(self) -> None:
+        self._kept: collections.OrderedDict[int, tuple[Trace, Any]] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, step_id: int, trace: Trace, graph: Any) -> None:
+        """Keeps the trace of a step of ``graph`` (a RegisteredGraph)."""
+        with self._lock:
+            self._kept[step_id] = (trace, graph)
+            while len(self._kept) > _STEP_LIMIT or len(self._kept) > 1 and self._size() > EVENT_LIMIT:
+                self._kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _size(self) -> int:
+        return sum(len(trace) for trace, _ in self._kept.values())
+
+    def take(self, step_id: int) -> tuple[Trace, Any] | None:
+        """The trace and the graph of a step, once; or None."""
+        with self._lock:
+            return self._kept.pop(step_id, None)
+
+    def forget_session(self, handle: str) -> None:
+        """Drops what nobody will ask for any more."""
+        with self._lock:
+            for step_id in [step for step, (_, graph) in self._kept.items() if graph.session_handle == handle]:
+                del self._kept[step_id]
+
+
+class StepLog:
+    """What the master of a traced step notes itself, in nanoseconds of `clock`.
+
+    Attributes:
+      called, answered: index of a part in the plan -> when RunGraph left, and when its answer came.
+    """
+
+    def __init__(self) -> None:
+        self.step_id = 0
+        self.started = self.finished = clock()
+        self.called: dict[int, int] = {}
+        self.answered: dict[int, int] = {}

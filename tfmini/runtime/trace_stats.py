@@ -1,0 +1,179 @@
+"""A task's record of a step as a StepStats message: an entry per node run, Send, Recv, wait and delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.node import Node
+from tfmini.runtime import trace_labels as labels
+from tfmini.runtime.trace import Size, Trace, TraceTable, wall_offset_ns
+
+_ALLOCATOR = "cpu"
+_SHORTEST_GAP_NS = 1_000
+
+
+def task_stats(task: str, step_id: int, trace: Trace, graph: Any) -> Any:
+    """The StepStats of one task, in the time of its wall clock.
+
+    Args:
+      trace: of a step that is over.
+      graph: the RegisteredGraph (its program is a traced one).
+    """
+    return _TaskStats(task, step_id, trace, graph).message()
+
+
+class _TaskStats:
+    def __init__(self, task: str, step_id: int, trace: Trace, graph: Any) -> None:
+        from tfmini import protos
+
+        self._stats = protos.StepStats()
+        self._devices: dict[str, Any] = {}
+        self._task = task
+        self._step_id = step_id
+        self._trace = trace
+        self._graph = graph
+        self._table: TraceTable = graph.program.trace
+        self._offset_ns = wall_offset_ns()
+        self._threads: dict[int, int] = {}
+
+    def message(self) -> Any:
+        trace = self._trace
+        for node in self._table.silent:
+            self._add_op(node, trace.started, trace.started, trace.started, trace.started)
+        for number, thread, scheduled, start, end, done, sizes in trace.units:
+            node, outputs = self._table.units[number]
+            if number in self._table.sent:
+                self._add_sends(self._table.sends[self._table.sent[number]], start, end, done, thread, sizes)
+            else:
+                entry = self._add_op(node, scheduled, start, end, done, thread)
+                _add_outputs(entry, zip(outputs, sizes))
+        for key, thread, start, end, sizes in trace.answers:
+            entry = self._add_op(self._table.events[key], start, start, end, end, thread)
+            _add_outputs(entry, enumerate(sizes))
+        self._add_arrivals()
+        self._add_gaps()
+        self._add_frame()
+        return self._stats
+
+    def _add_op(self, node: Node, scheduled: int, start: int, end: int, done: int, thread: int = 0) -> Any:
+        label = labels.op_label(node.name, node.op, self._inputs(node))
+        return self._add(node.device, node.name, label, scheduled, start, end, done, thread)
+
+    def _inputs(self, node: Node) -> Iterator[str]:
+        """The inputs; for what was received, the node that made it on the other device."""
+        for name, index in node.inputs:
+            source = self._table.producers.get(name, name)
+            yield f"{source}:{index}" if index else source
+        yield from (f"^{name}" for name in node.controls)
+
+    def _add(
+        self, device: str, name: str, label: str, scheduled: int, start: int, end: int, done: int, thread: int = 0
+    ) -> Any:
+        offset = self._offset_ns
+        entry = self._device(device).node_stats.add(node_name=name, timeline_label=label)
+        set_times(entry, scheduled + offset, start + offset, end + offset, done + offset)
+        entry.thread_id = self._threads.setdefault(thread, len(self._threads))
+        return entry
+
+    def _device(self, name: str) -> Any:
+        found = self._devices.get(name)
+        if found is None:
+            found = self._devices[name] = self._stats.dev_stats.add(device=name)
+        return found
+
+    @property
+    def _home(self) -> str:
+        """The device for what belongs to the task as a whole: its first CPU, or the first that did something."""
+        first = f"{self._task}/device:CPU:0"
+        return first if first in self._devices or not self._devices else next(iter(self._devices))
+
+    def _add_sends(
+        self, nodes: Sequence[Node], start: int, end: int, done: int, thread: int, sizes: Sequence[Size | None]
+    ) -> None:
+        for node, size in zip(nodes, sizes):
+            label = labels.transfer_label(node.name, labels.SEND, _edge(node), node.attrs["recv_device"].decode())
+            entry = self._add(node.device, node.name, label, start, start, end, done, thread)
+            _add_outputs(entry, [(0, size)], allocator="")  # it sends what another node has made
+
+    def _add_arrivals(self) -> None:
+        for group, thread, arrived, taken, sizes in self._trace.arrivals:
+            for node, size in zip(self._table.receives[group], sizes):
+                other = node.attrs["send_device"].decode()
+                label = labels.transfer_label(node.name, labels.RECEIVE, _edge(node), other)
+                entry = self._add(node.device, node.name, label, arrived, arrived, taken, taken, thread)
+                _add_outputs(entry, [(0, size)])
+
+    def _add_gaps(self) -> None:
+        for start, end, kind, which in gaps(self._trace):
+            if kind is Gap.WAIT:
+                name, what = labels.WAIT, self._graph.describe_group(which)
+            else:
+                name = labels.DISPATCH
+                what = "the answer" if kind is Gap.FINISH else self._node(kind, which).name
+            self._add(self._home, name, labels.op_label(name, name, [what]), start, start, end, end)
+
+    def _node(self, kind: Gap, which: int) -> Node:
+        return self._table.events[which] if kind is Gap.ANSWER else self._table.units[which][0]
+
+    def _add_frame(self) -> None:
+        trace = self._trace
+        inputs = [f"step {self._step_id}"] + ([f"{trace.lost} ops not recorded"] if trace.lost else [])
+        label = labels.op_label(labels.PART, labels.PART, inputs)
+        self._add(self._home, labels.PART, label, trace.started, trace.started, trace.finished, trace.finished)
+        for ident, number in self._threads.items():
+            if ident:
+                for device in self._devices.values():
+                    device.thread_names[number] = f"thread {number}"
+
+
+class Gap(Enum):
+    """What ended a time in which a task ran nothing."""
+
+    WAIT = "an arrival"
+    UNIT = "a unit, which had been ready"
+    ANSWER = "a node that answers later, likewise"
+    FINISH = "the end of the step"
+
+
+def gaps(trace: Trace) -> Iterator[tuple[int, int, Gap, int]]:
+    """(start, end, what ended it, its number): the times between a task's start and its end in which it ran nothing."""
+    events = [(unit.start, unit.done, Gap.UNIT, unit.number) for unit in trace.units]
+    events += [(answer.start, answer.end, Gap.ANSWER, answer.key) for answer in trace.answers]
+    events += [(arrival.arrived, arrival.taken, Gap.WAIT, arrival.group) for arrival in trace.arrivals]
+    events.sort(key=lambda event: event[0])
+    reached = trace.started
+    for start, end, kind, which in [*events, (trace.finished, trace.finished, Gap.FINISH, 0)]:
+        if start - reached >= _SHORTEST_GAP_NS:
+            yield reached, start, kind, which
+        reached = max(reached, end)
+
+
+def set_times(entry: Any, scheduled: int, start: int, end: int, done: int) -> None:
+    """Fills in a NodeExecStats' times, from nanoseconds."""
+    entry.scheduled_nanos, entry.scheduled_micros = scheduled, scheduled // 1000
+    entry.all_start_nanos, entry.all_start_micros = start, start // 1000
+    entry.op_end_rel_nanos, entry.op_end_rel_micros = end - start, end // 1000 - start // 1000
+    entry.all_end_rel_nanos, entry.all_end_rel_micros = done - start, done // 1000 - start // 1000
+
+
+def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]], allocator: str = _ALLOCATOR) -> None:
+    total = 0
+    for slot, size in outputs:
+        if size is not None:
+            dtype, shape, nbytes = size
+            tensor = entry.output.add(slot=slot).tensor_description
+            tensor.dtype = dtypes.as_dtype(dtype).as_datatype_enum
+            for length in shape:
+                tensor.shape.dim.add(size=length)
+            tensor.allocation_description.requested_bytes = nbytes
+            tensor.allocation_description.allocator_name = allocator
+            total += nbytes
+    if total and allocator:
+        entry.memory.add(allocator_name=allocator, total_bytes=total, live_bytes=total)
+
+
+def _edge(node: Node) -> str:
+    return str(node.attrs["tensor_name"].decode())

@@ -1,0 +1,93 @@
+"""`tfmini trace`: what really happened in one step of a script, as a timeline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tfmini.inspection.measured import summary
+from tfmini.inspection.step_trace import read_trace
+from tfmini.tools.launch import launch
+from tfmini.tools.script_run import run_script
+from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+
+
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
+@click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
+@click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
+@click.option("--task", metavar="JOB/N", help="The task whose step is traced.  [default: chief/0 or worker/0]")
+@click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
+              help="Trace the N-th run of the step that is first run that often.")  # fmt: skip
+@click.option("--fetch", default="", metavar="NAME", help="Count only runs that fetch or run this tensor or op.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="timeline.json",
+              show_default=True, help="Where the timeline goes.")  # fmt: skip
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def trace(
+    ps: int | None,
+    workers: int | None,
+    chief: bool,
+    task: str | None,
+    run_number: int,
+    fetch: str,
+    output: str,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run SCRIPT ARGS... and write the timeline of one of its steps, with what all tasks did, sent and waited for.
+
+    With --ps or --workers the script runs as every task of a local cluster, as under `tfmini launch`; otherwise in this
+    process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` shows its times
+    beside the tables.
+    """
+    clustered = ps is not None or workers is not None or chief
+    where = (task or ("chief/0" if chief else "worker/0")) if clustered else ""
+    path = Path(output).absolute()
+    path.unlink(missing_ok=True)
+    with _environment(TraceRequest(str(path), run_number, where, fetch)):
+        code = _launched(ps, workers, chief, script, args) if clustered else _run_here(script, args)
+    if not path.exists():
+        # The process that was to write it has said why.
+        raise click.ClickException(f"No timeline was written{f' by {where}' if where else ''}.")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(summary(read_trace(path)))
+    console.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
+    sys.exit(code)
+
+
+def _launched(ps: int | None, workers: int | None, chief: bool, script: str, args: tuple[str, ...]) -> int:
+    options = {name: value for name, value in (("ps", ps), ("workers", workers)) if value is not None}
+    try:
+        click.get_current_context().invoke(launch, chief=chief, script=script, args=args, **options)
+    except SystemExit as end:
+        return _code(end)
+    return 0
+
+
+def _run_here(script: str, args: tuple[str, ...]) -> int:
+    try:
+        return run_script(script, args)
+    except SystemExit as end:
+        return _code(end)
+
+
+def _code(end: SystemExit) -> int:
+    if isinstance(end.code, str):
+        print(end.code, file=sys.stderr)
+    return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+@contextlib.contextmanager
+def _environment(request: TraceRequest) -> Iterator[None]:
+    os.environ[TRACE_ENV] = request.to_environment()
+    try:
+        yield
+    finally:
+        del os.environ[TRACE_ENV]

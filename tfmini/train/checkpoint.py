@@ -1,0 +1,138 @@
+"""``tf.train.Checkpoint``: saves objects by the attributes that hold them, in TensorFlow's object-based format."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.checkpoint.files import local_path
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_identity import placeholder_with_default
+from tfmini.ops.control import no_op
+from tfmini.ops.scoping import colocate_with, control_dependencies, device
+from tfmini.ops.variables import Variable
+from tfmini.train import checkpoint_state
+from tfmini.train.checkpoint_status import LoadStatus, session_or_default, status_of
+from tfmini.train.object_graph import OBJECT_GRAPH_KEY, ObjectGraph, Trackable, is_trackable
+from tfmini.train.saveables import SaveableObject, SaveSpec, set_cpu0
+from tfmini.train.saver import Saver
+
+
+class _GraphSaveable(SaveableObject):
+    """The object graph's message: fed when it is saved, and not restored."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(tensor, [SaveSpec(tensor, "", OBJECT_GRAPH_KEY)], OBJECT_GRAPH_KEY)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
+        return no_op()
+
+
+class Checkpoint(Trackable):
+    """Groups objects to save and restore them together (``tf.train.Checkpoint``).
+
+    Unlike a `Saver`'s, its files do not depend on the names of variables, only on the names of the attributes by
+    which objects are reached. Objects may be added later, as attributes.
+
+    Args:
+      kwargs: attribute -> variable, optimizer, layer, `Checkpoint` or other trackable object.
+
+    Raises:
+      ValueError: for a value that is nothing of the kind.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name, value in sorted(kwargs.items()):
+            if not is_trackable(value):
+                raise ValueError(
+                    f"`Checkpoint` was expecting a trackable object (an object derived from `TrackableBase`), got"
+                    f" {value}. If you believe this object should be trackable (i.e. it is part of the TensorFlow"
+                    " Python API and manages state), please open an issue."
+                )
+            setattr(self, name, value)
+        self._save_counter: Any = None
+        self._count: Any = None
+        self._message: Tensor | None = None
+        self._savers: dict[frozenset[tuple[str, int]], Saver] = {}
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        own = ("_save_counter", "_count", "_message", "_savers")
+        found = [(name, value) for name, value in super()._trackable_children() if name not in own]
+        return found if self._save_counter is None else [*found, ("save_counter", self._save_counter)]
+
+    @property
+    def save_counter(self) -> Any:
+        """An int64 variable: how often `save` was called."""
+        if self._save_counter is None:
+            with device("/cpu:0"), control_dependencies(None):
+                kind: Any = {"use_resource": True}
+                self._save_counter = Variable(
+                    0, name="save_counter", dtype=dtypes.int64, trainable=False, **kind
+                )
+        return self._save_counter
+
+    def save(self, file_prefix: Any, session: Any = None) -> str:
+        """Saves everything as ``<file_prefix>-<save_counter>``, and names it in the directory's state file.
+
+        Args:
+          file_prefix: of the files; directories are made.
+          session: holds the variables; default the default session.
+
+        Returns:
+          the checkpoint's prefix.
+        """
+        prefix = os.fspath(file_prefix)
+        path = self.write(f"{prefix}-{self._next_number(session_or_default(session))}", session)
+        directory = os.path.dirname(prefix)
+        checkpoint_state.update_checkpoint_state(directory, path, [path], save_relative_paths=True)
+        return path
+
+    def _next_number(self, session: Any) -> int:
+        if self._save_counter is None:
+            session.run(self.save_counter.initializer)
+        if self._count is None:
+            with colocate_with(self.save_counter.op):
+                self._count = self.save_counter.assign_add(1, read_value=True)
+        return int(session.run(self._count))
+
+    def write(self, file_prefix: Any, session: Any = None) -> str:
+        """Saves everything as ``file_prefix``, without a number; otherwise as `save`."""
+        prefix = os.fspath(file_prefix)
+        os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
+        graph = ObjectGraph(self)
+        saver = self._saver_of(graph.variables)
+        assert self._message is not None
+        message = graph.to_proto().SerializeToString(deterministic=True)
+        feeds = {saver.saver_def.filename_tensor_name: prefix, self._message: message}
+        saved = session_or_default(session).run(saver.saver_def.save_tensor_name, feeds)
+        return saved.decode() if isinstance(saved, bytes) else str(saved)
+
+    def restore(self, save_path: Any) -> LoadStatus:
+        """Begins to restore a checkpoint, of a `Checkpoint` or by names of a `Saver`.
+
+        The values are put in place by ``run_restore_ops`` or ``initialize_or_restore`` of the result.
+
+        Args:
+          save_path: the checkpoint's prefix; None, as `latest_checkpoint` gives for an empty directory, to
+            initialise only.
+
+        Raises:
+          NotFoundError: when there is no such checkpoint.
+        """
+        counter = self.save_counter  # so that the initializers that scripts run know it
+        assert counter is not None
+        return status_of(self, None if save_path is None else os.fspath(save_path))
+
+    def _saver_of(self, variables: dict[str, Any]) -> Saver:
+        """The saver of some variables under their keys; made once, however often it is needed."""
+        key = frozenset((name, id(variable)) for name, variable in variables.items())
+        if key not in self._savers:
+            with control_dependencies(None), device(None):
+                if self._message is None:
+                    with device("/cpu:0"):
+                        self._message = placeholder_with_default("", shape=(), name="object_graph")
+                places = {set_cpu0(variable.device) for variable in variables.values()}
+                items = {**variables, OBJECT_GRAPH_KEY: _GraphSaveable(self._message)}
+                self._savers[key] = Saver(items, sharded=len(places) > 1, max_to_keep=None)
+        return self._savers[key]

@@ -1,0 +1,136 @@
+"""``tf.train.CheckpointManager``: keeps the newest checkpoints of a directory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from glob import escape, glob
+from typing import Any
+
+import numpy as np
+
+from tfmini.checkpoint import files
+from tfmini.graph.default_session import get_default_session
+from tfmini.train import checkpoint_state
+from tfmini.train.checkpoint import Checkpoint
+from tfmini.train.checkpoint_status import session_or_default
+from tfmini.train.training_util import global_step as value_of_step
+
+_log = logging.getLogger("tfmini")
+
+
+class CheckpointManager:
+    """Saves a `Checkpoint` under numbered names, and deletes old ones (``tf.train.CheckpointManager``).
+
+    What it knows is in the directory's state file, so a new manager goes on where another one stopped.
+
+    Args:
+      checkpoint: what to save.
+      directory: where to.
+      max_to_keep: how many; None for all.
+      keep_checkpoint_every_n_hours: of those that would be deleted, keep one for good this often.
+      checkpoint_name: of the files, before the number.
+
+    Raises:
+      ValueError: for ``max_to_keep`` below 1.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: Any,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+    ) -> None:
+        if max_to_keep is not None and max_to_keep <= 0:
+            raise ValueError(
+                f"Expected a positive integer or `None` for `max_to_max_to_keep`, got {max_to_keep}."
+            )
+        self._checkpoint = checkpoint
+        self._directory = os.fspath(directory)
+        self._max_to_keep = max_to_keep
+        self._keep_every_n_hours = keep_checkpoint_every_n_hours
+        self._prefix = os.path.join(self._directory, checkpoint_name)
+        self._latest: str | None = None
+        # Back a little: a manager that is made right after another must not take what that one saved for kept.
+        self._last_preserved = time.time() - 1.0
+        self._kept: dict[str, float] = {}
+        state = checkpoint_state.get_checkpoint_state(self._directory)
+        if state is not None:
+            self._recover(state)
+
+    def _recover(self, state: Any) -> None:
+        """Takes over what another manager, or a saver, has left."""
+        now = time.time()
+        self._latest = state.model_checkpoint_path
+        self._last_preserved = state.last_preserved_timestamp
+        if now < self._last_preserved:
+            _log.warning(
+                "time.time() returned a value %f seconds behind the last preserved checkpoint timestamp.",
+                self._last_preserved - now,
+            )
+            self._last_preserved = now
+        paths = state.all_model_checkpoint_paths
+        times = list(state.all_model_checkpoint_timestamps) or [self._last_preserved] * len(paths)
+        for path, made in zip(paths, times):
+            if min(made, now) > self._last_preserved:
+                self._kept[path] = min(made, now)
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The prefix of the newest checkpoint, for `Checkpoint.restore`; None when there is none."""
+        return self._latest
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The prefixes of the checkpoints that are kept, oldest first, without those that are kept for good."""
+        return list(self._kept)
+
+    def save(self, checkpoint_number: Any = None) -> str:
+        """Saves a checkpoint in the default session, and deletes those that are too many.
+
+        Args:
+          checkpoint_number: an integer, or a variable or tensor with one; default the checkpoint's save_counter,
+            which is counted in any case.
+
+        Returns:
+          the checkpoint's prefix.
+        """
+        session = session_or_default(get_default_session())
+        number = self._checkpoint._next_number(session)
+        if checkpoint_number is not None:
+            is_number = isinstance(checkpoint_number, (int, np.integer))
+            number = int(checkpoint_number) if is_number else value_of_step(session, checkpoint_number)
+        path = self._checkpoint.write(f"{self._prefix}-{number}")
+        self._kept.pop(path, None)  # one that is written again is the newest
+        self._kept[path] = time.time()
+        self._latest = path
+        # Twice: whoever is stopped while files are deleted leaves a state that knows the new checkpoint.
+        self._write_state()
+        self._sweep()
+        self._write_state()
+        return path
+
+    def _sweep(self) -> None:
+        while self._max_to_keep and len(self._kept) > self._max_to_keep:
+            path = next(iter(self._kept))
+            made = self._kept.pop(path)
+            if self._keep_every_n_hours and made - self._keep_every_n_hours * 3600.0 >= self._last_preserved:
+                self._last_preserved = made
+                continue
+            files.DISK.remove(files.index_file(path))
+            for data in glob(f"{escape(files.local_path(path))}.data-?????-of-?????"):
+                files.DISK.remove(data)
+
+    def _write_state(self) -> None:
+        assert self._latest is not None
+        checkpoint_state.update_checkpoint_state(
+            self._directory,
+            self._latest,
+            list(self._kept),
+            all_model_checkpoint_timestamps=list(self._kept.values()),
+            last_preserved_timestamp=self._last_preserved,
+            save_relative_paths=True,
+        )

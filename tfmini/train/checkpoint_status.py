@@ -1,0 +1,210 @@
+"""What `Checkpoint.restore` returns: which objects have found their values, and the ops that put them in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmini.graph.default_session import get_default_session
+from tfmini.ops.variable_base import Variable
+from tfmini.train.checkpoint_reader import CheckpointReader
+from tfmini.train.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
+from tfmini.train.saver import Saver
+
+
+class LoadStatus:
+    """The interface of all of them; all but `run_restore_ops` and `initialize_or_restore` return the status.
+
+    Args:
+      checkpoint: the `Checkpoint` whose objects are restored.
+    """
+
+    def __init__(self, checkpoint: Any) -> None:
+        self._checkpoint = checkpoint
+
+    def assert_consumed(self) -> LoadStatus:
+        """Checks that every object here has a value in the file and every value of the file an object here.
+
+        Raises:
+          AssertionError: naming one that has none.
+        """
+        raise NotImplementedError
+
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        """Checks that every object here has a value in the file.
+
+        Raises:
+          AssertionError: naming those that have none.
+        """
+        raise NotImplementedError
+
+    def assert_nontrivial_match(self) -> LoadStatus:
+        """Checks that something beside the root has a value in the file.
+
+        Raises:
+          AssertionError: when nothing has.
+        """
+        raise NotImplementedError
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Gives the objects that have been matched their values, in ``session`` or the default one."""
+        raise NotImplementedError
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """The same, and initialises the variables that have no value in the file."""
+        raise NotImplementedError
+
+    def expect_partial(self) -> LoadStatus:
+        """Accepted: there are no warnings about values that nobody wanted."""
+        return self
+
+    def _variables(self) -> list[Any]:
+        return [item.thing for item in ObjectGraph(self._checkpoint).reached if isinstance(item.thing, Variable)]
+
+
+def session_or_default(session: Any) -> Any:
+    """``session``, or the default session.
+
+    Raises:
+      ValueError: when there is neither.
+    """
+    found = session or get_default_session()
+    if found is None:
+        raise ValueError(
+            "A tf.train.Checkpoint needs a session: pass `session=`, or call it inside `with sess.as_default()`."
+        )
+    return found
+
+
+class CheckpointLoadStatus(LoadStatus):
+    """Restores a checkpoint of objects.
+
+    Objects that are made after ``restore`` are matched when one of the methods is called.
+
+    Args:
+      prefix: the checkpoint's.
+      graph: its TrackableObjectGraph message.
+    """
+
+    def __init__(self, checkpoint: Any, prefix: str, graph: Any) -> None:
+        super().__init__(checkpoint)
+        self._prefix = prefix
+        self._graph = graph
+        self._restorer()  # its ops are made now: the graph may be finalized later
+
+    def _match(self) -> Match:
+        return match(self._checkpoint, self._graph)
+
+    def _restorer(self) -> Saver | None:
+        variables = self._match().variables
+        return self._checkpoint._saver_of(variables) if variables else None
+
+    def assert_consumed(self) -> LoadStatus:
+        self.assert_existing_objects_matched()
+        found = self._match()
+        for number, name in enumerate(names_in(self._graph)):
+            if number not in found.found:
+                raise AssertionError(f"Unresolved object in checkpoint {name}: {self._graph.nodes[number]}")
+        if found.unused:
+            lines = "\n".join(f"{key}: {name}" for key, name in found.unused)
+            raise AssertionError(
+                "Unused attributes in these objects (the attributes exist in the checkpoint but were not restored):\n"
+                f"{lines}"
+            )
+        return self
+
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        bound = {id(thing) for thing in self._match().found.values()}
+        reached = ObjectGraph(self._checkpoint).reached
+        unbound = [item.path for item in reached if id(item.thing) not in bound]
+        if unbound:
+            raise AssertionError(
+                "Some Python objects were not bound to checkpointed values, likely due to changes in the Python"
+                f" program: {unbound}"
+            )
+        return self
+
+    def assert_nontrivial_match(self) -> LoadStatus:
+        if len(self._match().found) <= 1:
+            raise AssertionError(
+                "Nothing except the root object matched a checkpointed value. Typically this means that the checkpoint"
+                f" does not match the Python program. The checkpoint is {self._prefix}."
+            )
+        return self
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        restorer = self._restorer()
+        if restorer is not None:
+            restorer.restore(session_or_default(session), self._prefix)
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        restored = {id(variable) for variable in self._match().variables.values()}
+        self.run_restore_ops(session)
+        session_or_default(session).run([v.initializer for v in self._variables() if id(v) not in restored])
+
+
+class InitializationOnlyStatus(LoadStatus):
+    """There is no checkpoint: `initialize_or_restore` initialises, the other methods raise."""
+
+    def assert_consumed(self) -> LoadStatus:
+        raise AssertionError("No checkpoint specified (save_path=None); nothing is being restored.")
+
+    assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        raise AssertionError(
+            "No checkpoint specified, so no restore ops are available (save_path=None to Saver.restore)."
+        )
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        session_or_default(session).run([variable.initializer for variable in self._variables()])
+
+
+class NameBasedSaverStatus(LoadStatus):
+    """Restores a checkpoint that a `Saver` wrote: variables are found by their names.
+
+    Args:
+      reader: the checkpoint's.
+      prefix: its prefix.
+    """
+
+    def __init__(self, checkpoint: Any, reader: CheckpointReader, prefix: str) -> None:
+        super().__init__(checkpoint)
+        self._reader = reader
+        self._prefix = prefix
+        self._saver: Saver | None = None
+
+    def _wanted(self) -> list[Any]:
+        # A Saver knows no counter of saves.
+        return [v for v in self._variables() if v is not self._checkpoint._save_counter]
+
+    def assert_consumed(self) -> LoadStatus:
+        for variable in self._wanted():
+            if not self._reader.has_tensor(variable.op.name):
+                raise AssertionError(f"Object not restored: {variable}")
+        return self
+
+    assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        session = session_or_default(session)
+        self._saver = self._saver or Saver({v.op.name: v for v in self._wanted()}, max_to_keep=None)
+        self._saver.restore(session, self._prefix)
+        if self._checkpoint._save_counter is not None:
+            session.run(self._checkpoint._save_counter.initializer)
+
+    initialize_or_restore = run_restore_ops
+
+
+def status_of(checkpoint: Any, save_path: str | None) -> LoadStatus:
+    """The status of a checkpoint that is about to be restored.
+
+    Raises:
+      NotFoundError: when there is no such checkpoint.
+    """
+    if save_path is None:
+        return InitializationOnlyStatus(checkpoint)
+    reader = CheckpointReader(save_path)
+    graph = object_graph_of(reader)
+    if graph is None:
+        return NameBasedSaverStatus(checkpoint, reader, save_path)
+    return CheckpointLoadStatus(checkpoint, save_path, graph)

@@ -1,0 +1,211 @@
+"""The objects that a checkpoint reaches from its root, and what they are called in its files.
+
+The names follow the attributes by which objects hold one another, not the names of variables:
+``model/weights/.ATTRIBUTES/VARIABLE_VALUE``. A slot of an optimizer is called after its variable and after
+the path to the optimizer. A checkpoint holds its object graph as a message under `OBJECT_GRAPH_KEY`.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfmini import protos
+from tfmini.layers.base import Layer
+from tfmini.ops.variable_base import Variable
+from tfmini.train.checkpoint_reader import CheckpointReader
+from tfmini.train.optimizer import Optimizer
+
+OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "VARIABLE_VALUE"
+
+
+class Trackable:
+    """An object whose attributes a checkpoint saves when they have state; sub-class it for models of your own.
+
+    Variables, optimizers, layers, other trackable objects, and lists and dictionaries of them count.
+    """
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        """(attribute, object) in the order in which they were set."""
+        return [(name, value) for name, value in vars(self).items() if is_trackable(value, inside=True)]
+
+
+def is_trackable(thing: Any, inside: bool = False) -> bool:
+    """Whether a checkpoint can reach state through ``thing``; ``inside`` counts lists and dictionaries as well."""
+    if inside and isinstance(thing, (list, dict)):
+        return any(is_trackable(item, inside=True) for item in (thing.values() if isinstance(thing, dict) else thing))
+    return isinstance(thing, (Variable, Optimizer, Layer, Trackable))
+
+
+def children_of(thing: Any) -> list[tuple[str, Any]]:
+    """(name, object) of what an object holds."""
+    if isinstance(thing, Trackable):
+        return thing._trackable_children()
+    if isinstance(thing, Optimizer):
+        return thing._named_non_slot_variables()
+    named: Iterable[tuple[Any, Any]] = ()
+    if isinstance(thing, dict):
+        named = thing.items()
+    elif isinstance(thing, list):
+        named = enumerate(thing)
+    elif isinstance(thing, Layer):
+        named = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+    return [(str(name), value) for name, value in named if is_trackable(value, inside=True)]
+
+
+@dataclass
+class Reached:
+    """An object of an object graph.
+
+    Attributes:
+      thing: the object.
+      path: its name, from the root.
+      children: (name, number) of what it holds.
+      slots: (name, number of the variable, number of the slot) of an optimizer's slots.
+    """
+
+    thing: Any
+    path: str
+    children: list[tuple[str, int]] = field(default_factory=list)
+    slots: list[tuple[str, int, int]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The name of its value in a checkpoint, for a variable."""
+        return f"{self.path}/.ATTRIBUTES/{_VALUE}"
+
+
+class ObjectGraph:
+    """What can be reached from a root, by the shortest ways; the slots of optimizers come last.
+
+    Attributes:
+      reached: the objects; their places are their numbers.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.reached: list[Reached] = []
+        self._numbers: dict[int, int] = {}
+        self._add(root, "")
+        waiting = collections.deque(self.reached)
+        while waiting:
+            holder = waiting.popleft()
+            for name, thing in children_of(holder.thing):
+                if id(thing) not in self._numbers:
+                    path = _escaped(name)
+                    self._add(thing, f"{holder.path}/{path}" if holder.path else path)
+                    waiting.append(self.reached[-1])
+                holder.children.append((name, self._numbers[id(thing)]))
+        for holder in list(self.reached):
+            if isinstance(holder.thing, Optimizer):
+                self._add_slots(holder)
+
+    def _add(self, thing: Any, path: str) -> int:
+        number = self._numbers[id(thing)] = len(self.reached)
+        self.reached.append(Reached(thing, path))
+        return number
+
+    def _add_slots(self, optimizer: Reached) -> None:
+        variables = [(i, r) for i, r in enumerate(self.reached) if isinstance(r.thing, Variable)]
+        for name in optimizer.thing.get_slot_names():
+            for number, variable in variables:
+                slot = optimizer.thing.get_slot(variable.thing, name)
+                if slot is not None and id(slot) not in self._numbers:
+                    path = f"{variable.path}/.OPTIMIZER_SLOT/{optimizer.path}/{_escaped(name)}"
+                    optimizer.slots.append((name, number, self._add(slot, path)))
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Key -> variable."""
+        return {r.key: r.thing for r in self.reached if isinstance(r.thing, Variable)}
+
+    def to_proto(self) -> Any:
+        """The TrackableObjectGraph message."""
+        graph: Any = protos.TrackableObjectGraph()
+        for item in self.reached:
+            node = graph.nodes.add()
+            for name, number in item.children:
+                node.children.add(local_name=name, node_id=number)
+            for name, original, slot in item.slots:
+                node.slot_variables.add(slot_name=name, original_variable_node_id=original, slot_variable_node_id=slot)
+            if isinstance(item.thing, Variable):
+                node.attributes.add(name=_VALUE, full_name=item.thing.op.name, checkpoint_key=item.key)
+        return graph
+
+
+def _escaped(name: str) -> str:
+    return name.replace(".", "..").replace("/", ".S")
+
+
+@dataclass
+class Match:
+    """Which objects stand for those of a checkpoint.
+
+    Attributes:
+      found: number in the checkpoint -> object.
+      variables: key in the checkpoint -> variable.
+      unused: (path, attribute) of values whose objects here have no such state.
+    """
+
+    found: dict[int, Any]
+    variables: dict[str, Any]
+    unused: list[tuple[str, str]]
+
+
+def match(root: Any, graph: Any) -> Match:
+    """Finds the objects below ``root`` that have the places of those in a TrackableObjectGraph message."""
+    found: dict[int, Any] = {0: root}
+    waiting = collections.deque([0])
+    while waiting:
+        number = waiting.popleft()
+        here = dict(children_of(found[number]))
+        for child in graph.nodes[number].children:
+            if child.local_name in here and child.node_id not in found:
+                found[child.node_id] = here[child.local_name]
+                waiting.append(child.node_id)
+    for number, thing in list(found.items()):
+        if isinstance(thing, Optimizer):
+            _match_slots(thing, graph.nodes[number].slot_variables, found)
+    made = Match(found, {}, [])
+    for number, thing in found.items():
+        for attribute in graph.nodes[number].attributes:
+            if isinstance(thing, Variable) and attribute.name == _VALUE:
+                made.variables[attribute.checkpoint_key] = thing
+            elif not attribute.optional_restore:
+                made.unused.append((attribute.checkpoint_key, attribute.name))
+    return made
+
+
+def _match_slots(optimizer: Any, slots: Any, found: dict[int, Any]) -> None:
+    for slot in slots:
+        variable = found.get(slot.original_variable_node_id)
+        here = optimizer.get_slot(variable, slot.slot_name) if isinstance(variable, Variable) else None
+        if here is not None:
+            found[slot.slot_variable_node_id] = here
+
+
+def object_graph_of(reader: CheckpointReader) -> Any:
+    """The TrackableObjectGraph message of a checkpoint, or None when a `Saver` wrote it."""
+    if not reader.has_tensor(OBJECT_GRAPH_KEY):
+        return None
+    return protos.TrackableObjectGraph.FromString(reader.get_tensor(OBJECT_GRAPH_KEY))
+
+
+def names_in(graph: Any) -> list[str]:
+    """The path of each object of a TrackableObjectGraph message, for people."""
+    names = {0: "(root)"}
+    waiting = collections.deque([0])
+    while waiting:
+        number = waiting.popleft()
+        node = graph.nodes[number]
+        for child in node.children:
+            if child.node_id not in names:
+                names[child.node_id] = f"{names[number]}.{child.local_name}"
+                waiting.append(child.node_id)
+    for number, node in enumerate(graph.nodes):
+        for slot in node.slot_variables:
+            of = names.get(slot.original_variable_node_id, "?")
+            names[slot.slot_variable_node_id] = f"{names.get(number, '?')}'s state '{slot.slot_name}' for {of}"
+    return [names.get(number, "?") for number in range(len(graph.nodes))]

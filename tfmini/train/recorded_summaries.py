@@ -1,0 +1,268 @@
+"""``tf.contrib.summary`` in a graph: summary ops that write to a file themselves, while they are asked to.
+
+An op is added by `scalar` and its relatives inside ``with writer.as_default(), always_record_summaries():``
+and must be run; `all_summary_ops` lists them. Writers are opened by `initialize`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.default_session import get_default_session
+from tfmini.ops import summary_writer_ops as ops
+from tfmini.ops.array_identity import placeholder
+from tfmini.ops.casting import cast
+from tfmini.ops.cond import smart_cond
+from tfmini.ops.constant import constant
+from tfmini.ops.control import no_op
+from tfmini.ops.math_comparison import equal
+from tfmini.ops.math_elementwise import floormod
+from tfmini.ops.scoping import control_dependencies, device
+from tfmini.ops.summaries import summary_scope
+from tfmini.train.training_util import get_global_step, get_or_create_global_step
+
+_INITIALIZERS = "_SUMMARY_WRITER_V2"
+_SUMMARIES = "_SUMMARY_V2"
+
+
+class _State(threading.local):
+    """Per thread: whether to record, a bool or a bool tensor, and the writer."""
+
+    recording: Any = False
+    writer: Any = None
+
+
+_state = _State()
+
+
+class SummaryWriter:
+    """A writer that lives in the session's task.
+
+    Attributes:
+      resource: its handle.
+    """
+
+    def __init__(self, resource: Any, create: Callable[[], Any] | None) -> None:
+        self.resource = resource
+        self._create = create
+        self._init: Any = None
+        if create is not None:
+            get_default_graph().add_to_collection(_INITIALIZERS, self.init())
+
+    def init(self) -> Any:
+        """The op that opens the file."""
+        if self._init is None:
+            self._init = no_op() if self._create is None else self._create()
+        return self._init
+
+    def flush(self) -> Any:
+        """The op that puts everything on the disk."""
+        return ops.flush_op(self.resource)
+
+    def close(self) -> Any:
+        """The op that flushes and closes the file."""
+        with control_dependencies([self.flush()]):
+            return ops.close_op(self.resource)
+
+    @contextmanager
+    def as_default(self) -> Iterator[SummaryWriter]:
+        """While this lasts, summaries go to this writer."""
+        before, _state.writer = _state.writer, self
+        try:
+            yield self
+        finally:
+            _state.writer = before
+
+    def set_as_default(self) -> None:
+        """From now on summaries of this thread go to this writer."""
+        _state.writer = self
+
+
+def create_file_writer(
+    logdir: Any, max_queue: Any = None, flush_millis: Any = None, filename_suffix: Any = None, name: str | None = None
+) -> SummaryWriter:
+    """A writer of an event file in ``logdir`` (``tf.contrib.summary.create_file_writer``).
+
+    Args:
+      logdir: the directory; None: a writer that drops what it gets.
+      max_queue: how many events may wait for the disk, default 10.
+      flush_millis: how often they are flushed, in milliseconds, default 120000.
+      filename_suffix: last part of the file's name, default ".v2".
+      name: writers of one name in one session share a file; default: by ``logdir``.
+    """
+    if logdir is None:
+        return SummaryWriter(None, None)
+    suffix = ".v2" if filename_suffix is None else filename_suffix
+    with device("cpu:0"):
+        shared = name or f"logdir:{logdir}"
+        resource = ops.writer_op(shared_name=shared, name="SummaryWriter")
+        queue = constant(10 if max_queue is None else max_queue, dtypes.int32)
+        millis = constant(2 * 60 * 1000 if flush_millis is None else flush_millis, dtypes.int32)
+        return SummaryWriter(resource, lambda: ops.create_op(resource, str(logdir), queue, millis, suffix))
+
+
+# ---- whether to record --------------------------------------------------------------------------
+
+
+@contextmanager
+def _recording(value: Any) -> Iterator[None]:
+    before, _state.recording = _state.recording, value
+    try:
+        yield
+    finally:
+        _state.recording = before
+
+
+def always_record_summaries() -> Any:
+    """While this lasts, every summary is written."""
+    return _recording(True)
+
+
+def never_record_summaries() -> Any:
+    """While this lasts, no summary is written."""
+    return _recording(False)
+
+
+def record_summaries_every_n_global_steps(n: int, global_step: Any = None) -> Any:
+    """While this lasts, summaries are written in every n-th step."""
+    step = get_or_create_global_step() if global_step is None else global_step
+    with device("cpu:0"):
+        return _recording(equal(floormod(convert_to_tensor(step), np.int64(n)), np.int64(0)))
+
+
+def should_record_summaries() -> Any:
+    """Whether summaries are written: a bool or a bool tensor."""
+    return _state.recording
+
+
+# ---- the summaries ------------------------------------------------------------------------------
+
+
+def _recorded(
+    name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None
+) -> Any:
+    """Adds a summary op: ``write(resource, step, tag)``; the tag has the name scopes, as those of ``tf.summary``."""
+    writer = _state.writer
+    if writer is None or writer.resource is None or _state.recording is False:
+        return no_op()
+    with summary_scope(name, family, kind) as (text, _), device("cpu:0"):
+        tag = constant(text, dtypes.string)
+        at = cast(convert_to_tensor(get_or_create_global_step() if step is None else step), dtypes.int64)
+
+        def record() -> Any:
+            with control_dependencies([write(writer.resource, at, tag)]):
+                return constant(True)
+
+        made = smart_cond(_state.recording, record, lambda: constant(False), name="")
+    get_default_graph().add_to_collection(_SUMMARIES, made)
+    return made
+
+
+def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = None, step: Any = None) -> Any:
+    """Writes a tensor with a SummaryMetadata message."""
+    serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
+    return _recorded(
+        name, "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized), family
+    )
+
+
+def scalar(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
+    """Writes a number (``tf.contrib.summary.scalar``)."""
+    return _recorded(name, "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor), family)
+
+
+def histogram(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
+    """Writes the distribution of a tensor's elements (``tf.contrib.summary.histogram``)."""
+    return _recorded(name, "histogram", step, lambda w, s, tag: ops.histogram_op(w, s, tag, tensor), family)
+
+
+def image(
+    name: str, tensor: Any, bad_color: Any = None, max_images: int = 3, family: str | None = None, step: Any = None
+) -> Any:
+    """Writes images of shape (batch, rows, columns, channels) (``tf.contrib.summary.image``)."""
+    color = constant([255, 0, 0, 255] if bad_color is None else bad_color, dtypes.uint8)
+    return _recorded(
+        name, "image", step,
+        lambda w, s, tag: ops.image_op(w, s, tag, tensor, color, max_images=max_images), family,
+    )  # fmt: skip
+
+
+def audio(
+    name: str, tensor: Any, sample_rate: Any, max_outputs: int, family: str | None = None, step: Any = None
+) -> Any:
+    """Writes sounds of shape (batch, frames, channels) (``tf.contrib.summary.audio``)."""
+    return _recorded(
+        name, "audio", step,
+        lambda w, s, tag: ops.audio_op(w, s, tag, tensor, cast(sample_rate, dtypes.float32), max_outputs=max_outputs),
+        family,
+    )  # fmt: skip
+
+
+def import_event(tensor: Any, name: str | None = None) -> Any:
+    """Writes a serialized Event as it is."""
+    return _recorded(name, "import_event", 0, lambda w, s, tag: ops.import_op(w, tensor))
+
+
+def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
+    """Writes a serialized GraphDef, a string tensor.
+
+    Raises:
+      TypeError: for a Graph: `initialize` writes graphs.
+    """
+    if not hasattr(param, "op") and not isinstance(param, (bytes, str)):
+        raise TypeError("graph() needs a tensor (e.g. tf.placeholder) in graph mode")
+    return _recorded(name, "graph", 0 if step is None else step, lambda w, s, tag: ops.graph_op(w, s, param))
+
+
+# ---- opening and listing ------------------------------------------------------------------------
+
+
+def summary_writer_initializer_op() -> list[Any]:
+    """The ops that open the writers of the default graph."""
+    return get_default_graph().get_collection(_INITIALIZERS)
+
+
+def all_summary_ops() -> list[Any]:
+    """The summary ops of the default graph (``tf.summary.all_v2_summary_ops``)."""
+    return get_default_graph().get_collection(_SUMMARIES)
+
+
+def initialize(graph: Any = None, session: Any = None) -> None:
+    """Opens the writers, and writes a graph to the default one (``tf.summary.initialize``).
+
+    Args:
+      graph: a `Graph` or GraphDef to write.
+      session: default: the default session.
+
+    Raises:
+      RuntimeError: without a default writer.
+      ValueError: without a session.
+    """
+    if _state.writer is None:
+        raise RuntimeError("No default tf.contrib.summary.SummaryWriter found")
+    session = get_default_session() if session is None else session
+    if session is None:
+        raise ValueError("session must be passed if no default session exists")
+    session.run(summary_writer_initializer_op())
+    if graph is None:
+        return
+    data = graph.as_graph_def(add_shapes=True) if hasattr(graph, "as_graph_def") else graph
+    holder = placeholder(dtypes.string)
+    step = get_global_step()
+    at = np.int64(0) if step is None else cast(convert_to_tensor(step), dtypes.int64)
+    session.run(ops.graph_op(_state.writer.resource, at, holder), {holder: data.SerializeToString()})
+
+
+def flush(writer: Any = None, name: str | None = None) -> Any:
+    """The op that flushes a writer, by default the default one."""
+    writer = _state.writer if writer is None else writer
+    resource = writer.resource if isinstance(writer, SummaryWriter) else writer
+    return no_op() if resource is None else ops.flush_op(resource, name=name)
