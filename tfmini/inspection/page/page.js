@@ -55,11 +55,13 @@ function showBox(node) {
 
 function toggle(node) { setOpen(node, !node.open); draw(node); showBox(node); }
 
+// The browser counts clicks by the person's own settings.
 cy.on("tap", "node", (event) => {
   const node = nodes.get(event.target.id());
-  if (node.op) showOp(node.op); else { mark(cy.collection()); showBox(node); }
+  if (node.op) showOp(node.op);
+  else if (event.originalEvent.detail === 2) toggle(node);
+  else { mark(cy.collection()); showBox(node); }
 });
-cy.on("dbltap", "node", (event) => { const node = nodes.get(event.target.id()); if (!node.op) toggle(node); });
 cy.on("tap", "edge.wire", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
 
 // ---- messages
