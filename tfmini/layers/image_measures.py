@@ -15,7 +15,7 @@ from tfmini.ops.array_layout import pad, tile
 from tfmini.ops.array_shape import expand_dims, reshape
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.math_contraction import tensordot
-from tfmini.ops.math_elementwise import divide, multiply, squared_difference, subtract
+from tfmini.ops.math_elementwise import add, divide, multiply, squared_difference, subtract
 from tfmini.ops.math_unary import abs_op, log
 from tfmini.ops.nn_convolution import depthwise_conv2d_native
 from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
@@ -86,10 +86,10 @@ def sobel_edges(image: Any) -> Tensor:
     image = convert_to_tensor(image)
     static, sizes = image.shape, shape_of(image)
     down = np.array([[-1, -2, -1], [0, 0, 0], [1, 2, 1]], image.dtype.as_numpy_dtype)
-    edges = np.stack([down, down.T], axis=-1)[:, :, None, :]
-    filters = tile(edges, stack([1, 1, sizes[3], 1]))
+    filters = np.stack([down, down.T], axis=-1)[:, :, None, :]
+    per_channel = tile(filters, stack([1, 1, sizes[3], 1]))
     padded = pad(image, [[0, 0], [1, 1], [1, 1], [0, 0]], mode="REFLECT")
-    found = depthwise_conv2d_native(padded, filters, [1, 1, 1, 1], "VALID")
+    found = depthwise_conv2d_native(padded, per_channel, [1, 1, 1, 1], "VALID")
     result = reshape(found, concat([sizes, [2]], 0))
     result.set_shape(static.concatenate([2]))
     return result
@@ -111,8 +111,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
         else:
             rows, columns = images[:, 1:] - images[:, :-1], images[:, :, 1:] - images[:, :, :-1]
             axes = [1, 2, 3]
-        total: Tensor = reduce_sum(abs_op(rows), axis=axes) + reduce_sum(abs_op(columns), axis=axes)
-        return total
+        return add(reduce_sum(abs_op(rows), axis=axes), reduce_sum(abs_op(columns), axis=axes))
 
 
 # ---- likeness -----------------------------------------------------------------------------------

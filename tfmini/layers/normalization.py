@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
@@ -219,7 +219,7 @@ class BatchNormalization(Layer):
         mean: Any = convert_to_tensor(self.moving_mean)
         variance: Any = convert_to_tensor(self.moving_variance)
         gamma, beta = shaped(self.gamma), shaped(self.beta)
-        batch: Sequence[Any] = (mean, variance)
+        batch: Any = (mean, variance)
         if smart_constant_value(training) is not False:
             gamma, beta = self._adjusted(inputs, gamma, beta, training)
             several = len(self.axis) > 1 or self.virtual_batch_size is not None

@@ -75,7 +75,7 @@ def _part_shape(node: Operation) -> list[RawShape]:
     several = () if low == high else (high - low + 1,)
     if None in raw[-2:]:
         return [(*raw[:-2], *several, None)]
-    return [(*raw[:-2], *several, _length(*raw[-2:], low, high))]  # type: ignore[arg-type,call-arg]
+    return [(*raw[:-2], *several, _length(raw[-2], raw[-1], low, high))]  # type: ignore[arg-type]
 
 
 @set_op.shape
@@ -87,7 +87,7 @@ def _set_shape(node: Operation) -> list[RawShape]:
         return [raw]
     low, high = limits
     several = () if low == high else (high - low + 1,)
-    length = None if None in raw[-2:] else _length(*raw[-2:], low, high)  # type: ignore[arg-type,call-arg]
+    length = None if None in raw[-2:] else _length(raw[-2], raw[-1], low, high)  # type: ignore[arg-type]
     merge_raw(diagonals, (*raw[:-2], *several, length))
     return [raw]
 

@@ -134,7 +134,8 @@ def _partial_width(row: Tensor) -> int | None:
     if row.op.type != "Pack":
         return None
     parts = [constant_value(t) for t in row.op._inputs]
-    return None if any(p is None for p in parts) else sum(int(p) for p in parts)  # type: ignore[arg-type,misc]
+    found = [p for p in parts if p is not None]
+    return int(sum(found)) if len(found) == len(parts) else None
 
 
 def _checked_paddings(value: Any, paddings: Any) -> list[Any]:

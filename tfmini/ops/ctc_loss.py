@@ -239,7 +239,8 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
             places = expand_dims(where(sequence_mask(shape(found.y)))[:, 1], 1)
             return [scatter_nd(places, found.y, size), found.idx]
 
-        return tuple(map_fn(of_row, labels, dtype=[labels.dtype, dtypes.int32]))
+        found = map_fn(of_row, labels, dtype=[labels.dtype, dtypes.int32])
+        return found[0], found[1]
 
 
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -97,12 +98,11 @@ def _pillow() -> Any:
       UnimplementedError: where it is not installed.
     """
     try:
-        from PIL import Image  # optional, and slow to import
+        return import_module("PIL.Image")  # optional, and slow to import
     except ImportError:
         raise UnimplementedError(
             None, None, "Reading and writing images needs Pillow on the task that runs the op: pip install pillow"
         ) from None
-    return Image
 
 
 def _opened(contents: Any, what: str) -> Any:
