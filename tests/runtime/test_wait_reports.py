@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +16,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.runtime import wait_reports
+from tfmini.runtime.master_clients import Blocking
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -119,28 +118,17 @@ def test_a_full_queue_is_no_news() -> None:
 
 
 def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reports, "FIRST_S", 1000.0)
+    sleep = Blocking._sleep
+
+    def interrupted(self: Blocking, seconds: float | None) -> bool:
+        if seconds is None:  # not a step: what prepares for it
+            return sleep(self, seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Blocking, "_sleep", interrupted)
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="empty")
-    with tf.Session() as session:
-        begun = threading.Event()
-
-        def interrupt() -> None:
-            begun.wait(30)
-            os.kill(os.getpid(), signal.SIGINT)
-
-        original = threading.Event.wait
-
-        def waiting(self: threading.Event, timeout: float | None = None) -> bool:
-            if timeout == 1000.0:
-                begun.set()
-            return original(self, timeout)
-
-        monkeypatch.setattr(threading.Event, "wait", waiting)
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            session.run(queue.dequeue())
-        thread.join()
+    with tf.Session() as session, pytest.raises(KeyboardInterrupt):
+        session.run(queue.dequeue())
     assert lines.texts[0].startswith("Session.run was interrupted: step ")
     assert '_empty" (0 of 2 elements)' in lines.texts[0]
 

@@ -89,7 +89,6 @@ class Blocking:
             raise self.error
         return self.value
 
-
     def _wait(self, limit_s: float | None, describe: wait_reports.Describe | None) -> bool:
         """Whether the outcome came within the limit; says what is waited for after 10 s, 20 s, 40 s…"""
         if describe is None:
