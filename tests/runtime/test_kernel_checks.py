@@ -102,3 +102,17 @@ def test_a_shape_function_returns_one_shape_per_output(declare: Callable[..., Op
     handle.shape(lambda node: shapes)
     with pytest.raises(TypeError, match=rf"The shape function of WrongShapes at .*{__name__.split('.')[-1]}\.py:\d+"):
         handle(tf.zeros([3]))
+
+
+def test_a_split_has_as_many_sizes_as_outputs_and_none_below_zero() -> None:
+    """Both were found by these checks, in TensorFlow's own tests."""
+    x, sizes = tf.placeholder(tf.float32, [3]), tf.placeholder(tf.int32, [None])
+    parts = tf.split(x, sizes, num=2)
+    with tf.Session() as session:
+        for wrong, text in (([-1, -2], "Split size at index 1 must be >= 0. Got: -2"), ([1, 1, 1], "1 -D and 3 eleme")):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+                session.run(parts, {x: np.ones(3), sizes: wrong})
+    with pytest.raises(ValueError, match="Split size at index 1 must be >= 0. Got: -2"):
+        tf.split(x, [-1, -2])
+    with pytest.raises(ValueError, match="Length of size_splits should be equal to num_outputs"):
+        tf.split(x, [1, 1, 1], num=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -106,12 +107,35 @@ train = opt.minimize(tf.reduce_sum(w * x), tf.train.get_or_create_global_step())
 mean, total = hvd.allreduce(x), hvd.allreduce(x, average=False, name="x")
 rows = hvd.allgather(tf.fill([1 + hvd.rank(), 1], hvd.rank()))
 sent = hvd.broadcast(x, 1)
+both = hvd.allreduce(tf.constant([hvd.rank() + 1], tf.uint8), op=hvd.Max)
+gradients = [
+    tf.gradients(y * (hvd.rank() + 1), z)[0]
+    for y, z in ((total, x), (sent, x))
+]
+own = tf.fill([1 + hvd.rank(), 1], 1.0)
+gradients.append(tf.gradients(hvd.allgather(own) * tf.constant([[1.0], [2.0], [3.0]]), own)[0])
+for wrong in (lambda: hvd.callbacks, lambda: hvd.allreduce(x, op=hvd.Adasum), lambda: hvd.DistributedOptimizer(3)):
+    try:
+        wrong()
+    except (AttributeError, NotImplementedError, ValueError) as error:
+        assert "Keras" in str(error) or "Adasum" in str(error) or "inherit" in str(error), error
+    else:
+        raise AssertionError(wrong)
+try:
+    import horovod.keras
+except ImportError as error:
+    assert "out of its scope" in str(error)
+from horovod.tensorflow.compression import Compression
+assert Compression is hvd.Compression and not hvd.nccl_built() and hvd.cross_size() == 1
 config = tf.ConfigProto()
 config.gpu_options.visible_device_list = str(hvd.local_rank())
 hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.train.StopAtStepHook(last_step=2)]
 with tf.train.MonitoredTrainingSession(hooks=hooks, config=config) as session:
     values = session.run([mean, total, rows, sent])
     assert [v.ravel().tolist() for v in values] == [[2], [4], [0, 1, 1], [3]], values
+    assert session.run(both).tolist() == [2]
+    slopes = [v.ravel().tolist() for v in session.run(gradients)]
+    assert slopes == [[3], [3 * hvd.rank()], [[2], [4, 6]][hvd.rank()]], slopes
     while not session.should_stop():
         _, value, yes = session.run([train, w, flag])
 with tf.Session() as session:
@@ -125,7 +149,59 @@ print("reached", value.dtype, yes, flush=True)
 def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
+    command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("reached float32 True") == 2
+    assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(90)
+def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> None:
+    script = Path(__file__).parents[2] / "examples" / "digits_allreduce.py"
+    pytest.importorskip("sklearn")
+    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script), "--steps=20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    assert done.returncode == 0, done.stdout + done.stderr
+    apart = re.search(r"largest difference to one process (\S+)", done.stdout)
+    assert apart is not None and float(apart[1]) < 1e-5, done.stdout
+
+
+@pytest.mark.timeout(60)
+def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
+    with tf.Graph().as_default():
+        model = build(1, tf.train.GradientDescentOptimizer(0.05))
+        with tf.train.MonitoredTrainingSession() as session:
+            expected = train(session, model, slice(None))
+    reserved = reserve_cluster([TaskId("ps", 0), *(TaskId("worker", i) for i in range(WORKERS))])
+    reserved.close()
+    server = tf.train.Server(reserved.spec, job_name="ps", task_index=0)
+    cluster = [tf.train.Server(reserved.spec, job_name="worker", task_index=i) for i in range(WORKERS)]
+    results: dict[int, list[np.ndarray]] = {}
+    together = threading.Barrier(WORKERS)
+
+    def work(rank: int) -> None:
+        def place(op: tf.Operation) -> str:
+            return "/job:ps/task:0" if op.name.startswith("table") else f"/job:worker/task:{rank}"
+
+        with tf.Graph().as_default(), tf.device(place):
+            optimizer = tf.train.AllReduceOptimizer(tf.train.GradientDescentOptimizer(0.05), WORKERS, rank)
+            x, y, rows, variables, step = build(1, optimizer)
+            hooks = [optimizer.make_session_run_hook()]
+            part = slice(8 * rank, 8 * rank + 8)
+            with tf.train.MonitoredTrainingSession(cluster[rank].target, hooks=hooks) as session:
+                for _ in range(STEPS):
+                    session.run(step, {x: XS[part], y: YS[part], rows: ROWS[part]})
+                    together.wait(20)  # the ps applies shares as they come
+                results[rank] = session.run(variables)
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in [*cluster, server]:
+        one.stop()
+    for mine, others, alone in zip(results[0], results[1], expected):
+        np.testing.assert_allclose(mine, others, rtol=1e-6)
+        np.testing.assert_allclose(mine, alone, rtol=1e-3, atol=1e-5)

@@ -24,6 +24,8 @@ MERGES: dict[str, Merge] = {"Add": np.add, "Mul": np.multiply, "Min": np.minimum
 DIRECT_LIMIT = 64 << 10
 # The most that one message of the ring carries: while one piece is added, the next is on its way.
 PIECE_BYTES = 1 << 20
+# So many pieces of its own chunk a rank sends before it has seen any: what a slow rank has to keep.
+PIECES_AHEAD = 8
 
 
 class Send(NamedTuple):
@@ -104,6 +106,7 @@ class RingReduce:
         self._out = np.empty_like(self._mine)
         self._pieces = pieces or piece_count(self._mine.nbytes, size)
         self._left = 2 * (size - 1) * self._pieces
+        self._begun = min(self._pieces, PIECES_AHEAD)
         self._next = (rank + 1) % size
         self.done = self._left == 0
         if self.done:
@@ -118,7 +121,10 @@ class RingReduce:
     def begin(self) -> list[Send]:
         if self.done:
             return []
-        return [Send(self._next, p, self._mine[self._span(self._rank, p)]) for p in range(self._pieces)]
+        return [self._own_piece(piece) for piece in range(self._begun)]
+
+    def _own_piece(self, piece: int) -> Send:
+        return Send(self._next, piece, self._mine[self._span(self._rank, piece)])
 
     def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
         step, piece = divmod(tag, self._pieces)
@@ -126,7 +132,11 @@ class RingReduce:
         self.done = self._left == 0
         last = self._size - 1
         if step < last:
-            return self._reduce(step, piece, values)
+            sends = self._reduce(step, piece, values)
+            if step == 0 and self._begun < self._pieces:
+                sends.append(self._own_piece(self._begun))
+                self._begun += 1
+            return sends
         span = self._span((self._rank - (step - last)) % self._size, piece)
         self._out[span] = values
         return [self._forward(step + 1, piece, span)] if step < 2 * last - 1 else []

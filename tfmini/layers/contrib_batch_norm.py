@@ -57,7 +57,9 @@ def batch_norm(
       NotImplementedError: for what is not supported.
     """
     if batch_weights is not None or zero_debias_moving_mean:
-        raise NotImplementedError("tfmini's batch_norm has no `batch_weights` and no `zero_debias_moving_mean`.")
+        raise NotImplementedError(
+            "tfmini's batch_norm has no `batch_weights` and no `zero_debias_moving_mean`; leave them out."
+        )
     with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as opened:
         inputs = convert_to_tensor(inputs)
         layer = BatchNormalization(

@@ -296,12 +296,17 @@ def _split_v_shape(node: Operation) -> list[RawShape]:
     if axis_value is None:
         return [(None,) * len(before)] * count
     axis = check_axis(int(axis_value.item()), len(before))
+    if sizes is not None and len(sizes) != count:
+        raise ValueError("Length of size_splits should be equal to num_outputs")
     known: list[int | None] = [None] * count if sizes is None else _sizes_of(sizes.tolist(), before[axis])
     return [(*before[:axis], size, *before[axis + 1 :]) for size in known]
 
 
 def _sizes_of(sizes: list[int], total: int | None) -> list[int | None]:
     """The sizes with -1 replaced by what is left of ``total``."""
+    for index, size in enumerate(sizes):
+        if size < -1:
+            raise ValueError(f"Split size at index {index} must be >= 0. Got: {size}")
     given = sum(s for s in sizes if s >= 0)
     fits = total is None or given == total or given < total and sizes.count(-1) == 1
     if sizes.count(-1) > 1 or not fits:
@@ -310,13 +315,20 @@ def _sizes_of(sizes: list[int], total: int | None) -> list[int | None]:
 
 
 @_split_v.kernel("CPU")
-def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any) -> tuple[Any, ...]:
+def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: int) -> tuple[Any, ...]:
     axis, rank = int(split_dim.item()), value.ndim
     if not -rank <= axis < rank:
         refuse(f"-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}")
+    if len(size_splits) != num_split:
+        refuse(
+            "size of the split_tensor must be 1-D and have the same elements as outputs got"
+            f" {size_splits.ndim} -D and {size_splits.size} elements"
+        )
     try:
         sizes: Any = _sizes_of(size_splits.tolist(), value.shape[axis])
-    except ValueError:
+    except ValueError as error:
+        if str(error).startswith("Split size"):
+            refuse(str(error))
         total, given = value.shape[axis], int(size_splits.sum())
         raise InvalidArgumentError(
             None,
