@@ -23,10 +23,11 @@ groups = [Ranks(count, index), Ranks(count, index, group_key=2)]
 outs, expected = [], []
 for dtype in (tf.float32, tf.float16, tf.float64, tf.int32, tf.int64):
     for size in (0, 1, 7, 1009, 20_011):
-        values = [np.random.RandomState(r + size).randint(-4, 5, size).astype(dtype.as_numpy_dtype) for r in range(count)]
+        random = [np.random.RandomState(r + size).randint(-4, 5, size) for r in range(count)]
+        values = [value.astype(dtype.as_numpy_dtype) for value in random]
         for i, group in enumerate(groups):
             outs.append(group.all_reduce(tf.constant(values[index]), merge=("Add", "Max")[i]))
-            expected.append((sum, lambda v: np.max(v, axis=0))[i](values))
+            expected.append(np.max(values, axis=0) if i else sum(values))
 large = [np.random.RandomState(r).randn(700_001).astype(np.float32) for r in range(count)]
 alone = groups[0].all_reduce(tf.constant(large[index]), mean=True)
 with tf.Session(server.target) as session:

@@ -7,13 +7,16 @@ collective           messages per rank          bytes per rank
 ===================  =========================  ==================
 all-reduce, ring     2·(N−1)·pieces             2·(N−1)/N·S
 all-reduce, direct   N−1                        (N−1)·S
+all-reduce, shared   0, or a bell per wait      2·(N−1)/N·S
 broadcast            pieces (the last rank: 0)  S (the last: 0)
 gather               N−1                        (N−1)·S
 ===================  =========================  ==================
 
 The direct exchange is for tensors of at most `schedules.DIRECT_LIMIT`/(N−1) bytes, and for two ranks
-it sends no more than the ring. A parameter server instead sends and receives S once per worker: 2·N·S
-pass through it in each step.
+it sends no more than the ring. In shared memory (`shared_reduce`) a
+rank lays out S once; the figure counts a byte once for each rank that reads it, and (N−1)·S for tensors
+of at most 64 KB. A parameter server instead sends and receives S once per worker: 2·N·S pass through it
+in each step.
 """
 
 from __future__ import annotations
