@@ -37,6 +37,31 @@ def run_all(ranks: list[SharedReduce], seed: int) -> None:
     assert all(rank.done for rank in ranks), [rank.missing() for rank in ranks]
 
 
+@pytest.mark.parametrize("count", [7, 3000])
+def test_ranks_that_sleep_are_woken(monkeypatch, count: int) -> None:
+    monkeypatch.setattr(shared_reduce, "DIRECT_LIMIT", 64)
+    monkeypatch.setattr(shared_reduce, "WINDOW_BYTES", 256)
+    for seed in range(20):
+        stages: list[Any] = make_stages(3, count * 4)
+        rng, awake, woken = random.Random(seed), {0, 1, 2}, set()
+        ranks = [
+            SharedReduce(
+                r, 3, np.ones(count, np.float32), "Add", "Id", stages, 0, b"", 0, np.empty(count, np.float32),
+                wake=woken.add, sleeps=True,
+            )
+            for r in range(3)
+        ]  # fmt: skip
+        lags: dict[int, Any] = {}
+        while awake:
+            rank = rng.choice(sorted(awake))
+            assert ranks[rank].advance() == []
+            lags[rank] = ranks[rank].lag()
+            awake.discard(rank)
+            awake.update(r for r, lag in lags.items() if lag and lag[0].address + 8 * lag[1] in woken)
+            woken.clear()
+        assert all(rank.done for rank in ranks)
+
+
 def exchange(stages: list[Any], values: list[Any], merge: str, final: str, count: int, seed: int) -> list[Any]:
     size = len(stages)
     ranks = [

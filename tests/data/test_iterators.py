@@ -341,6 +341,31 @@ def test_an_error_costs_an_element_of_a_window() -> None:
         assert [row.tolist() for row in drain(session, element)] == [[1, 2], [3, 5]]
 
 
+def test_a_function_may_say_that_there_is_no_more() -> None:
+    def first(i: Any) -> Any:
+        if i >= 3:
+            raise StopIteration
+        return i
+
+    numbers = Dataset.range(8)
+
+    def asked(x: Any) -> Any:
+        return tf.py_func(first, [x], tf.int64)
+
+    for calls in (None, 2):
+        element = numbers.map(asked, calls).make_one_shot_iterator().get_next()
+        with tf.Session() as session:
+            assert drain(session, element) == [0, 1, 2]
+    batches = numbers.apply(tf.data.experimental.map_and_batch(asked, 2))
+    element = batches.make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert session.run(element).tolist() == [0, 1]
+        for _ in range(3):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Function invocation produced OutOfRangeError"):
+                session.run(element)
+        assert drain(session, element) == []
+
+
 def test_what_nobody_reads_on_is_let_go() -> None:
     ended = threading.Event()
 

@@ -241,11 +241,11 @@ def test_a_bad_set_up_is_caught_with_its_culprits(setup: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script, ps", [("digits_async.py", 2), ("digits_sync.py", 2), ("digits_in_graph.py", 1),
-                                        ("digits_allreduce.py", 0), ("word_count.py", 2)])  # fmt: skip
-def test_the_examples_raise_no_alarm(script: str, ps: int) -> None:
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_the_examples_raise_no_alarm(script: str) -> None:
     if "digits" in script:
         pytest.importorskip("sklearn")
+    ps = {"digits_in_graph.py": 1, "digits_allreduce.py": 0}.get(script, 2)
     found = inspect(EXAMPLES / script, ps=ps, workers=2, batch=100)
     # What runs by default is said where an example has no training op; that is no fault of it.
     assert [str(w) for w in found.warnings if w.kind != "step"] == []

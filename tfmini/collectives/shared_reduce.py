@@ -12,17 +12,30 @@ once. Who can go no further leaves a note in its stage; who makes its wait end r
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from tfmini.collectives.schedules import MERGES, divide
-from tfmini.collectives.stages import COPIED, HEAD_BYTES, REDUCED, SERIAL, WAITING, WINDOW_BITS, WROTE, Stage, fence
+from tfmini.collectives.stages import (
+    COPIED,
+    HEAD_BYTES,
+    REDUCED,
+    SERIAL,
+    SLEEPS,
+    WAITING,
+    WINDOW_BITS,
+    WROTE,
+    Stage,
+    fence,
+)
 
 DIRECT_LIMIT = 64 << 10  # bytes; up to here all ranks add up the whole
-WINDOW_BYTES = 256 << 10  # of the tensor
-SLOTS = 8  # windows that a stage holds
+WINDOW_BYTES = 1 << 20  # of the tensor; smaller ones wake the others more often
+SLOTS = 4  # windows that a stage holds
 _CORES = len(os.sched_getaffinity(0))
-_SPINS = int(os.environ.get("SPINS", 100))
-_WRITE_AHEAD, _REDUCE_AHEAD = 5, 2
+_SPINS = 30  # looks at the others before it sleeps, a few microseconds where they have a core each
+_WRITE_AHEAD, _REDUCE_AHEAD = 2, 1
+_WAKE_EVERY = 6  # actions
 _WRITE_ALL, _REDUCE_ALL, _WRITE, _REDUCE, _COPY = range(5)
 _PUBLISHES = {_WRITE_ALL: WROTE, _WRITE: WROTE, _REDUCE: REDUCED, _COPY: COPIED}
 
@@ -50,6 +63,8 @@ class SharedReduce:
       stages: of all ranks, None where one is not known yet; the list is filled by its owner.
       count: which exchange of these stages it is, from 0.
       text, step: the fingerprint, see `Stage.sign`.
+      wake: wakes those who sleep on a word of the own stage; None: nobody can.
+      sleeps: its thread will sleep when it can go no further (see `lag`), and wants no bell.
       is_loose: the exchange before was a small one too, so its stage has room for two.
 
     Attributes:
@@ -62,6 +77,7 @@ class SharedReduce:
     def __init__(
         self, rank: int, size: int, value: Array, merge: str, final: str, stages: list[Stage | None],
         count: int, text: bytes, step: int, out: Array, is_loose: bool = False, face: Array | None = None,
+        wake: Callable[[int], None] | None = None, sleeps: bool = False,
     ) -> None:  # fmt: skip
         self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
         self._shape = value.shape
@@ -75,6 +91,8 @@ class SharedReduce:
         self._others = [r for r in range(size) if r != rank]
         self._count = count
         self._text, self._step = text, step
+        self._wake, self._sleeps = wake, sleeps
+        self._to_wake: set[int] = set()
         self.done = self.is_broken = False
         self.stranger = -1
         self._unknown = list(self._others)  # whose fingerprints have not been compared
@@ -100,11 +118,26 @@ class SharedReduce:
     def advance(self) -> list[int]:
         """Does all that can be done now; returns the ranks that are to be rung, for they wait for just this."""
         ring: list[int] = []
+        try:
+            self._advance(ring)
+        finally:
+            self._wake_up()
+        return ring
+
+    def _wake_up(self) -> None:
+        """Wakes those who sleep on words that have been raised: not at once, for they might take this processor."""
+        while self._to_wake:
+            word = self._to_wake.pop()
+            if self._wake is not None:
+                self._wake(self._own.address + 8 * word)
+
+    def _advance(self, ring: list[int]) -> None:
         base = self._count << WINDOW_BITS
         while not self.done and self.stranger < 0 and not self.is_broken:
             action, word, mark, window = self._plan[self._at]
             if not self._have(word, mark) and not self._look_again(word, mark):
-                self._own.wait_for(word, mark)
+                self._wake_up()
+                self._own.wait_for(word, mark, self._first_lag(word, mark) if self._sleeps else -1)
                 fence()
                 if not self._have(word, mark):
                     break
@@ -120,11 +153,35 @@ class SharedReduce:
                 self._publish(COPIED, base + (1 << WINDOW_BITS), ring)
             else:
                 self._publish(_PUBLISHES[action], base + window + 1, ring)
-        return ring
+            if not self._at % _WAKE_EVERY:
+                self._wake_up()
 
     def _look_again(self, word: int, mark: int) -> bool:
         """Whether a mark is reached in the time that a sleep and a bell would take."""
         return any(self._have(word, mark) for _ in range(self._spins))
+
+    def _first_lag(self, word: int, mark: int) -> int:
+        """The first known rank that has not reached a mark; -1: only unknown ones."""
+        for rank in self._others:
+            if 0 <= self._mark(rank, word) < mark:
+                return rank
+        return -1
+
+    def lag(self) -> tuple[Stage, int, int] | None:
+        """Whose word to sleep on while it has which value; None: it is to be rung, or can go on."""
+        if self.done or self.stranger >= 0:
+            return None
+        _, word, mark, _ = self._plan[self._at]
+        rank = self._own.words[SLEEPS] - 1
+        stage = self._stages[rank] if rank >= 0 else None
+        if stage is None:
+            return None
+        value = stage.words[word]
+        return (stage, word, value) if value < mark and stage.is_valid else None
+
+    def wants_bell(self) -> bool:
+        """Whether it waits for ranks of which nothing is known yet, so that there is no word to sleep on."""
+        return not self.done and not self._own.words[SLEEPS] and bool(self.missing())
 
     def _do(self, action: int, window: int) -> None:
         if action == _WRITE_ALL:
@@ -180,12 +237,18 @@ class SharedReduce:
         before = words[word]
         words[word] = mark
         fence()
+        sleepers = False
         for rank in self._others:
             stage = self._stages[rank]
-            if stage is not None and rank not in ring:
-                wanted = stage.wanted(word)
-                if before < wanted <= mark and self._is_last(rank, word, wanted):
-                    ring.append(rank)
+            if stage is None or not before < stage.wanted(word) <= mark:
+                continue
+            sleeps_on = stage.words[SLEEPS]
+            if sleeps_on:
+                sleepers |= sleeps_on == self._rank + 1
+            elif rank not in ring and self._is_last(rank, word, stage.wanted(word)):
+                ring.append(rank)
+        if sleepers:
+            self._to_wake.add(word)
 
     def _is_last(self, waiter: int, word: int, wanted: int) -> bool:
         """Whether all that the waiter waits for has come; an unknown rank may have been the first."""

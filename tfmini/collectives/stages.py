@@ -3,7 +3,7 @@
 Only its owner writes to a stage. All that the ranks have to tell each other stands in its head, as numbers
 that only grow::
 
-    u64 serial | u64 wrote | u64 reduced | u64 copied | u64 waiting | u64 step, step     (a cache line each)
+    u64 serial | u64 wrote | u64 reduced | u64 copied | u64 waiting, sleeps | u64 step, step   (a cache line each)
     fingerprint, fingerprint (u16 length, text)                                          from byte 512 on
     data                                                                                from byte 4096 on
 
@@ -27,7 +27,7 @@ IS_ORDERED = platform.machine() in ("x86_64", "AMD64", "i686")
 
 HEAD_BYTES = 4096
 WINDOW_BITS = 24
-SERIAL, WROTE, REDUCED, COPIED, WAITING, STEPS = 0, 8, 16, 24, 32, 40
+SERIAL, WROTE, REDUCED, COPIED, WAITING, SLEEPS, STEPS = 0, 8, 16, 24, 32, 33, 40
 _KIND_SHIFT = 60
 _TEXT_AT = (512, 2304)
 _TEXT_LIMIT = 1700  # bytes
@@ -58,11 +58,12 @@ class Stage:
       serial: of this use of the memory; the same number stands there as long as nobody else uses it.
     """
 
-    __slots__ = ("memory", "data", "words", "serial", "_bytes", "_written")
+    __slots__ = ("memory", "data", "words", "serial", "address", "_bytes", "_written")
 
     def __init__(self, memory: np.ndarray[Any, Any], serial: int) -> None:
         self.memory = memory
         self.data = memory[HEAD_BYTES:]
+        self.address = memory.ctypes.data
         self._bytes = memory[:HEAD_BYTES].data
         self.words = self._bytes[:512].cast("Q")
         self.serial = serial
@@ -72,7 +73,7 @@ class Stage:
         """Its owner begins to use it, with that exchange: those before are over."""
         self.words[SERIAL] = self.serial
         fence()
-        for word in (WAITING, STEPS, STEPS + 1):
+        for word in (WAITING, SLEEPS, STEPS, STEPS + 1):
             self.words[word] = 0
         for word in (WROTE, REDUCED, COPIED):
             self.words[word] = count << WINDOW_BITS
@@ -82,8 +83,13 @@ class Stage:
         """Whether what has been read before was still its owner's."""
         return self.words[SERIAL] == self.serial
 
-    def wait_for(self, word: int, mark: int) -> None:
-        """Notes that its owner waits until that word of all others has reached a mark."""
+    def wait_for(self, word: int, mark: int, sleeps_on: int) -> None:
+        """Notes that its owner waits until that word of all others has reached a mark.
+
+        Args:
+          sleeps_on: the rank on whose word it sleeps; -1: on none, it wants to be rung.
+        """
+        self.words[SLEEPS] = sleeps_on + 1
         self.words[WAITING] = word << _KIND_SHIFT - 3 | mark
 
     def wanted(self, word: int) -> int:

@@ -12,6 +12,7 @@ from tfmini.data import function_stages
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.pipeline import Element, Source, compiled
 from tfmini.data.reading import Reading
+from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
@@ -26,6 +27,11 @@ parallel_map_dataset = dataset_op(
     "ParallelMapDataset",
     f"{_ON}, num_parallel_calls: int32",
     f"{_F}; use_inter_op_parallelism: bool = true; sloppy: bool = false; {_KEEPS}",
+)
+map_and_batch_dataset = dataset_op(
+    "MapAndBatchDataset",
+    f"{_ON}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+    f"{_F}; {_KEEPS}",
 )
 filter_dataset = dataset_op("FilterDataset", _ON, f"predicate: func; Targuments: list(type) >= 0; {TYPES}")
 flat_map_dataset = dataset_op("FlatMapDataset", _ON, _F)
@@ -70,18 +76,35 @@ def _cardinality(source: Source) -> Any:
 
 
 @map_dataset.kernel("CPU")
-def _map(source: Source, captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
-    return function_stages.map_elements(source, compiled(f, resources, captured))
+def _map(
+    source: Source, captured: list[Any], *, f: FunctionBody, preserve_cardinality: bool, resources: Any
+) -> Source:
+    function = compiled(f, resources, captured)
+    return function_stages.map_elements(source, function, keeps_count=preserve_cardinality)
 
 
 @parallel_map_dataset.kernel("CPU")
 def _parallel_map(
-    source: Source, captured: list[Any], calls: Any, *, f: FunctionBody, resources: Any
+    source: Source, captured: list[Any], calls: Any, *, f: FunctionBody, preserve_cardinality: bool, resources: Any
 ) -> Source:
+    function = compiled(f, resources, captured)
+    return function_stages.map_elements(source, function, _width(calls), preserve_cardinality)
+
+
+def _width(calls: Any) -> int:
     if calls < -1 or calls == 0:
         raise errors.InvalidArgumentError(None, None, "num_parallel_calls must be greater than zero.")
-    width = _AUTOTUNED_CALLS if calls < 0 else int(calls)
-    return function_stages.map_elements(source, compiled(f, resources, captured), width)
+    return _AUTOTUNED_CALLS if calls < 0 else int(calls)
+
+
+@map_and_batch_dataset.kernel("CPU")
+def _map_and_batch(
+    source: Source, captured: list[Any], size: Any, calls: Any, drop_remainder: Any, *, f: FunctionBody,
+    preserve_cardinality: bool, resources: Any,
+) -> Source:  # fmt: skip
+    function = compiled(f, resources, captured)
+    mapped = function_stages.map_elements(source, function, _width(calls), preserve_cardinality)
+    return batch(mapped, int(size), bool(drop_remainder), whole=True)
 
 
 @filter_dataset.kernel("CPU")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -17,23 +17,34 @@ if TYPE_CHECKING:
 
 
 class _Map(Transformation):
-    def __init__(self, upstream: Stage, reading: Reading, function: Function) -> None:
+    def __init__(self, upstream: Stage, reading: Reading, function: Function, keeps_count: bool = False) -> None:
         super().__init__(upstream)
         self._reading = reading
         self._function = function
+        self._keeps_count = keeps_count
 
     def __next__(self) -> Element:
+        element = next(self.upstream)
         try:
-            return self._function(self._reading, *next(self.upstream))
-        except errors.OutOfRangeError:  # a function may say that there is no more, as a Python one by StopIteration
+            return self._function(self._reading, *element)
+        except errors.OutOfRangeError as error:
+            self._end(error)
+
+    def _end(self, error: errors.OutOfRangeError) -> NoReturn:
+        """A function says that there is no more, as a Python one does by StopIteration."""
+        if not self._keeps_count:
             raise StopIteration from None
+        text = f"Function invocation produced OutOfRangeError: {error.message}"
+        raise errors.InvalidArgumentError(None, None, text) from None
 
 
 class _ParallelMap(_Map):
     """Keeps ``width`` calls under way in a pool; the order stays."""
 
-    def __init__(self, upstream: Stage, reading: Reading, function: Function, width: int) -> None:
-        super().__init__(upstream, reading, function)
+    def __init__(
+        self, upstream: Stage, reading: Reading, function: Function, width: int, keeps_count: bool
+    ) -> None:
+        super().__init__(upstream, reading, function, keeps_count)
         self._width = width
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: collections.deque[Future[Element]] = collections.deque()
@@ -60,8 +71,8 @@ class _ParallelMap(_Map):
             raise StopIteration
         try:
             return self._under_way.popleft().result()
-        except errors.OutOfRangeError:
-            raise StopIteration from None
+        except errors.OutOfRangeError as error:
+            self._end(error)
 
     def _stop(self) -> None:
         if self._pool is not None:
@@ -75,11 +86,19 @@ class _ParallelMap(_Map):
         super().close()
 
 
-def map_elements(source: Source, function: Function, width: int = 1) -> Source:
-    """``function`` of each element, ``width`` calls at a time."""
-    if width <= 1:
-        return TransformedSource(source, lambda upstream, reading: _Map(upstream, reading, function), same)
-    return TransformedSource(source, lambda upstream, reading: _ParallelMap(upstream, reading, function, width), same)
+def map_elements(source: Source, function: Function, width: int = 1, keeps_count: bool = False) -> Source:
+    """``function`` of each element, ``width`` calls at a time.
+
+    Args:
+      keeps_count: whether a function that says that there is no more costs its element, rather than ends the dataset.
+    """
+
+    def begin(upstream: Stage, reading: Reading) -> Stage:
+        if width <= 1:
+            return _Map(upstream, reading, function, keeps_count)
+        return _ParallelMap(upstream, reading, function, width, keeps_count)
+
+    return TransformedSource(source, begin, same)
 
 
 class _Filter(_Map):

@@ -8,7 +8,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.data import function_ops
 from tfmini.data.dataset import Dataset
-from tfmini.data.dataset_arguments import same_types
+from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
 from tfmini.data.dataset_ops import ignore_errors_dataset
 from tfmini.data.function_graph import trace
 from tfmini.data.sparse_values import component_of, value_of
@@ -48,15 +48,25 @@ def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> Transformation:  # fmt: skip
-    """`Dataset.map` and then `Dataset.batch`.
+    """`Dataset.map` and then `Dataset.batch`; an element that fails costs its whole batch.
 
     Raises:
       ValueError: when both kinds of parallelism are given.
     """
     if num_parallel_batches is not None and num_parallel_calls is not None:
         raise ValueError("The `num_parallel_batches` and `num_parallel_calls` arguments are mutually exclusive.")
-    calls = num_parallel_calls if num_parallel_calls is not None else num_parallel_batches
-    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+    parallel = num_parallel_calls if num_parallel_calls is not None else num_parallel_batches
+
+    def transform(dataset: Dataset) -> Dataset:
+        traced = dataset._trace(map_func, "map_and_batch")
+        size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
+        calls = int64(1 if parallel is None else parallel, "num_parallel_calls")
+        return dataset._then(
+            function_ops.map_and_batch_dataset, traced.captures, size, calls, drop, f=traced.body,
+            preserve_cardinality=True, structure=traced.structure.batched(static_batch(size, drop)),
+        )  # fmt: skip
+
+    return transform
 
 
 def parallel_interleave(

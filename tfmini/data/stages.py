@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,16 +16,34 @@ from tfmini.data.reading import Reading
 
 class _Batch(Transformation):
     def __init__(
-        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element]
-    ) -> None:
+        self, upstream: Stage, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element],
+        whole: bool,
+    ) -> None:  # fmt: skip
         super().__init__(upstream)
         self._size = size
         self._drop = drop_remainder
         self._combine = combine
+        self._whole = whole
         self._over = False
 
+    def _rows(self) -> list[Element]:
+        rows: list[Element] = []
+        failure: errors.OpError | None = None
+        for _ in range(self._size):
+            try:
+                rows.append(next(self.upstream))
+            except StopIteration:
+                break
+            except errors.OpError as error:
+                if not self._whole:
+                    raise
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return rows
+
     def __next__(self) -> Element:
-        rows = [] if self._over else list(itertools.islice(self.upstream, self._size))
+        rows = [] if self._over else self._rows()
         if len(rows) < self._size:
             self._over = True
             if self._drop or not rows:
@@ -35,9 +52,13 @@ class _Batch(Transformation):
 
 
 def batch(
-    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of
-) -> Source:
+    source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of,
+    whole: bool = False,
+) -> Source:  # fmt: skip
     """Elements in groups of ``size``, put together by ``combine``.
+
+    Args:
+      whole: whether an element that fails costs the whole group, rather than those before it.
 
     Raises:
       InvalidArgumentError: for a size below 1.
@@ -45,7 +66,7 @@ def batch(
     if size <= 0:
         raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
     count = batched(size, drop_remainder)
-    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine), count)
+    return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine, whole), count)
 
 
 class _Limit(Transformation):

@@ -9,7 +9,8 @@ from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 
 _WAITING = frozenset({
-    "_PyGeneratorDataset", "PrefetchDataset", "ParallelMapDataset", "PyFunc", "PyFuncStateless", "EagerPyFunc",
+    "_PyGeneratorDataset", "PrefetchDataset", "ParallelMapDataset", "MapAndBatchDataset", "PyFunc", "PyFuncStateless",
+    "EagerPyFunc",
 })  # fmt: skip
 
 

@@ -47,3 +47,21 @@ class Wait(Protocol):
           False when the step has ended already: ``cancel`` is not called and nothing may be kept.
         """
         ...
+
+
+class PatientWait(Wait, Protocol):
+    """A wait for which a thread does nothing else, so that it may as well wait where the answer comes from."""
+
+    def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
+        """Tells the thread where.
+
+        Args:
+          sleep: takes the seconds after which it returns in any case; returns False when the answer will come
+            from elsewhere.
+        """
+        ...
+
+
+def patient(wait: Wait) -> PatientWait | None:
+    """The wait, if a thread waits for just this answer."""
+    return wait if getattr(wait, "is_patient", False) else None  # type: ignore[return-value]

@@ -258,7 +258,7 @@ def _summary(found: Inspection, full: bool) -> RenderableType:
     kinds = Counter(w.kind for w in found.warnings)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
     return Group(
-        Text(headline(found)), Text(""), _tasks(found, full, _ROWS // 3), Text(""), _wire(found, full, 2 * _ROWS // 3),
+        Text(headline(found), no_wrap=True, overflow="ellipsis"), Text(""), _tasks(found, full, _ROWS // 3), Text(""), _wire(found, full, 2 * _ROWS // 3),
         Text(""), Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
     )  # fmt: skip
 

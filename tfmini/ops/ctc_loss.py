@@ -79,6 +79,8 @@ def _v2_kernel(
 
 def _label_lists(scores: Array, indices: Array, values: Array, lengths: Array) -> list[list[int]]:
     time, batch, _ = scores.shape
+    if not batch:
+        refuse("batch_size must not be 0")
     long = next((i for i, length in enumerate(lengths.tolist()) if length > time), None)
     if long is not None:
         refuse(f"sequence_length({long}) <= {time}")

@@ -24,6 +24,7 @@ from tfmini import dtypes
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import GRADIENTS
+from tfmini.ops import gradient_wanted
 from tfmini.ops.constant import constant
 from tfmini.ops.control import tuple as gate_together
 from tfmini.ops.gradient_inputs import as_sources, as_targets, as_tensors, default_gradients, is_trainable
@@ -252,6 +253,11 @@ class _Sweep:
         queue = deque(op for op in self.targets if pending.get(op) == 0)
         queue.extend(control_flow.first_ready(pending, set(self.targets)))
         self.stopped.update(_stop_ops(self.from_ops, pending))
+        with gradient_wanted.region(pending):
+            self._walk(queue)
+
+    def _walk(self, queue: deque[Operation]) -> None:
+        pending, control_flow = self.pending, self.control_flow
         visit = self._visit if control_flow.is_plain and not self.colocate else self._visit_in_context
         while queue:
             op = queue.popleft()

@@ -44,7 +44,8 @@ def _check(matrix: Array) -> None:
 
 def _by_eigenvalues(matrix: Array, function: Any) -> Array:
     values, vectors = np.linalg.eig(matrix.astype(np.complex128))
-    return (vectors * function(values)[..., None, :]) @ np.linalg.inv(vectors)  # type: ignore[no-any-return]
+    found: Array = (vectors * function(values)[..., None, :]) @ np.linalg.inv(vectors)
+    return found
 
 
 @sqrt_op.kernel("CPU")

@@ -16,6 +16,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.ops import array_shape
 from tfmini.ops.constant_value import constant_value
+from tfmini.ops.gradient_wanted import is_wanted
 from tfmini.shapes import RawShape, broadcast_raw
 
 sum_op = op(
@@ -189,6 +190,8 @@ def sum_to_operands(node: Operation, grads: Sequence[Tensor | None]) -> list[Ten
     x, y = node._inputs[0], node._inputs[1]
     a, b = x._shape, y._shape
     gx, gy = grads
+    gx = gx if is_wanted(node, 0) else None
+    gy = gy if is_wanted(node, 1) else None
     if a is not None and b is not None and None not in a and None not in b:
         return [_sum_to_static(gx, a, b), _sum_to_static(gy, b, a)]
     sx, sy = array_shape.shape(x), array_shape.shape(y)

@@ -14,6 +14,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.ops import array_filling
 from tfmini.ops.casting import cast
+from tfmini.ops.gradient_wanted import is_wanted
 from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
 from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
 from tfmini.ops.scoping import name_scope
@@ -193,7 +194,9 @@ def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @mul_op.gradient
 def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
     x, y = node._inputs
-    return sum_to_operands(node, [mul_op(grad, conjugate(y)), mul_op(conjugate(x), grad)])
+    gx = mul_op(grad, conjugate(y)) if is_wanted(node, 0) else None
+    gy = mul_op(conjugate(x), grad) if is_wanted(node, 1) else None
+    return sum_to_operands(node, [gx, gy])
 
 
 @div_op.gradient
@@ -209,7 +212,9 @@ def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
     x, y = (conjugate(t) for t in node._inputs)
-    return sum_to_operands(node, [divide_by(grad, y), mul_op(grad, divide_by(divide_by(neg_op(x), y), y))])
+    gx = divide_by(grad, y) if is_wanted(node, 0) else None
+    gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None
+    return sum_to_operands(node, [gx, gy])
 
 
 @mul_no_nan_op.gradient

@@ -90,10 +90,6 @@ def pooled_shape(node: Operation, ksize: Sequence[int], strides: Sequence[int]) 
         if len(sizes) != 4:
             raise ValueError(f"{node.type} requires the {attr} attribute to contain 4 values, but got: {len(sizes)}")
     axes = image_axes(attrs["data_format"])
-    if ksize[axes[0]] != 1 or strides[axes[0]] != 1:
-        raise ValueError("Pooling is not yet supported on the batch dimension.")
-    if "Max" not in node.type and (ksize[axes[3]] != 1 or strides[axes[3]] != 1):
-        raise ValueError("Pooling is not yet supported on the batch or depth dimension.")
     pixels = [
         output_size(
             image[axis], ksize[axis], strides[axis], 1, attrs["padding"],
@@ -120,6 +116,15 @@ def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
 
 
 # ---- kernels ------------------------------------------------------------------------------------
+
+
+def _check_axes(attrs: Mapping[str, Any], deep: bool) -> None:
+    """Windows lie within an image and, unless ``deep``, within a channel."""
+    batch, _, _, depth = image_axes(attrs["data_format"])
+    if attrs["ksize"][batch] != 1 or attrs["strides"][batch] != 1:
+        raise UnimplementedError(None, None, "Pooling is not yet supported on the batch dimension.")
+    if not deep and (attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1):
+        raise UnimplementedError(None, None, "Pooling is not yet supported on the depth dimension.")
 
 
 def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], tuple[Axis, Axis]]:
@@ -168,6 +173,7 @@ def _max_pool_factory(node: Any) -> Callable[..., Array]:
 def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
     """The function that pools images as these attrs say."""
     place, layout = _placer(attrs), attrs["data_format"]
+    _check_axes(attrs, deep=True)
     depth = image_axes(layout)[3]
     if attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1:
         return _depthwise_max_pool(attrs)
@@ -201,6 +207,13 @@ def _depthwise_max_pool(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
         return from_nhwc(image.reshape(*image.shape[:3], -1, window).max(axis=4), layout)
 
     return max_pool
+
+
+def _without_nan(source: Array, result: Array, rows: Axis, columns: Axis) -> tuple[Array, Array]:
+    """Images and maxima in which a window whose maximum is no number has its maximum in its first element."""
+    source = np.where(np.isnan(source), _lowest(source.dtype), source)
+    first = source[:, rows.offsets(0), columns.offsets(0)]
+    return source, np.where(np.isnan(result), first, result)
 
 
 def _first_matches(source: Array, result: Array, rows: Axis, columns: Axis) -> Iterator[tuple[slice, slice, Array]]:
@@ -252,6 +265,8 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
             raise InvalidArgumentError(None, None, f"Expected grad shape to be {result.shape}, but got {grad.shape}")
         source = padded(image, rows, columns, _lowest(image.dtype))
         total, tiled = _spread(image.shape, image.dtype, rows, columns)
+        if result.dtype.kind not in "iu" and np.isnan(result).any():
+            source, result = _without_nan(source, result, rows, columns)
         for row, column, match in _first_matches(source, result, rows, columns):
             share = where_else_zero(match, grad)
             if tiled:
@@ -297,6 +312,7 @@ def _counts(rows: Axis, columns: Axis, dtype: Any) -> Array:
 
 @avg_pool_op.kernel_factory("CPU")
 def _avg_pool_factory(node: Any) -> Callable[..., Array]:
+    _check_axes(node.attrs, deep=False)
     place, layout = _placer(node.attrs), node.attrs["data_format"]
     dtype = node.attrs["T"].numpy
     wide = np.float32 if node.attrs["T"] in HALVES else dtype

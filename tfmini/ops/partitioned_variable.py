@@ -64,14 +64,18 @@ class PartitionedVariable:
     def as_tensor(self) -> Tensor:
         """The whole as one tensor."""
         with control_dependencies(None):
-            if len(self._variable_list) == 1:
-                with name_scope(None):
-                    return identity(self._variable_list[0], name=self._name)
-            axis = self._only_axis("concatenate")
-            with name_scope(self._name + "/ConcatPartitions/"):
-                whole = concat(self._variable_list, axis)
+            return self._concat()
+
+    def _concat(self) -> Tensor:
+        """The whole, under the control dependencies of the place where it is asked for."""
+        if len(self._variable_list) == 1:
             with name_scope(None):
-                return identity(whole, name=self._name)
+                return identity(self._variable_list[0], name=self._name)
+        axis = self._only_axis("concatenate")
+        with name_scope(self._name + "/ConcatPartitions/"):
+            whole = concat(self._variable_list, axis)
+        with name_scope(None):
+            return identity(whole, name=self._name)
 
     @property
     def name(self) -> str:

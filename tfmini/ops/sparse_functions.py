@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tfmini import dtypes
@@ -16,7 +17,7 @@ from tfmini.ops.array_slicing import getitem
 from tfmini.ops.casting import cast
 from tfmini.ops.checks import assert_equal, assert_less_equal
 from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.math_elementwise import minimum
 from tfmini.ops.reduce_functions import reduce_max
@@ -170,13 +171,34 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
     with name_scope(name, "SparseReshape", [sparse.values]) as scope:
         indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, shape, name=scope)
-        wanted = constant_value_as_shape(shape)
-        before = sparse.shape
-        if wanted is not None and None not in wanted and before.is_fully_defined():
-            count = before.num_elements()
-            if TensorShape(wanted).num_elements() != count:
-                raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+        known = _reshaped(sparse.shape, shape)
+        if known is not None:
+            sizes = convert_to_tensor(known, _INT64)
         return SparseTensor(indices, identity(sparse.values), sizes)
+
+
+def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
+    """The new sizes, where they follow from what is known; at most one may be left open.
+
+    Raises:
+      ValueError: when the number of elements does not fit.
+    """
+    constant, wanted = constant_value(shape), constant_value_as_shape(shape)
+    if wanted is None or not before.is_fully_defined():
+        return None
+    if constant is not None and (constant == -1).sum() > 1:
+        raise ValueError(f"At most one dimension can be inferred (-1). Found: {constant.tolist()}")
+    if wanted.count(None) > 1:
+        return None
+    count = before.num_elements() or 0
+    known = math.prod(size for size in wanted if size is not None)
+    if None not in wanted:
+        if known != count:
+            raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+        return list(wanted)  # type: ignore[arg-type]
+    if not known or count % known:
+        raise ValueError(f"Cannot reshape a tensor with {count} elements to shape {list(wanted)}")
+    return [count // known if size is None else size for size in wanted]
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:

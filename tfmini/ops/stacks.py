@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
@@ -75,6 +77,12 @@ class Stack:
         self.max_size = max_size
         self.values: list[Any] = []
         self.closed = False
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """What a client sees of a reference to a stack: the container and the name."""
+        found = np.empty(2, object)
+        found[:] = [b"_stacks", self.name.encode()]
+        return found
 
     def refuse(self, what: str) -> NoReturn:
         """Raises an error that names the stack."""

@@ -86,9 +86,15 @@ def _number_text(attrs: dict[str, Any]) -> Callable[[Any], bytes]:
     return lambda v: (style % v).encode()
 
 
+def _float_of(text: bytes) -> float:
+    """A number as C reads it: hexadecimal as well."""
+    plain = text.strip().lstrip(b"+-").lower()
+    return float.fromhex(text.decode()) if plain.startswith(b"0x") else float(text)
+
+
 @to_number_op.kernel("CPU")
 def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
-    kind = float if out_type.is_floating else int
+    kind = _float_of if out_type.is_floating else int
     limits = None if out_type.is_floating else np.iinfo(out_type.as_numpy_dtype)
 
     def parse(text: bytes) -> Any:

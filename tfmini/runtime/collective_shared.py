@@ -15,12 +15,14 @@ from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.shared_reduce import SharedReduce, is_direct
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
+from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
 from tfmini.runtime.collective_calls import Call
 from tfmini.runtime.collective_exchange import Exchange, Member
 from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
 from tfmini.runtime.collective_stages import Channel, Stages
+from tfmini.runtime.futex import Futex, futex
 
 
 class Owner(Protocol):
@@ -44,12 +46,14 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
+        self._futex: Futex | None = None
 
     def place(self) -> str:
         """Where this task's memory is; "": nowhere."""
         with self._owner.lock:
             if self._arena is None and self._is_possible:
                 self._arena = make_arena()
+                self._futex = futex() if self._arena is not None else None
                 self._is_possible = self._arena is not None
             return self._arena.place if self._arena is not None else ""
 
@@ -91,6 +95,26 @@ class SharedCollectives:
                 if rank != member.rank:
                     self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
         self._drive(member, exchange)
+        self._let_sleep(member, exchange)
+        return True
+
+    def _let_sleep(self, member: Member, exchange: Exchange) -> None:
+        """The thread that waits for an exchange, if there is one, may sleep on what that waits for now."""
+        wait = patient(exchange.call.wait)
+        if wait is not None and not exchange.finished:
+            wait.offer_sleep(lambda timeout_s: self._sleep(member, exchange, timeout_s))
+
+    def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
+        """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
+        lag = exchange.schedule.lag()
+        if lag is not None and not exchange.finished:
+            if self._futex is None:
+                return False
+            stage, word, value = lag
+            self._futex.wait(stage.address + 8 * word, value, timeout_s)
+        elif not exchange.finished and exchange.schedule.wants_bell():
+            return False
+        self._drive(member, exchange)
         return True
 
     def _schedule(self, member: Member, exchange: Exchange, channel: Channel, value: Any) -> SharedReduce:
@@ -100,7 +124,8 @@ class SharedCollectives:
         out, face = _memory_like(value)
         return SharedReduce(
             member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
-            exchange.step, out, is_loose, face,
+            exchange.step, out, is_loose, face, None if self._futex is None else self._futex.wake,
+            self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
 
     def _drive(self, member: Member, exchange: Exchange) -> None:
@@ -178,6 +203,7 @@ class SharedCollectives:
             exchange = member.running.get(instance)
         if exchange is not None:
             self._drive(member, exchange)
+            self._let_sleep(member, exchange)
             exchange.present.update(exchange.schedule.present() if not exchange.finished else ())
 
     # ---- the end ----------------------------------------------------------------------------

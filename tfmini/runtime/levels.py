@@ -15,13 +15,17 @@ class Segment:
       run: ``run(step, slots)``, the generated function.
       pending: how many arrivals and predecessor segments must come first.
       successors: indices of the segments that wait for this one.
-      seconds: smoothed duration, which decides whether the reactor may run it itself.
+      seconds: how long its latest runs have taken at least, which decides whether the reactor may run it itself.
     """
 
     run: Callable[[Any, list[Any]], None]
     pending: int
     successors: list[int]
     seconds: float = 0.0
+
+    def note(self, seconds: float) -> None:
+        """A run has taken so long. Being long takes several long runs in a row: one may only have been interrupted."""
+        self.seconds = min(seconds, 1.5 * self.seconds + 0.0005)
 
 
 @dataclass

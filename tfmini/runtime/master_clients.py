@@ -19,6 +19,7 @@ from tfmini.runtime import wait_reports
 from tfmini.runtime.fetches import writable
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.gathered_trace import GatheredTrace
+from tfmini.runtime.inline_step import is_short
 from tfmini.runtime.master import Master
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
@@ -155,7 +156,7 @@ class DirectMaster:
         if session.closed or self._pid and self._pid != os.getpid():
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
-        if plan.local is not None:
+        if plan.local is not None and (not plan.is_inline or is_short(plan.local.graph.program)):
             return session.run_local(plan, values, timeout_s)
         wait = Blocking(self._master.reactor)
         cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)

@@ -151,6 +151,7 @@ class _MasterService:
         session = self.master.session(request.session_handle)
         signature = (request.feeds, request.fetches, request.targets)
         session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
+
     def _close(self, session: MasterSession, why: str = "") -> None:
         session.closed_because = why or session.closed_because
         session.close()

@@ -17,6 +17,7 @@ from tfmini.graph.node import Node, Nodes
 from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.runtime.inline_step import InlineStep
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
@@ -199,6 +200,8 @@ class MasterSession:
         graph = part.graph
         graph.program.bind(graph.resources)
         step_id, worker = new_step_id(), self.master.worker
+        if plan.is_inline:
+            return self._run_inline(InlineStep(graph.program, step_id, worker, self.master.reactor, timeout_s), values)
         step = LocalStep(step_id, worker) if timeout_s is None else TimedStep(step_id, worker, timeout_s)
         self._local_steps[step_id] = step  # a loop in it must notice when the session is closed
         try:
@@ -221,6 +224,15 @@ class MasterSession:
         finally:
             step.trace.finished = clock()
             del self._local_steps[step_id]
+
+    def _run_inline(self, step: InlineStep, values: Sequence[Any]) -> list[Any]:
+        self._local_steps[step.step_id] = step
+        try:
+            if self.closed:
+                step.stop(self.closed_because)
+            return step.run_program(values)
+        finally:
+            del self._local_steps[step.step_id]
 
     def run(
         self, plan: Plan, values: Sequence[Any], on_done: OnValues, timeout_s: float | None, in_process: bool = False,

@@ -43,7 +43,7 @@ class Plan:
     """A signature's partitions, their layout and the parts that run it.
 
     Attributes:
-      local: the only part of a local plan.
+      local: the only part of a local plan; ``is_inline``: it waits for collectives.
       traced: whether its programs record what they do.
     """
 
@@ -54,6 +54,7 @@ class Plan:
     parts: list[Part]
     local: Part | None = None
     traced: bool = False
+    is_inline: bool = False
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
+from tfmini.runtime.inline_step import can_run_inline
 from tfmini.runtime.plan import Part, Plan
 from tfmini.runtime.session_owners import hold
 
@@ -66,7 +67,10 @@ class Registration:
                 part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
                 part.incarnation = master.worker.incarnation
         first = self.plan.parts[0] if len(self.plan.parts) == 1 else None
-        if first is not None and first.graph is not None and first.graph.program.is_simple:
+        if first is None or first.graph is None:
+            return
+        self.plan.is_inline = master.reactor is not None and can_run_inline(first.graph.program)
+        if first.graph.program.is_simple or self.plan.is_inline:
             self.plan.local = first
             feeds, fetches = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
             if first.feed_indices != feeds or first.fetch_indices != fetches:

@@ -118,7 +118,7 @@ class Activation:
         except Exception as error:  # noqa: BLE001 - whatever a kernel raises ends this step, not the server
             self.run.fail(kernel_error(error, self.run.worker.task))
             return []
-        segment.seconds += 0.25 * (time.perf_counter() - begin - segment.seconds)
+        segment.note(time.perf_counter() - begin)
         ready = []
         with self.run.lock:
             for successor in segment.successors:
