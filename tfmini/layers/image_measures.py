@@ -86,13 +86,8 @@ def sobel_edges(image: Any) -> Tensor:
     image = convert_to_tensor(image)
     static, sizes = image.shape, shape_of(image)
     down = np.array([[-1, -2, -1], [0, 0, 0], [1, 2, 1]], image.dtype.as_numpy_dtype)
-<<<<<<< HEAD
     filters = np.stack([down, down.T], axis=-1)[:, :, None, :]
     per_channel = tile(filters, stack([1, 1, sizes[3], 1]))
-=======
-    edges = np.stack([down, down.T], axis=-1)[:, :, None, :]
-    filters = tile(edges, stack([1, 1, sizes[3], 1]))
->>>>>>> clean
     padded = pad(image, [[0, 0], [1, 1], [1, 1], [0, 0]], mode="REFLECT")
     found = depthwise_conv2d_native(padded, per_channel, [1, 1, 1, 1], "VALID")
     result = reshape(found, concat([sizes, [2]], 0))
@@ -116,12 +111,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
         else:
             rows, columns = images[:, 1:] - images[:, :-1], images[:, :, 1:] - images[:, :, :-1]
             axes = [1, 2, 3]
-<<<<<<< HEAD
         return add(reduce_sum(abs_op(rows), axis=axes), reduce_sum(abs_op(columns), axis=axes))
-=======
-        total: Tensor = reduce_sum(abs_op(rows), axis=axes) + reduce_sum(abs_op(columns), axis=axes)
-        return total
->>>>>>> clean
 
 
 # ---- likeness -----------------------------------------------------------------------------------
