@@ -19,7 +19,7 @@ import tensorflow as tf
 def build():
     with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")):
         w = tf.get_variable("W", [3])
-        tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(w * tf.placeholder(tf.float32, [3], name="x")))
+        tf.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(w) * tf.placeholder(tf.float32, [3], name="x")))
 """
 SESSION = BUILD + """
 build()
