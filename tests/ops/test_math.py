@@ -42,8 +42,8 @@ from tfmini.ops.casting import cast
 from tfmini.ops.constant import constant
 
 MODULES = (
-    array_filling, array_identity, array_shape, math_bitwise, math_comparison, math_elementwise, math_unary, math_complex,
-    math_powers, math_reductions, reduce_functions, math_matmul, math_contraction, math_segments,
+    array_filling, array_identity, array_shape, math_bitwise, math_comparison, math_elementwise, math_unary,
+    math_complex, math_powers, math_reductions, reduce_functions, math_matmul, math_contraction, math_segments,
     math_sparse_segments, math_sums, clip,
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.rpc.reactor import Waiter
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.ownership import make_private
 from tfmini.runtime.program import Program
 from tfmini.runtime.step_errors import kernel_error, node_error

@@ -14,7 +14,8 @@ from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import wait_reports
 from tfmini.runtime.fetches import writable
 from tfmini.runtime.forks import check_own

@@ -17,7 +17,8 @@ from tfmini.cluster import ClusterSpec, check_server_cluster
 from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import servers
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.forks import check_own

@@ -8,7 +8,8 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.reactor import Waiter, get_reactor
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.options import SessionOptions
 
 _SCHEMES = ("zmq://", "grpc://", "tcp://")

@@ -15,7 +15,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc.messages import DescribeStep
-from tfmini.rpc.reactor import Waiter
+from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.plan import Part
 
 _log = logging.getLogger("tfmini")
