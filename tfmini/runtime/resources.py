@@ -122,6 +122,11 @@ class SessionResources:
         self._manager = manager
         self.session = session
 
+    @property
+    def generation(self) -> int:
+        """The manager's; every step asks, and this is quicker than `__getattr__`."""
+        return self._manager.generation
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
 

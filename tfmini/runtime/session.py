@@ -43,7 +43,8 @@ _local_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
 class _Call:
     """What a (fetches, feeds) pair comes to: worked out once, used by every run."""
 
-    __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "plan", "plan_version")
+    __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "fetches_feeds", "plan",
+                 "plan_version")  # fmt: skip
 
     def __init__(self, session: BaseSession, structure: Any, feed_tensors: list[Tensor]) -> None:
         self.fetches = Fetches(session.graph, structure, session._handles.wrap)
@@ -51,6 +52,7 @@ class _Call:
         fed = {t: i for i, t in enumerate(feed_tensors)}
         # A tensor that is fed and fetched is not worth a step.
         self.from_feeds = [fed.get(t) for t in self.fetches.tensors]
+        self.fetches_feeds = any(i is not None for i in self.from_feeds)
         wanted = tuple(t.name for t, i in zip(self.fetches.tensors, self.from_feeds) if i is None)
         targets = tuple(op.name for op in self.fetches.targets)
         self.signature = (tuple(t.name for t in feed_tensors), wanted, targets)
@@ -202,7 +204,7 @@ class BaseSession:
         except errors.OpError as error:
             raise located(error, self._graph) from None
         self._runs += 1
-        if any(i is not None for i in call.from_feeds):
+        if call.fetches_feeds:
             rest = iter(found)
             found = [next(rest) if i is None else own_copy(values[i]) for i in call.from_feeds]
         return [to_client(v) for v in found]
