@@ -10,9 +10,10 @@ import pytest
 import tfmini as tf
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
+from tfmini.runtime.local_step import run_simple
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import Activation, StepRun, run_simple
+from tfmini.runtime.step_run import Activation, StepRun
 
 assert tf  # registers the ops
 _PS, _WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"

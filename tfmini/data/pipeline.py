@@ -18,9 +18,9 @@ from tfmini.data.counts import UNKNOWN, Count
 from tfmini.data.reading import CallStep, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
+from tfmini.runtime.local_step import run_simple
 from tfmini.runtime.program import Program, compile_program
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import run_simple
 
 Element = tuple[Any, ...]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.step_run import LocalStep
+from tfmini.runtime.local_step import LocalStep
 
 
 class Reading:

@@ -16,10 +16,10 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.rpc.waiter import Waiter
+from tfmini.runtime.local_step import LocalStep
 from tfmini.runtime.ownership import make_private
 from tfmini.runtime.program import Program
 from tfmini.runtime.step_errors import kernel_error, node_error
-from tfmini.runtime.step_run import LocalStep
 
 # A longer segment had better leave the sockets to another thread: `step_run` can do that.
 _LONG_SEGMENT_S = 0.002

@@ -18,13 +18,13 @@ from tfmini.placement.decision import Decision
 from tfmini.placement.placer import place
 from tfmini.rpc.messages import AbortStep, RunGraph
 from tfmini.runtime.inline_step import InlineStep
+from tfmini.runtime.local_step import LocalStep, TimedStep, run_simple
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.ownership import make_private
 from tfmini.runtime.plan import Part, Plan, build_plan
 from tfmini.runtime.registration import Registration
 from tfmini.runtime.step import Abort, Finish, Instruction, Step
 from tfmini.runtime.step_ids import new_step_id
-from tfmini.runtime.step_run import LocalStep, TimedStep, run_simple
 from tfmini.runtime.trace import StepLog, clock
 from tfmini.runtime.traced_run import TracedLocalStep
 from tfmini.runtime.wait_reports import Told, describe_step

@@ -74,3 +74,10 @@ def _named(code: int, message: str, node: Node | None, task: str, derived: bool 
         message = f"{message}\n\t [[{tag}]]"
     device = node.device if node is not None else ""
     return errors.from_code(code, message, node_name=name, device=device, task=task, derived=derived)
+
+
+def dead_fetch(index: int) -> errors.OpError:
+    """The error for a fetched value in a branch that was not taken."""
+    return errors.InvalidArgumentError(
+        None, None, f"Retval[{index}] does not have value: it lies in a branch that this step did not take."
+    )

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.step_run import Activation, Done, Iteration, Path, StepOwner, StepRun, TimedStep
+from tfmini.runtime.local_step import TimedStep
+from tfmini.runtime.step_run import Activation, Done, Iteration, Path, StepOwner, StepRun
 from tfmini.runtime.trace import Trace, clock
 
 
