@@ -130,6 +130,11 @@ class _Merge:
         there = labels.op_label(labels.REQUEST, labels.REQUEST, [f"RunGraph from {master} to {device}"])
         back = labels.op_label(labels.ANSWER, labels.ANSWER, [f"done from {device} to {master}"])
         self._add(device, labels.REQUEST, there, min(called, start), start, record.request_bytes)
+        if index in log.told:
+            telling = labels.op_label(labels.REQUEST, labels.REQUEST, [f"telling {device} to run"])
+            told = log.told[index]  # until the next part was begun, if one was
+            next_called = min((when for when in log.called.values() if when >= told), default=told)
+            self._add(master, labels.REQUEST, telling, called, self._own(next_called))
         self._add(master, labels.ANSWER, back, end, max(answered, end), record.answer_bytes)
 
     def _add_wires(self) -> None:

@@ -360,6 +360,8 @@ class _Run:
         self._calls[index] = part.peer.call(
             request, lambda answer: self._answer(index, part, answer), incarnation=part.incarnation
         )
+        if self.log is not None:
+            self.log.told[index] = clock()
 
     def _answer(self, index: int, part: Part, answer: Any) -> None:
         if self.log is not None:

@@ -216,10 +216,12 @@ class StepLog:
 
     Attributes:
       called, answered: index of a part in the plan -> when RunGraph left, and when its answer came.
+      told: the same -> when the call that sends it to another task returned, which may be after it arrived.
     """
 
     def __init__(self) -> None:
         self.step_id = 0
         self.started = self.finished = clock()
         self.called: dict[int, int] = {}
+        self.told: dict[int, int] = {}
         self.answered: dict[int, int] = {}
