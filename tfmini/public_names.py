@@ -278,6 +278,12 @@ NAMES: dict[str, dict[str, str]] = {
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
+        "ops.type_specs": "TensorSpec",
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
+        "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_reader": "list_variables load_checkpoint load_variable",
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
@@ -296,6 +302,19 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.layers": {
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
+        ),
+        "layers.contrib_embeddings": (
+            "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
+        ),
+        "layers.contrib_normalization": "group_norm instance_norm",
+        "layers.contrib_summaries": (
+            "summarize_activation summarize_activations summarize_biases summarize_collection "
+            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
+        ),
+        "ops.nn_embedding": "safe_embedding_lookup_sparse",
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
         "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
@@ -308,6 +327,12 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.regularizers": (
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer "
             "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d"
+        ),
+    },
+    "contrib.layers.summaries": {
+        "layers.contrib_summaries": (
+            "summarize_activation summarize_activations summarize_biases summarize_collection "
+            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
         ),
     },
     "contrib.layers.utils": {
@@ -351,6 +376,12 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
     "contrib.slim": {
+        "layers.contrib_convolutions": "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool",
+        "layers.contrib_normalization": "group_norm instance_norm",
+        "layers.contrib_embeddings": "maxout scale_gradient",
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
@@ -376,10 +407,22 @@ NAMES: dict[str, dict[str, str]] = {
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
     },
+    "contrib.slim.evaluation": {
+        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
+        "train.evaluation": "evaluate_once=slim_evaluate_once evaluation_loop",
+    },
     "contrib.slim.initializers": {
         "layers.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
     },
     "contrib.slim.layers": {
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
+        ),
+        "layers.contrib_embeddings": (
+            "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
+        ),
+        "layers.contrib_normalization": "group_norm instance_norm",
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
         "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
@@ -387,6 +430,12 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+    },
+    "contrib.slim.learning": {
+        "train.slim_learning": "train train_step",
+        "train.train_ops": (
+            "add_gradients_summaries clip_gradient_norms create_train_op=create_slim_train_op multiply_gradients"
         ),
     },
     "contrib.slim.losses": {
@@ -398,9 +447,18 @@ NAMES: dict[str, dict[str, str]] = {
             "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
         ),
     },
+    "contrib.slim.model_analyzer": {
+        "layers.model_analyzer": "analyze_ops analyze_vars tensor_description",
+    },
     "contrib.slim.regularizers": {
         "layers.regularizers": (
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer"
+        ),
+    },
+    "contrib.slim.summaries": {
+        "layers.contrib_summaries": (
+            "add_histogram_summaries add_histogram_summary add_image_summaries add_image_summary "
+            "add_scalar_summaries add_scalar_summary add_zero_fraction_summaries add_zero_fraction_summary"
         ),
     },
     "contrib.slim.utils": {
@@ -422,7 +480,21 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.training": {
+        "compat.hparams": "HParams parse_values",
+        "train.slim_learning": "train=train_with_hooks",
+        "train.train_ops": (
+            "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op "
+            "multiply_gradients"
+        ),
+        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
+        "train.evaluation": (
+            "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step"
+        ),
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+    },
+    "contrib.util": {
+        "ops.constant_value": "constant_value=get_static_value",
+        "ops.tensor_protos": "make_ndarray make_tensor_proto",
     },
     "data": {
         "data.dataset": "Dataset make_initializable_iterator make_one_shot_iterator",
@@ -547,6 +619,7 @@ NAMES: dict[str, dict[str, str]] = {
             "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
             "yuv_to_rgb"
         ),
+        "ops.image_distortion": "draw_bounding_boxes sample_distorted_bounding_box",
         "ops.image_boxes": (
             "crop_and_resize non_max_suppression non_max_suppression_overlaps non_max_suppression_padded "
             "non_max_suppression_with_scores"
