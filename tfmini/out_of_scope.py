@@ -139,6 +139,44 @@ _RAW_OPS = (
 )  # fmt: skip
 
 
+# Names of TensorFlow 0.x that 1.0 gave up, and what they became.
+_BEFORE_1_0 = {
+    "mul": "tf.multiply",
+    "sub": "tf.subtract",
+    "neg": "tf.negative",
+    "pack": "tf.stack",
+    "unpack": "tf.unstack",
+    "concat_v2": "tf.concat",
+    "inv": "tf.reciprocal",
+    "select": "tf.where",
+    "listdiff": "tf.setdiff1d",
+    "complex_abs": "tf.abs",
+    "batch_matmul": "tf.matmul",
+    "batch_svd": "tf.svd",
+    "batch_cholesky": "tf.cholesky",
+    "batch_matrix_diag": "tf.matrix_diag",
+    "scalar_summary": "tf.summary.scalar",
+    "histogram_summary": "tf.summary.histogram",
+    "image_summary": "tf.summary.image",
+    "audio_summary": "tf.summary.audio",
+    "merge_summary": "tf.summary.merge",
+    "merge_all_summaries": "tf.summary.merge_all",
+    "train.SummaryWriter": "tf.summary.FileWriter",
+    "image.per_image_whitening": "tf.image.per_image_standardization",
+    "nn.deconv2d": "tf.nn.conv2d_transpose",
+    "nn.rnn": "tf.nn.static_rnn",
+    "nn.bidirectional_rnn": "tf.nn.static_bidirectional_rnn",
+    "models.rnn.rnn_cell": "tf.nn.rnn_cell",
+    "models.rnn.rnn": "tf.nn",
+    "RegisterShape": "tfmini.graph.registry.op, whose shape function is a part of the op",
+}
+
+
+def new_name(dotted: str) -> str | None:
+    """What TensorFlow 1.0 calls a name of 0.x below ``tf``; None where it is no such name."""
+    return _BEFORE_1_0.get(dotted)
+
+
 def way_around(dotted: str) -> str | None:
     """What to use in place of a name below ``tf`` that is out of scope; None where it is not.
 

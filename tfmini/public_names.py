@@ -361,6 +361,9 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.saved_tables": "MutableDenseHashTable=DenseHashTable MutableHashTable",
     },
+    "contrib.legacy_seq2seq": {
+        "layers.sequence_losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
+    },
     "contrib.losses": {
         "layers.loss_reduction": (
             "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss"
@@ -371,12 +374,21 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.rnn": {
+        "layers.contrib_rnn": (
+            "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell "
+            "OutputProjectionWrapper stack_bidirectional_dynamic_rnn"
+        ),
         "layers.rnn": "static_bidirectional_rnn static_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
         "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
     },
+    "contrib.seq2seq": {
+        "layers.sequence_losses": "sequence_loss",
+    },
     "contrib.slim": {
-        "layers.contrib_convolutions": "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool",
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool"
+        ),
         "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_embeddings": "maxout scale_gradient",
         "train.assignment": (

@@ -196,10 +196,9 @@ def evaluate_repeatedly(
     final = FinalOpsHook(final_ops, final_ops_feed_dict)
     get_or_create_eval_step()
     counted = _counted(eval_ops, hooks or [])
-    done = 0
-    for checkpoint in checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn):
+    found = checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn)
+    for done, checkpoint in enumerate(found, start=1):
         _evaluate(checkpoint, master, scaffold, counted, feed_dict, [*(hooks or []), final], config)
-        done += 1
         if max_number_of_evaluations is not None and done >= max_number_of_evaluations:
             break
     return final.final_ops_values
