@@ -373,6 +373,19 @@ NAMES: dict[str, dict[str, str]] = {
             "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
         ),
     },
+    "contrib.metrics": {
+        "layers.contrib_metrics": (
+            "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
+            "streaming_false_negatives streaming_false_positives streaming_mean "
+            "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou "
+            "streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor "
+            "streaming_percentage_less streaming_precision streaming_precision_at_thresholds "
+            "streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error "
+            "streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
+            "streaming_sparse_precision_at_k streaming_sparse_recall_at_k "
+            "streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives"
+        ),
+    },
     "contrib.rnn": {
         "layers.contrib_rnn": (
             "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell "
@@ -457,6 +470,19 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.losses": (
             "absolute_difference cosine_distance hinge_loss log_loss mean_pairwise_squared_error "
             "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
+        ),
+    },
+    "contrib.slim.metrics": {
+        "layers.contrib_metrics": (
+            "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
+            "streaming_false_negatives streaming_false_positives streaming_mean "
+            "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou "
+            "streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor "
+            "streaming_percentage_less streaming_precision streaming_precision_at_thresholds "
+            "streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error "
+            "streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
+            "streaming_sparse_precision_at_k streaming_sparse_recall_at_k "
+            "streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives"
         ),
     },
     "contrib.slim.model_analyzer": {

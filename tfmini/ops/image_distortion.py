@@ -177,7 +177,7 @@ def _check_settings(attrs: Any) -> None:
 
 @sample_op.kernel_factory("CPU")
 @sample_v2_op.kernel_factory("CPU")
-def _sampler(node: Any) -> Callable[..., tuple[Array, Array, Array]]:
+def _sampler(node: Any) -> Callable[..., tuple[Array, ...]]:
     attrs = node.attrs
     _check_settings(attrs)
     seed, seed2 = attrs["seed"], attrs["seed2"]

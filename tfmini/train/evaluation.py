@@ -95,7 +95,7 @@ class SummaryAtEndHook(SessionRunHook):
     ) -> None:
         if log_dir is None and summary_writer is None:
             raise ValueError("One of log_dir or summary_writer should be used.")
-        self._log_dir, self._writer = log_dir, summary_writer
+        self._log_dir, self._writer = log_dir or "", summary_writer
         self._given_op, self._summary_op, self._feed_dict = summary_op, summary_op, feed_dict
 
     def begin(self) -> None:
