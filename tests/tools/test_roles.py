@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
-from tfmini.tools.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.tools.launch import role_flags_of
+from tfmini.tools.roles import (
+    defined_role_flags,
+    imported_modules,
+    module_role_flags,
+    role_arguments,
+    tf_config,
+)
 from tfmini.tools.supervision import TaskId
 
 CLUSTER = ClusterSpec({"ps": ["h:1", "h:2"], "worker": ["h:3"]})
@@ -75,3 +84,31 @@ def test_placeholders() -> None:
 
 def test_tf_config_is_what_cluster_from_tf_config_reads() -> None:
     assert cluster_from_tf_config({"TF_CONFIG": tf_config(PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
+
+
+def test_flags_of_an_imported_module_count_where_the_import_defines_them() -> None:
+    module = """
+import tensorflow as tf
+tf.app.flags.DEFINE_string("job_name", "", "ps or worker")
+tf.app.flags.DEFINE_integer("task_id", 0, "which")
+def later():
+    tf.app.flags.DEFINE_string("ps_hosts", "", "hosts")
+"""
+    assert module_role_flags(module) == {"job_name": "--job_name", "task_id": "--task_id"}
+    assert module_role_flags("print 'python 2'") == {}
+
+
+def test_the_modules_that_a_source_imports() -> None:
+    source = "import a.b as c\ndef f():\n    from d import e\nfrom . import g\n"
+    assert imported_modules(source) == ["a.b", "d", "d.e"]
+    assert imported_modules("print 'python 2'") == []
+
+
+def test_a_script_gets_the_flags_of_a_module_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import options\n")
+    (tmp_path / "options.py").write_text("flags.DEFINE_string('job_name', '', '')\n")
+    script = tmp_path / "script.py"
+    script.write_text("import model, os\n")
+    assert role_flags_of(str(script)) == {"job_name": "--job_name"}
+    script.write_text("import model\nflags.DEFINE_string('task_index', '', '')\n")
+    assert role_flags_of(str(script)) == {"task_index": "--task_index"}

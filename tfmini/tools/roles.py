@@ -3,9 +3,9 @@
 Old distributed scripts take `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and `--worker_hosts`. A task
 is given those of them that its script defines and that the user has not given already, before the user's own
 arguments. Which ones the script defines is read from its source: calls of `DEFINE_…("job_name", …)`,
-`add_argument("--job_name", …)` and click's `option("--job-name", …)`. Flags that an imported module defines are not
-seen; for those, and for any other interface, `{job}`, `{task}`, `{ps_hosts}` and `{worker_hosts}` in the arguments
-are replaced.
+`add_argument("--job_name", …)` and click's `option("--job-name", …)`; where it defines none itself, the
+`DEFINE_…` calls of the modules beside it that it imports count. For any other interface, `{job}`, `{task}`,
+`{ps_hosts}` and `{worker_hosts}` in the arguments are replaced.
 """
 
 from __future__ import annotations
@@ -41,6 +41,33 @@ def defined_role_flags(source: str) -> dict[str, str]:
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     spellings = (spelling for call in calls for spelling in _flags_of_call(call))
     return {_canonical(spelling): spelling for spelling in spellings if _canonical(spelling) in ROLE_FLAGS}
+
+
+def imported_modules(source: str) -> list[str]:
+    """The modules that a source imports, dotted; none of a source that this Python cannot parse."""
+    names: list[str] = []
+    for node in _statements(source, nested=True):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
+
+
+def module_role_flags(source: str) -> dict[str, str]:
+    """The role flags that a module defines by being imported: its ``DEFINE_…`` calls outside functions."""
+    calls = (node.value for node in _statements(source) if isinstance(node, ast.Expr))
+    named = (call for call in calls if isinstance(call, ast.Call) and "DEFINE_" in ast.unparse(call.func))
+    spellings = (spelling for call in named for spelling in _flags_of_call(call))
+    return {_canonical(spelling): spelling for spelling in spellings if _canonical(spelling) in ROLE_FLAGS}
+
+
+def _statements(source: str, nested: bool = False) -> Iterator[ast.AST]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return iter(())
+    return ast.walk(tree) if nested else iter(tree.body)
 
 
 def _flags_of_call(call: ast.Call) -> Iterator[str]:
