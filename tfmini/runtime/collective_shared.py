@@ -17,8 +17,7 @@ from tfmini.collectives.shared_reduce import SharedReduce, is_direct
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
-from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
-from tfmini.runtime.collective_calls import Call
+from tfmini.runtime.collective_calls import Call, result_memory
 from tfmini.runtime.collective_exchange import Exchange, Member
 from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
 from tfmini.runtime.collective_stages import Channel, Stages
@@ -121,7 +120,7 @@ class SharedCollectives:
         about = exchange.call.about
         assert about.reduction is not None
         is_loose, channel.is_small = channel.is_small, is_direct(value.nbytes)
-        out, face = _memory_like(value)
+        out, face = result_memory(value)
         return SharedReduce(
             member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
             exchange.step, out, is_loose, face, None if self._futex is None else self._futex.wake,
@@ -229,12 +228,3 @@ class SharedCollectives:
         if self._arena is not None:
             self._arena.close()
             self._arena, self._is_possible = None, False
-
-
-def _memory_like(value: Any) -> tuple[Any, Any]:
-    """Memory for a result and what to show of it: of a large one, whose pages are warm, a view of its loan."""
-    if value.nbytes < POOL_FROM:
-        out = np.empty(value.size, value.dtype)
-        return out, out
-    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
-    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
