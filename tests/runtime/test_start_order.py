@@ -111,7 +111,8 @@ def _random_nodes(seed: int) -> list[Node]:
         elif kind < 0.9:
             nodes.append(_between("_Recv", name, 100 + i, (), controls))
         elif kind < 0.95:
-            nodes.append(Node(name, "CheckNumerics", _HERE, [(rng.choice(values), 0)], controls, {"T": F, "message": b""}))
+            attrs = {"T": F, "message": b""}
+            nodes.append(Node(name, "CheckNumerics", _HERE, [(rng.choice(values), 0)], controls, attrs))
         else:
             nodes.append(_send(name, rng.choice(values), i % 3, controls))
             continue

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.compat import horovod
+from tfmini.compat.horovod_world import World
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 from tfmini.train.all_reduce import buckets
@@ -91,6 +93,20 @@ def test_one_worker_needs_no_cluster() -> None:
             assert train(session, model, slice(None))[-1] == STEPS
     with pytest.raises(ValueError, match="rank must be in"):
         tf.train.AllReduceOptimizer(optimizer, 2, rank=2)
+
+
+def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"] * 2, 0, None))
+    with tf.Graph().as_default() as graph:
+        x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
+        rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
+        horovod.allreduce(x, op=horovod.Sum, compression=horovod.Compression.fp16)
+        horovod.allreduce(rows)
+        horovod.allgather(y)
+        horovod.broadcast(x, 1)
+        horovod.broadcast(x, 1, "mine")
+        names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
+    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
 
 
 _SCRIPT = """
