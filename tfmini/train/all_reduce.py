@@ -1,9 +1,9 @@
 """Data-parallel training without parameter servers: every worker keeps all variables, gradients are all-reduced.
 
 Each worker builds the same graph in a session of its own; the collectives meet by their keys, which are
-counted in the order of construction. Gradients become ready during back-propagation roughly in the
-reverse order of their variables; in that order they are packed into *buckets*, and the all-reduce of a
-bucket starts as soon as its gradients are there, while the others are still being computed.
+counted in the order of construction. In the order in which back-propagation yields them, gradients are packed into
+*buckets*. The all-reduce of a bucket starts as soon as its gradients are there, and the others are computed
+meanwhile: see `tfmini.runtime.start_order`.
 """
 
 from __future__ import annotations
@@ -240,15 +240,16 @@ class BroadcastVariablesHook(SessionRunHook):
 def buckets(pairs: Sequence[GradAndVar], limit: int) -> list[list[int]]:
     """Which dense gradients travel together, in the order in which back-propagation yields them.
 
-    That is the reverse order of the variables. A bucket holds gradients of one dtype and known shapes that
-    stand side by side there, and at most ``limit`` bytes unless it holds one only.
+    That is the order in which it has made their ops: the last layer's come first, and the gradient of a variable
+    with several uses when the last of them is there. A bucket holds gradients of one dtype and known shapes that
+    stand side by side in it, and at most ``limit`` bytes unless it holds one only: so none waits for others longer
+    than it takes to compute that many bytes.
     """
     found: list[list[int]] = []
     room, kind = 0, None
-    for i in reversed(range(len(pairs))):
+    dense = [i for i, (grad, _) in enumerate(pairs) if not (grad is None or isinstance(grad, IndexedSlices))]
+    for i in sorted(dense, key=lambda i: pairs[i][0].op):
         grad = pairs[i][0]
-        if grad is None or isinstance(grad, IndexedSlices):
-            continue
         count = grad.shape.num_elements()
         nbytes = limit + 1 if count is None else count * grad.dtype.size
         if not found or nbytes > room or grad.dtype != kind:
