@@ -118,6 +118,8 @@ class RingReduce:
         self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
         self._shape = value.shape
         self._mine = np.ascontiguousarray(value).reshape(-1)
+        self._out: Array
+        self._face: Array
         self._out, self._face = out or (np.empty_like(self._mine),) * 2
         self._pieces = pieces or piece_count(self._mine.nbytes, size)
         self._left = 2 * (size - 1) * self._pieces
