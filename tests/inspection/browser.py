@@ -70,8 +70,9 @@ class Browser:
         loader = self.call("Page.navigate", url=path.as_uri())["loaderId"]
 
         def has_loaded(event: dict[str, Any]) -> bool:
-            about = event.get("params", {})  # the page before may tell of its own end of loading
-            return event.get("method") == "Page.lifecycleEvent" and (about["loaderId"], about["name"]) == (loader, "load")
+            about = event.get("params", {})
+            is_ours = event.get("method") == "Page.lifecycleEvent" and about["loaderId"] == loader  # not the page before
+            return is_ours and about["name"] == "load"
 
         self._until(has_loaded)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tests.train.readiness import said_after_a_wait
 from tfmini.ops.resource_collections import register_resource, report_uninitialized_resources
 from tfmini.train.session_readiness import with_places
 
@@ -153,18 +154,6 @@ def test_readiness_is_noticed_at_once_and_the_wait_says_on_whom(server: Any, hea
     assert not waiting.is_alive()
     assert waiting.session.run(v) == 1.0
     waiting.session.close()
-
-
-def said_after_a_wait(found: tf.train.SessionManager, target: str, part: str) -> str:
-    """What a wait says that runs into its limit. One that is too short for a first look tells less: a longer one then."""
-    for seconds in (0.4, 2.0, 10.0, 50.0):
-        begin = time.monotonic()
-        with pytest.raises(tf.errors.DeadlineExceededError) as info:
-            found.wait_for_session(target, max_wait_secs=seconds)
-        assert time.monotonic() - begin >= seconds
-        if part in str(info.value):
-            break
-    return str(info.value).replace(f"waiting {seconds:g} secs", "waiting")
 
 
 def test_a_wait_is_bounded_and_says_what_is_missing(server: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
+from tests.train.readiness import said_after_a_wait
 from tests.train.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.testing.process_cluster import ProcessCluster
 
@@ -46,16 +47,6 @@ def test_a_killed_worker_joins_again(tmp_path: Path) -> None:
         run.until_step(1, 60)
         run.restart("worker", 1)
         assert run.finish(0)[1] < 1e-3 and run.finish(1)[1] < 1e-3
-
-
-def said_after_a_wait(manager: tf.train.SessionManager, target: str, part: str) -> str:
-    """What a wait says that runs into its limit. One that is too short for a first look tells less: a longer one then."""
-    for seconds in (1.0, 4.0, 16.0, 64.0):
-        with pytest.raises(tf.errors.DeadlineExceededError) as info:
-            manager.wait_for_session(target, max_wait_secs=seconds)
-        if part in str(info.value):
-            break
-    return str(info.value)
 
 
 def test_a_wait_ends_when_the_chief_has_gone_and_names_it() -> None:
