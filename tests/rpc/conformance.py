@@ -11,7 +11,7 @@ import pytest
 from tfmini import errors
 from tfmini.rpc.waiter import Waiter
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class End:
@@ -249,6 +249,7 @@ class TransportConformance:
         far.wait_messages(401)
         for t in senders:
             t.join(TIMEOUT_S)
+            assert not t.is_alive()
         for name in range(4):
             mine = [m for m in far.messages[1:] if m[0] == b"%d" % name]
             assert [m[1] for m in mine] == [b"%d" % i for i in range(100)]

@@ -10,8 +10,6 @@ import pytest
 import tfmini as tf
 from tfmini.ops import collective_ops
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def local_config(devices: int) -> tf.ConfigProto:
     return tf.ConfigProto(device_count={"CPU": devices})
