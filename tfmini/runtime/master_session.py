@@ -160,7 +160,7 @@ class MasterSession:
             registration.start()
         except errors.OpError as error:
             self._prepared(key, error, None)
-        except BaseException as error:
+        except BaseException as error:  # even Ctrl-C
             # Whoever else waits for this plan must not wait for ever.
             self._prepared(key, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
             raise
