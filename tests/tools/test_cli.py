@@ -46,6 +46,14 @@ def test_unknown_commands_get_a_suggestion() -> None:
     assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output
 
 
+def test_keys_are_made_once(tmp_path: Path) -> None:
+    made = CliRunner().invoke(main, ["keys", str(tmp_path / "new")])
+    secret = tmp_path / "new" / "tfmini.key_secret"
+    assert made.exit_code == 0 and f"export TFMINI_KEYS={secret}" in made.output and secret.exists()
+    again = CliRunner().invoke(main, ["keys", str(tmp_path / "new")])
+    assert again.exit_code == 1 and f"Error: {secret} exists" in again.output
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["version"])
     assert result.exit_code == 0

@@ -13,6 +13,7 @@ import click
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does in a step, and what crosses the wire."),
+    "keys": ("tfmini.tools.keys:keys", "Make the keys that servers of several machines ask for."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),

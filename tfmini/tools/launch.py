@@ -22,7 +22,7 @@ from tfmini.tools.supervision import Finish, Supervision, TaskId
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks.")
 @click.option(
     "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."
