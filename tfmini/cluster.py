@@ -53,18 +53,18 @@ def _numbered(job: Any, tasks: Any) -> dict[Any, Any]:
         return dict(enumerate(tasks))
     if isinstance(tasks, dict):
         return tasks
-    raise _bad_tasks(job)
+    raise _bad_tasks(job, tasks)
 
 
-def _bad_tasks(job: Any) -> TypeError:
-    return TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to strings.")
+def _bad_tasks(job: Any, got: Any) -> TypeError:
+    return TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. Got {got!r}.")
 
 
 def _task_index(job: str, index: Any) -> int:
     try:
         number = operator.index(index)
     except TypeError:
-        raise _bad_tasks(job) from None
+        raise _bad_tasks(job, index) from None
     if number < 0:
         raise ValueError(f"Task index {number} in job {job!r} must not be negative.")
     return number
@@ -112,7 +112,7 @@ class ClusterSpec:
             self._jobs = {job.name: dict(job.tasks) for job in cluster.job}  # type: ignore[union-attr]
             self._def_order = list(self._jobs)
         else:
-            raise TypeError(_NOT_A_CLUSTER)
+            raise TypeError(f"{_NOT_A_CLUSTER}. Got {cluster!r}.")
 
     @property
     def jobs(self) -> list[str]:
