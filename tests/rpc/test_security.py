@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import pytest
 from tfmini import errors
 from tfmini.rpc import local_lane
 from tfmini.rpc import transport as transport_module
-from tfmini.rpc.lane_listener import LaneListener, LaneTransport, connect_lane, host_id
+from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.security import check_exposure, generate_keys, keys_of_environment, load_keys, parse_address
 from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conformance import LaneTransport
 
 pytestmark = pytest.mark.timeout(30)
 

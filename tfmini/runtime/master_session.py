@@ -278,10 +278,6 @@ class MasterSession:
         """A step has ended."""
         self._steps.pop(step_id, None)
 
-    def running_steps(self) -> list[int]:
-        """The ids of the steps under way."""
-        return list(self._steps)
-
     def close(self) -> None:
         """Cancels running steps and lets the tasks forget the session."""
         with self._lock:
