@@ -152,6 +152,22 @@ def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
     return collect(structure.skeleton, shapes)
 
 
-def shapes_as_user_sees(structure: Structure) -> Any:
-    """The static shapes as `TensorShape` objects, in the form of an element."""
-    return structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
+class Structured:
+    """What datasets and iterators say of their elements."""
+
+    _structure: Structure
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.dtype)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The static shapes, in the form of an element."""
+        return self._structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of the leaves, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.kind)
