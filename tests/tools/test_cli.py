@@ -43,7 +43,7 @@ def test_help_imports_no_command() -> None:
 
 def test_unknown_commands_get_a_suggestion() -> None:
     assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
-    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "No such command 'xyzzy'. There are inspect, keys," in CliRunner().invoke(main, ["xyzzy"]).output
 
 
 def test_keys_are_made_once(tmp_path: Path) -> None:

@@ -46,9 +46,8 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if not close:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", error.ctx) from None
+            remedy = f"Did you mean '{close[0]}'?" if close else f"There are {', '.join(self.list_commands(ctx))}."
+            raise click.UsageError(f"{error.message} {remedy}", error.ctx) from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
