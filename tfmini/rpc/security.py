@@ -1,8 +1,8 @@
 """Addresses, and who may use them.
 
 A server on loopback or a Unix socket needs no keys. Beyond that it needs CURVE keys (traffic is
-encrypted and only holders of an admitted key get in) or an explicit word that none are wanted:
-``TFMINI_INSECURE=1`` or ``insecure=True``.
+encrypted and only holders of an admitted key get in), in the file that ``TFMINI_KEYS`` names, or
+an explicit word that none are wanted: ``TFMINI_INSECURE=1`` or ``insecure=True``.
 """
 
 from __future__ import annotations
