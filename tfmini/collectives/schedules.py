@@ -95,15 +95,21 @@ class RingReduce:
     Rank r sends to r + 1. The tensor is cut into N chunks, each into ``pieces`` that travel on their own.
     In the first phase chunk c starts at rank c and gathers the other ranks' parts until it is complete
     at rank c - 1; in the second it goes round once more. Each rank thus sends 2·(N−1)/N of the tensor.
+
+    Args:
+      out: of the value's size and dtype, one-dimensional, for the result, and what to hand out of it.
     """
 
     def __init__(
-        self, rank: int, size: int, value: Array, merge: str, final: str, pieces: int | None = None
-    ) -> None:
+        self, rank: int, size: int, value: Array, merge: str, final: str, pieces: int | None = None,
+        out: tuple[Array, Array] | None = None,
+    ) -> None:  # fmt: skip
         self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
         self._shape = value.shape
         self._mine = np.ascontiguousarray(value).reshape(-1)
-        self._out = np.empty_like(self._mine)
+        self._out: Array
+        self._face: Array
+        self._out, self._face = out or (np.empty_like(self._mine),) * 2
         self._pieces = pieces or piece_count(self._mine.nbytes, size)
         self._left = 2 * (size - 1) * self._pieces
         self._begun = min(self._pieces, PIECES_AHEAD)
@@ -150,13 +156,13 @@ class RingReduce:
         return [self._forward(step + 1, piece, span)]
 
     def _forward(self, step: int, piece: int, span: slice) -> Send:
-        return Send(self._next, step * self._pieces + piece, self._out[span])
+        return Send(self._next, step * self._pieces + piece, self._face[span])
 
     def missing(self) -> list[int]:
         return [] if self.done else [(self._rank - 1) % self._size]
 
     def result(self) -> Array:
-        return self._out.reshape(self._shape)
+        return self._face.reshape(self._shape)
 
 
 class Broadcast:
@@ -248,14 +254,18 @@ def piece_count(nbytes: int, size: int) -> int:
     return max(1, -(-nbytes // (size * PIECE_BYTES)))
 
 
-def all_reduce(rank: int, size: int, value: Array, merge: str, final: str, pieces: int = 1) -> Schedule:
+def all_reduce(
+    rank: int, size: int, value: Array, merge: str, final: str, pieces: int = 1,
+    out: tuple[Array, Array] | None = None,
+) -> Schedule:  # fmt: skip
     """The schedule of an all-reduce: direct for small tensors, else the ring.
 
     Args:
       merge: ``Add``, ``Mul``, ``Min`` or ``Max``.
       final: ``Id``, or ``Div`` to divide by the number of ranks.
       pieces: cut each chunk into so many at least.
+      out: see `RingReduce`.
     """
     if value.nbytes <= DIRECT_LIMIT // max(1, size - 1) or size == 1:
         return DirectReduce(rank, size, value, merge, final)
-    return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)))
+    return RingReduce(rank, size, value, merge, final, max(pieces, piece_count(value.nbytes, size)), out)

@@ -14,6 +14,7 @@ from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.collectives.stages import fingerprint_text
 from tfmini.graph.node import Node
 from tfmini.graph.waiting import Wait
+from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
 from tfmini.runtime.collective_groups import canonical
 
 _REMEMBERED_NODES = 10_000
@@ -109,7 +110,17 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
 def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     assert call.about.reduction is not None
     merge, final = call.about.reduction
-    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces)
+    out = result_memory(call.value)
+    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces, out)
+
+
+def result_memory(value: Any) -> tuple[Any, Any]:
+    """Memory for a result, and what to hand out of it: of a large one, whose pages are warm, a view of its loan."""
+    if value.nbytes < POOL_FROM:
+        out = np.empty(value.size, value.dtype)
+        return out, out
+    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
+    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
 
 
 def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
