@@ -85,7 +85,7 @@ def work(cluster, server, task_index, args):
 def main():
     args = parse_arguments()
     if "TF_CONFIG" not in os.environ:
-        raise SystemExit("Which task is this? Run me by: tfmini launch --ps 2 --workers 3 examples/digits_sync.py")
+        raise SystemExit("Run me by: tfmini launch --ps 2 --workers 3 examples/digits_sync.py")
     config = json.loads(os.environ["TF_CONFIG"])
     cluster = tf.train.ClusterSpec(config["cluster"])
     job_name, task_index = config["task"]["type"], config["task"]["index"]

@@ -77,7 +77,7 @@ def _world_of(config: TfConfig) -> World:
     if not cluster.jobs:
         return World(["localhost"], 0, None)
     if job is None or index is None:
-        raise ValueError('TF_CONFIG has a cluster, but no "task": {"type": …, "index": …} that says who this process is.')
+        raise ValueError('TF_CONFIG has a cluster, but no "task": {"type": …, "index": …} for this process.')
     workers = [t for name in ("chief", "master", "worker") for t in cluster.tasks() if t.job == name]
     places = [(t.job, t.task) for t in workers]
     if (job, index) not in places and job != "ps":

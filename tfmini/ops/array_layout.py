@@ -15,7 +15,7 @@ from tfmini.graph.registry import op
 from tfmini.ops.array_filling import ones
 from tfmini.ops.array_gather import gather
 from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_shape import broadcast_to, expand_dims, rank, reshape, shape, size
+from tfmini.ops.array_shape import broadcast_to, expand_dims, reshape, shape, size
 from tfmini.ops.array_values import refuse
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value, constant_value_as_shape

@@ -23,7 +23,6 @@ from tfmini.ops.scoping import control_dependencies, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
 
-
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
 
 
@@ -344,7 +343,7 @@ def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
     if nrows is not None:
         checks.append(assert_less(getitem(rowids, slice(-1, None)), cast(nrows, dtype), message=text))
     with control_dependencies(checks):
-        return identity(rowids)  # type: ignore[no-any-return]
+        return identity(rowids)
 
 
 def _row_count(values: Any) -> Tensor:

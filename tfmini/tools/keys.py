@@ -20,7 +20,7 @@ def keys(name: str, directory: str) -> None:
     """
     secret = Path(directory) / f"{name}.key_secret"
     if secret.exists():
-        raise click.ClickException(f"{secret} exists; give another --name, or remove it if no cluster uses it any more.")
+        raise click.ClickException(f"{secret} exists; give another --name, or remove it if no cluster uses it.")
     try:
         made = generate_keys(directory, name)
     except OSError as error:
