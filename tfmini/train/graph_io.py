@@ -25,6 +25,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
       OpError: when the file system refuses.
     """
     graph_def = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
+    os.makedirs(files.local_path(logdir), exist_ok=True)
     path = os.path.join(logdir, name)
     files.write_atomically(path, _as_text(graph_def) if as_text else graph_def.SerializeToString())
     return path
