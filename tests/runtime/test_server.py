@@ -125,6 +125,15 @@ def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
             stranger.run(v)
 
 
+def test_a_session_that_begins_after_its_server_was_stopped_says_so() -> None:
+    server = tf.train.Server.create_local_server()
+    session = tf.Session(server.target)
+    server.stop()
+    with pytest.raises(tf.errors.UnavailableError, match="/job:local/replica:0/task:0 has been stopped"):
+        session.run(tf.constant(1.0))
+    session.close()
+
+
 def test_a_target_that_nobody_listens_on() -> None:
     c = tf.constant(1.0)
     with socket.socket() as unused:
