@@ -71,7 +71,7 @@ class Browser:
 
         def has_loaded(event: dict[str, Any]) -> bool:
             about = event.get("params", {})
-            is_ours = event.get("method") == "Page.lifecycleEvent" and about["loaderId"] == loader  # not the page before
+            is_ours = event.get("method") == "Page.lifecycleEvent" and about["loaderId"] == loader  # not the one before
             return is_ours and about["name"] == "load"
 
         self._until(has_loaded)

@@ -154,9 +154,10 @@ def test_what_has_come_of_a_message_is_activity(no_ticks: None, make: Any, lane:
     if lane:
         until(lambda: client.counters["lanes"] == 1)
     link = peer.link
+    other = next(iter(server._links))
+    other.post(Heartbeat())
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
-    other = next(iter(server._links))
     other.post(Heartbeat())
     # Nobody reads here: the bytes are seen all the same.
     limit = time.monotonic() + LIMIT_S
