@@ -6,8 +6,9 @@ Each rank computes the gradients of a 784-1024-1024-10 network (7.4 MB) for 128 
 turn, as medians: the gradients alone (a), the same reduced over all ranks (b), and the all-reduce of constants of the
 same shapes (c). Hidden is (a + c - b) / c: 0 when communication only adds to the step, 1 when it costs nothing.
 
-Each case also reduces one number, so that all three start together and run by the same executor. A rank's CPU time
-(of all its threads) is measured too. Where ranks have one core each, the CPU time of (c) is work that the core cannot
+Each case also reduces one number, so that the ranks start together and (a) and (b) run by the same executor. All
+tensors are targets: of a `tf.group`, gradients that nobody takes would not be computed. A rank's CPU time (of all its
+threads) is measured too. Where ranks have one core each, the CPU time of (c) is work that the core cannot
 do beside the gradients: at most (wall - CPU) / wall of (c) can be hidden.
 """
 
@@ -52,9 +53,9 @@ def rank_main(addresses: list[str], rank: int) -> None:
     constants = [tf.constant(np.zeros(grad.shape.as_list(), np.float32)) for grad, _ in pairs]
     plain.compute_gradients = lambda: [(c, v) for c, (_, v) in zip(constants, pairs)]  # type: ignore[method-assign]
     only = optimizer.compute_gradients()
-    cases = []
+    cases: list[list[Any]] = []
     for tensors in (alone, [g for g, _ in pairs], [g for g, _ in only]):
-        cases.append(tf.group(*tensors, optimizer.ranks.all_reduce(tf.zeros([]))))
+        cases.append([t.op for t in (*tensors, optimizer.ranks.all_reduce(tf.zeros([])))])
     session = tf.Session(server.target)
     session.run(tf.global_variables_initializer())
     print("ready", flush=True)

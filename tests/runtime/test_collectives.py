@@ -138,6 +138,19 @@ def test_ranks_that_cut_a_tensor_into_different_pieces_are_told() -> None:
         run_on_devices(make)
 
 
+def test_two_sources_of_a_broadcast_are_told_of_each_other() -> None:
+    def make(rank: int) -> Any:
+        return collective_ops.broadcast_send(tf.fill([3], float(rank)), [3], tf.float32, 2, 1, 1)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Rank [01] and rank [01] both send in one broadcast"):
+        run_on_devices(make)
+
+
+def test_a_broadcast_that_nobody_sends_fails() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="All 3 ranks wait in a broadcast that nobody sends"):
+        run_on_devices(lambda rank: collective_ops.broadcast_recv([3], tf.float32, 3, 1, 1), 3)
+
+
 @pytest.mark.parametrize("roots", [(0, 1), (1, 0)])
 def test_ranks_that_name_different_roots_are_told(roots: tuple[int, int], monkeypatch: Any) -> None:
     monkeypatch.setattr(Ranks, "_instance", lambda ranks: 1)  # as in a graph of its own

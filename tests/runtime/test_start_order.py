@@ -34,6 +34,15 @@ def _lowered(nodes: list[Node]) -> Lowering:
     return lowering
 
 
+def _lowered_graph(graph: tf.Graph, wanted: list[str]) -> Lowering:
+    """What comes of the ops of a graph that these need, when x is fed."""
+    nodes = {op.name: node_of(op) for op in graph.get_operations()}
+    step = step_graph(nodes, [(name, 0) for name in wanted], [], [("x", 0)], _HERE)
+    for node in step.values():
+        node.device = _HERE
+    return _lowered(list(step.values()))
+
+
 def _feed(name: str) -> Node:
     attrs = {"tensor_type": F, "tensor_name": f"{name}:0".encode(), "client_terminated": True}
     return Node(name, "_Recv", _HERE, attrs=attrs)
@@ -91,6 +100,32 @@ def test_values_that_leave_together_wait_for_all_of_them() -> None:
     nodes = [_feed("x"), _add("a", "x", "x"), check, _add("z", "x", "x"), _add("last", "z", "z")]
     sends = [_send("s1", "a", 0, ("check",)), _send("s2", "a", 0)]
     assert _names([*nodes, *sends]) == ["a", "check", "s2", "z", "last"]
+
+
+def test_control_edges_hold_from_device_to_device() -> None:
+    other = _HERE.replace("CPU:0", "CPU:1")
+    ends = {"send_device": _HERE.encode(), "recv_device": other.encode(), "tensor_name": b"edge"}
+    check = Node("check", "CheckNumerics", _HERE, [("x", 0)], attrs={"T": F, "message": b"bad"})
+    edge = Node("edge", "Const", _HERE, controls=["check"], attrs={"value": np.float32(0), "dtype": F})
+    send = Node("send", "_Send", _HERE, [("edge", 0)], attrs={"T": F, "client_terminated": False, **ends})
+    recv = Node("recv", "_Recv", other, attrs={"tensor_type": F, "client_terminated": False, **ends})
+    nodes = [_feed("x"), _add("z", "x", "x"), check, edge, send, recv, _add("a", "x", "x", controls=("recv",))]
+    assert _names([*nodes, _reduce("r", "a")]) == ["check", "a", "r", "z"]
+
+
+def test_a_variable_that_decides_is_looked_at_before_all_that_it_decides() -> None:
+    with tf.Graph().as_default() as graph, tf.device(_HERE):
+        x = tf.placeholder(F, [], "x")
+        decides = tf.Variable(True, use_resource=False)._ref()
+        for i in (1.0, 2.0):
+            left, right = tf.raw_ops.Switch(data=x, pred=decides)
+            result = tf.raw_ops.Merge(inputs=[left * i, right + i])[0]
+        total = collective_ops.all_reduce(result, 2, 1, 1, "Add", "Id")
+    lowering = _lowered_graph(graph, [total.op.name, "Merge"])
+    made: set[str] = set()
+    for unit in starts_first(lowering):
+        assert {name for name, _ in unit.reads()} & {u.node.name for u in lowering.units} <= made | {unit.node.name}
+        made.add(unit.node.name)
 
 
 def _random_nodes(seed: int) -> list[Node]:
@@ -153,11 +188,7 @@ def test_back_propagation_goes_on_while_buckets_are_reduced() -> None:
             hidden = tf.tanh(tf.matmul(hidden, weights))
         optimizer = tf.train.AllReduceOptimizer(tf.train.GradientDescentOptimizer(0.1), 2, bucket_bytes=0)
         grads = [grad for grad, _ in optimizer.compute_gradients(tf.reduce_sum(hidden))]
-        nodes = {op.name: node_of(op) for op in graph.get_operations()}
-        step = step_graph(nodes, [(g.op.name, 0) for g in grads], [], [("x", 0)], _HERE)
-    for node in step.values():
-        node.device = _HERE
-    order = starts_first(_lowered(list(step.values())))
+    order = starts_first(_lowered_graph(graph, [grad.op.name for grad in grads]))
     kinds = [unit.node.op for unit in order if unit.node.op in ("MatMul", "CollectiveReduce")]
     # Forward; then per layer, from the last one on, the weights' gradient and the layer's below it.
     back = ["MatMul", "MatMul", "CollectiveReduce"]
@@ -175,9 +206,5 @@ def test_gradients_are_reduced_in_the_order_in_which_they_are_ready() -> None:
             collective_ops.all_reduce(grad, 2, 1, i, "Add", "Id")
             for i, grad in enumerate(tf.gradients(hidden, weights))
         ]
-        nodes = {op.name: node_of(op) for op in graph.get_operations()}
-        step = step_graph(nodes, [(s.op.name, 0) for s in sums], [], [("x", 0)], _HERE)
-    for node in step.values():
-        node.device = _HERE
-    order = starts_first(_lowered(list(step.values())))
+    order = starts_first(_lowered_graph(graph, [total.op.name for total in sums]))
     assert [u.node.attrs["instance_key"] for u in order if u.form is Form.BEGIN] == [2, 1, 0]

@@ -22,8 +22,8 @@ def starts_first(lowering: Lowering) -> list[Unit]:
 
     Units of different waves are in different segments: their order does not matter.
     """
-    units = lowering.units
-    if not any(unit.form in _STARTS for unit in units):
+    units, shared = lowering.units, lowering.compilation
+    if not (shared.waits or shared.send_tasks):
         return units
     links = _links(lowering)
     late = len(units)
