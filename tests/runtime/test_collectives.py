@@ -13,8 +13,6 @@ import tfmini as tf
 from tfmini.ops import collective_ops
 from tfmini.train.all_reduce import Ranks
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def local_config(devices: int) -> tf.ConfigProto:
     return tf.ConfigProto(device_count={"CPU": devices})

@@ -43,7 +43,6 @@ def train(session, model, part: slice) -> list[np.ndarray]:
     return session.run([*variables, tf.train.get_global_step()])
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bucket_bytes", [0, 1 << 20])
 def test_workers_reach_the_parameters_of_one_process(bucket_bytes: int) -> None:
     with tf.Graph().as_default():
@@ -174,29 +173,26 @@ print("reached", value.dtype, yes, flush=True)
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(60)
 def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
     command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(90)
 def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> None:
     script = Path(__file__).parents[2] / "examples" / "digits_allreduce.py"
     pytest.importorskip("sklearn")
     command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script), "--steps=20"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     apart = re.search(r"largest difference to one process (\S+)", done.stdout)
     assert apart is not None and float(apart[1]) < 1e-5, done.stdout
 
 
-@pytest.mark.timeout(60)
 def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
     with tf.Graph().as_default():
         model = build(1, tf.train.GradientDescentOptimizer(0.05))
@@ -221,7 +217,7 @@ def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
             with tf.train.MonitoredTrainingSession(cluster[rank].target, hooks=hooks) as session:
                 for _ in range(STEPS):
                     session.run(step, {x: XS[part], y: YS[part], rows: ROWS[part]})
-                    together.wait(20)  # the ps applies shares as they come
+                    together.wait(60)  # the ps applies shares as they come
                 results[rank] = session.run(variables)
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(WORKERS)]

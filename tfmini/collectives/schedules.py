@@ -23,9 +23,9 @@ MERGES: dict[str, Merge] = {"Add": np.add, "Mul": np.multiply, "Min": np.minimum
 # Up to so many bytes all ranks send everything to all: two network delays fewer per pair of ranks.
 DIRECT_LIMIT = 64 << 10
 # The most that one message of the ring carries: while one piece is added, the next is on its way.
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 4 << 20
 # So many pieces of its own chunk a rank sends before it has seen any: what a slow rank has to keep.
-PIECES_AHEAD = 8
+PIECES_AHEAD = 4
 
 
 _ONE_SOURCE = "Exactly one rank must be its source."

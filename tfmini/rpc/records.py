@@ -177,7 +177,7 @@ def message(
 
     Args:
       kind: its number on the wire.
-      direction: ``"client->master"`` and so on; for people and for the service tables.
+      direction: ``"client->master"`` and so on; for people and the page of the protocol.
       reply: the kind that answers it; None for one-way messages and replies.
       retry: whether it may be sent twice.
       is_reply: whether it only ever answers a request.
