@@ -16,7 +16,7 @@ from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
 from tfmini.rpc.waiter import Waiter
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class ListenerWithConnections(LaneListener):
@@ -290,6 +290,7 @@ class TransportConformance:
         far.wait_messages(401)
         for t in senders:
             t.join(TIMEOUT_S)
+            assert not t.is_alive()
         for name in range(4):
             mine = [m for m in far.messages[1:] if m[0] == b"%d" % name]
             assert [m[1] for m in mine] == [b"%d" % i for i in range(100)]

@@ -15,11 +15,10 @@ from tfmini.runtime import step_ids
 from tfmini.testing.process_cluster import ProcessCluster
 
 pytestmark = [
-    pytest.mark.timeout(60),
     # Python warns that a forked child has only one of the threads: that is what these tests are about.
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
-_CHILD_S = 20
+_CHILD_S = 60
 
 
 def in_child(work: Callable[[], Any]) -> Any:

@@ -20,8 +20,6 @@ from tfmini.runtime.registration import Registration
 from tfmini.testing.process_cluster import _TASK, ProcessCluster
 from tfmini.tools.supervision import TaskId
 
-pytestmark = pytest.mark.timeout(30)
-
 
 def test_a_local_server_runs_a_session() -> None:
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
@@ -81,7 +79,7 @@ def test_stop_ends_join_and_frees_the_port() -> None:
     joined = threading.Thread(target=server.join)
     joined.start()
     server.stop()
-    joined.join(10)
+    joined.join(60)
     assert not joined.is_alive()
     with tf.train.Server({"a": [address]}):
         pass
@@ -100,7 +98,7 @@ def test_many_starts_and_stops() -> None:
         with tf.train.Server.create_local_server():
             pass
     # ZeroMQ's reaper thread closes sockets a moment after they were given up.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while descriptors() > before + 3 and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     assert descriptors() <= before + 3
@@ -188,10 +186,22 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
     assert ended.value.code == 0 and server._stopped
 
 
+def press_ctrl_c_in_join(server: tf.train.Server) -> None:
+    """Not before `join` has taken over the signals: who is outside of it would be interrupted instead."""
+
+    def press() -> None:
+        if getattr(signal.getsignal(signal.SIGTERM), "__self__", None) is server:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            get_reactor().call_later(0.01, press)
+
+    get_reactor().call_later(0.01, press)
+
+
 def test_ctrl_c_ends_join_as_sigterm_does() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     server = tf.train.Server({"a": ["localhost:0"]})
-    get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+    press_ctrl_c_in_join(server)
     with pytest.raises(SystemExit) as ended:
         server.join()
     assert ended.value.code == 0
@@ -201,7 +211,7 @@ def test_ctrl_c_ends_join_as_sigterm_does() -> None:
 def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     with tf.train.Server({"a": ["localhost:0"]}) as server:
-        get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        press_ctrl_c_in_join(server)
         with pytest.raises(KeyboardInterrupt):
             server.join()
 
@@ -212,7 +222,7 @@ def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end(
         cluster.wait_ready("ps", 0)
         process = cluster.processes[TaskId("ps", 0)]
         process.terminate()
-        assert process.communicate(timeout=20)[0] == "" and process.returncode == 0
+        assert process.communicate(timeout=60)[0] == "" and process.returncode == 0
 
 
 def test_a_step_that_was_aborted_before_it_came_runs_nothing() -> None:
@@ -267,7 +277,7 @@ def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatc
 
 
 def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:
-    meeting = threading.Barrier(4, timeout=20)
+    meeting = threading.Barrier(4, timeout=60)
     fetched = tf.py_func(lambda: float(meeting.wait() >= 0), [], tf.float64)
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
         clients = [threading.Thread(target=lambda: results.append(session.run(fetched))) for _ in range(4)]
@@ -275,5 +285,5 @@ def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:
         for client in clients:
             client.start()
         for client in clients:
-            client.join(25)
+            client.join(90)
     assert results == [1.0] * 4

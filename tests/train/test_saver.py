@@ -117,7 +117,6 @@ def test_shards_are_written_and_read_where_the_variables_are() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(60)
 def test_each_parameter_server_writes_its_shard(tmp_path: Path) -> None:
     with ProcessCluster(ps=2, workers=1) as cluster, tf.Graph().as_default():
         with tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):

@@ -8,7 +8,7 @@ collective           messages per rank          bytes per rank
 all-reduce, ring     2·(N−1)·pieces             2·(N−1)/N·S
 all-reduce, direct   N−1                        (N−1)·S
 all-reduce, shared   0, or a bell per wait      2·(N−1)/N·S
-broadcast            pieces (the last rank: 0)  S (the last: 0)
+broadcast            pieces (the last's empty)  S (the last: 0)
 gather               N−1                        (N−1)·S
 ===================  =========================  ==================
 

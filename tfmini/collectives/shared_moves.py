@@ -106,7 +106,7 @@ class Moves:
 
     def _finish(self, total: Array) -> None:
         if self._final == "Div":
-            total[...] = divide(total, self.size)
+            divide(total, self.size, out=total)
 
     def _add_up(self, parts: list[Array], out: Array) -> None:
         self._merge(parts[0], parts[1], out=out)
