@@ -44,7 +44,7 @@ def trace(
 ) -> None:
     """Run SCRIPT ARGS... and write the timeline of one of its steps, with what all tasks did, sent and waited for.
 
-    With --ps or --workers the script runs as every task of a local cluster, as under `tfmini launch`; otherwise in this
+    With --ps, --workers or --chief the script runs as every task of a local cluster, as under `tfmini launch`; otherwise in this
     process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` shows its times
     beside the tables.
     """
