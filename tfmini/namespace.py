@@ -153,7 +153,7 @@ def _explain(namespace: str, name: str, names: list[str]) -> str:
 
     way = way_around(dotted)
     if way is not None:
-        return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way} instead"
+        return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way}"
     from difflib import get_close_matches  # costs a few ms and serves errors only
 
     close = get_close_matches(name, names, n=3)

@@ -49,8 +49,9 @@ NAMES: dict[str, dict[str, str]] = {
             "placeholder_with_default stop_gradient"
         ),
         "ops.array_joining": "concat split stack unstack",
-        "ops.array_layout": "meshgrid pad repeat reverse reverse_sequence reverse_v2 roll tile",
+        "ops.array_layout": "meshgrid repeat reverse reverse_sequence reverse_v2 roll tile",
         "ops.array_masking": "boolean_mask sequence_mask where",
+        "ops.array_padding": "pad",
         "ops.array_parallel": "parallel_stack",
         "ops.array_partition": "dynamic_partition dynamic_stitch",
         "ops.array_scatter": (

@@ -31,7 +31,7 @@ RUNS = {
 
 
 def test_no_example_is_left_out() -> None:
-    assert set(RUNS) == {path.name for path in EXAMPLES.glob("*.py")}
+    assert {*RUNS, "digits.py"} == {path.name for path in EXAMPLES.glob("*.py")}  # digits.py is what they share
 
 
 def records(script: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

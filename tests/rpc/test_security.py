@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,15 @@ import pytest
 from tfmini import errors
 from tfmini.rpc import local_lane
 from tfmini.rpc import transport as transport_module
-from tfmini.rpc.lane_listener import LaneListener, LaneTransport, connect_lane, host_id
+from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.security import check_exposure, generate_keys, load_keys, parse_address
+from tfmini.rpc.security import check_exposure, generate_keys, keys_of_environment, load_keys, parse_address
 from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conformance import LaneTransport
 
 LIMIT_S = 60.0  # of waits for what is sure to come
 
@@ -54,7 +58,7 @@ def test_exposure(monkeypatch: Any) -> None:
     for private in ("localhost:1", "127.0.0.9:1", "[::1]:1", "ipc:///x"):
         check_exposure(parse_address(private), None)
     for public in ("0.0.0.0:1", "10.0.0.1:1", "example.com:1", "*:1"):
-        with pytest.raises(errors.FailedPreconditionError, match="generate_keys"):
+        with pytest.raises(errors.FailedPreconditionError, match="tfmini keys"):
             check_exposure(parse_address(public), None)
         check_exposure(parse_address(public), None, insecure=True)
 
@@ -74,6 +78,14 @@ def test_keys_are_made_kept_secret_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("no key")
     with pytest.raises(errors.InvalidArgumentError):
         load_keys(str(tmp_path / "bad"))
+
+
+def test_the_environment_names_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TFMINI_KEYS", raising=False)
+    assert keys_of_environment() is None
+    monkeypatch.setenv("TFMINI_KEYS", generate_keys(str(tmp_path)))
+    assert keys_of_environment() == load_keys(str(tmp_path / "tfmini.key_secret"))
+    check_exposure(parse_address("0.0.0.0:1"), keys_of_environment())
 
 
 def end_of(sock: socket.socket) -> bool:

@@ -13,7 +13,6 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc.inproc_transport import InprocTransport
-from tfmini.rpc.lane_listener import LaneTransport
 from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.security import Keys
@@ -23,7 +22,7 @@ from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing.simulated import SimulatedNetwork
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conformance import End, TransportConformance
+from conformance import End, LaneTransport, TransportConformance
 
 
 class TestInproc(TransportConformance):

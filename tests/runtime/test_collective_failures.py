@@ -31,6 +31,8 @@ name = "b" if odd and scenario == "name" else "a"
 size = 4 if odd and scenario == "shape" else 3
 dtype = tf.float64 if odd and scenario == "dtype" else tf.float32
 first = ranks.all_reduce(tf.zeros([size], dtype), name)
+if scenario == "root":  # each rank takes itself for it
+    first = ranks.broadcast(tf.zeros([3]), index, name)
 with tf.control_dependencies([first] if scenario == "skipped" and not odd else []):
     second = ranks.all_reduce(tf.ones([200_000]), "second")
 session = tf.Session(server.target)
@@ -78,6 +80,7 @@ def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str
         ("name", ['Name mismatch in a collective: rank', '"a" all-reduce', '"b" all-reduce']),
         ("shape", ["Shape mismatch in a collective: rank", "float32[3]", "float32[4]"]),
         ("dtype", ["Dtype mismatch in a collective: rank", "float32[3]", "float64[3]"]),
+        ("root", ["Op mismatch in a collective: rank", '"a" broadcast(from rank 0)', '"a" broadcast(from rank 1)']),
         ("skipped", ["call skipped: rank", "waits in", '"a" all-reduce', '"second" all-reduce']),
         ("earlier", ["call skipped: rank 1 (", "left one out in an earlier step", "step 1", "step 2"]),
     ],

@@ -8,11 +8,13 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import tfmini as tf
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.security import generate_keys
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.registration import Registration
 from tfmini.testing.process_cluster import _TASK, ProcessCluster
@@ -100,6 +102,34 @@ def test_many_starts_and_stops() -> None:
     while descriptors() > before + 3 and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     assert descriptors() <= before + 3
+
+
+def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFMINI_KEYS", generate_keys(str(tmp_path)))
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(1.0)
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster:
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            assert session.run(v) == 1.0
+        monkeypatch.delenv("TFMINI_KEYS")
+        config = tf.ConfigProto(operation_timeout_in_ms=1500)
+        with (
+            pytest.raises(tf.errors.UnavailableError, match="it may ask for keys: TFMINI_KEYS names none here"),
+            tf.Session(cluster.target("ps", 0), config=config) as stranger,
+        ):
+            stranger.run(v)
+
+
+def test_a_session_that_begins_after_its_server_was_stopped_says_so() -> None:
+    server = tf.train.Server.create_local_server()
+    session = tf.Session(server.target)
+    server.stop()
+    with pytest.raises(tf.errors.UnavailableError, match="/job:local/replica:0/task:0 has been stopped"):
+        session.run(tf.constant(1.0))
+    session.close()
 
 
 def test_a_target_that_nobody_listens_on() -> None:

@@ -308,6 +308,24 @@ def test_ctrl_c_lets_the_workers_say_goodbye(cluster: Cluster) -> None:
     assert "tfmini: SIGINT: ending the cluster." in err
 
 
+def test_ctrl_c_during_the_imports_of_a_task_shows_no_traceback(cluster: Cluster, tmp_path: Path) -> None:
+    hook = """
+    import os, signal
+    if "TFMINI_LAUNCH_REPORT" in os.environ:
+        print("ready", flush=True)
+        while signal.SIGINT not in signal.sigpending():  # it is held back here, or ends this with a traceback
+            pass
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
+    script = "print('begun')"
+    with cluster.start(script, "--ps", "0", PYTHONPATH=f"{tmp_path}{os.pathsep}{REPOSITORY}") as launcher:
+        read_until(launcher, ready(1))
+        launcher.send_signal(signal.SIGINT)
+        out, err = launcher.communicate(timeout=LIMIT_S)
+    assert launcher.returncode == 130
+    assert out == "" and "Traceback" not in err
+
+
 def test_sigterm_is_forwarded(cluster: Cluster) -> None:
     with cluster.start("wait_for_ever()") as launcher:
         read_until(launcher, ready(2))

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.compat import horovod
+from tfmini.compat.horovod_world import World
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 from tfmini.train.all_reduce import buckets
@@ -74,12 +76,25 @@ def test_workers_reach_the_parameters_of_one_process(bucket_bytes: int) -> None:
         np.testing.assert_allclose(mine, alone, rtol=1e-4, atol=1e-6)
 
 
-def test_buckets_are_in_the_order_of_back_propagation() -> None:
+def test_buckets_hold_neighbours_of_one_dtype_up_to_a_limit() -> None:
     with tf.Graph().as_default():
         grads = [tf.zeros([n]) for n in (10, 20, 1000, 5, 5)] + [tf.zeros([3], tf.float64), None]
         pairs = [(grad, None) for grad in grads]
-        assert buckets(pairs, 200) == [[5], [4, 3], [2], [1, 0]]
-        assert buckets(pairs, 0) == [[5], [4], [3], [2], [1], [0]]
+        assert buckets(pairs, 200) == [[0, 1], [2], [3, 4], [5]]
+        assert buckets(pairs, 0) == [[0], [1], [2], [3], [4], [5]]
+
+
+def test_buckets_are_in_the_order_of_back_propagation() -> None:
+    """Whatever the order of the variables; and one that is used twice comes when the first use has been reached."""
+    with tf.Graph().as_default():
+        names = ["last", "first", "twice", "middle"]
+        last, first, twice, middle = (tf.get_variable(name, [4, 4]) for name in names)
+        hidden = tf.ones([2, 4])
+        for weights in (first, twice, middle, twice, last):
+            hidden = tf.tanh(tf.matmul(hidden, weights))
+        pairs = tf.train.GradientDescentOptimizer(0.1).compute_gradients(tf.reduce_sum(hidden))
+        order = [pairs[i][1].op.name for [i] in buckets(pairs, 0)]
+    assert order == ["last", "middle", "twice", "first"]
 
 
 def test_one_worker_needs_no_cluster() -> None:
@@ -90,6 +105,20 @@ def test_one_worker_needs_no_cluster() -> None:
             assert train(session, model, slice(None))[-1] == STEPS
     with pytest.raises(ValueError, match="rank must be in"):
         tf.train.AllReduceOptimizer(optimizer, 2, rank=2)
+
+
+def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"] * 2, 0, None))
+    with tf.Graph().as_default() as graph:
+        x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
+        rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
+        horovod.allreduce(x, op=horovod.Sum, compression=horovod.Compression.fp16)
+        horovod.allreduce(rows)
+        horovod.allgather(y)
+        horovod.broadcast(x, 1)
+        horovod.broadcast(x, 1, "mine")
+        names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
+    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
 
 
 _SCRIPT = """

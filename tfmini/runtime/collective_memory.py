@@ -3,6 +3,9 @@
 Each task has one *arena*, a sealed memfd of which only the pages in use exist. Another task opens it by the
 descriptor of its owner (``/proc/<pid>/fd/<n>``), which the kernel allows to processes of the same user, and maps it
 read-only. Nothing of it has a name in the file system, and nothing is left of it when its owner dies.
+
+A *place* says where an arena is: host, pid, descriptor, nonce, and the address at which its owner has it, if its
+owner may read the memory of others (`other_memory`).
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import numpy as np
 from tfmini import errors
 from tfmini.collectives.stages import IS_ORDERED
 from tfmini.rpc.lane_listener import host_id
+from tfmini.rpc.shared_blocks import size_class
+from tfmini.runtime.other_memory import other_memory
 
-ARENA_BYTES = 1 << 30  # of addresses; memory is taken page by page as it is used
+ARENA_BYTES = 1 << 33  # of addresses; memory is taken page by page as it is used
 _PAGE = 4096
 _NONCE = 16
 _SEALS = 0x2 | 0x4  # against shrinking and growing
@@ -31,7 +36,7 @@ Bytes = np.ndarray[Any, Any]
 
 
 class Arena:
-    """This task's memory. The first page says whose it is; the rest is given out in blocks of powers of two.
+    """This task's memory. The first page says whose it is; the rest is given out in blocks of few sizes.
 
     Raises:
       OSError: there is none to be had.
@@ -48,7 +53,8 @@ class Arena:
             raise
         nonce = secrets.token_bytes(_NONCE)
         self._memory[:_NONCE] = np.frombuffer(nonce, np.uint8)
-        self.place = f"{_host()}|{os.getpid()}|{self._fd}|{nonce.hex()}"
+        address = self._memory.ctypes.data if other_memory() is not None else 0
+        self.place = f"{_host()}|{os.getpid()}|{self._fd}|{nonce.hex()}|{address}"
         self._end = _PAGE
         self._free: dict[int, list[int]] = {}
         self._lock = threading.Lock()
@@ -64,7 +70,7 @@ class Arena:
         Raises:
           ResourceExhaustedError: too many collectives are under way.
         """
-        size = max(_PAGE, 1 << (nbytes - 1).bit_length())
+        size = -(-nbytes // _PAGE) * _PAGE if nbytes <= 16 * _PAGE else size_class(nbytes)
         with self._lock:
             free = self._free.get(size)
             if free:
@@ -110,7 +116,17 @@ def make_arena() -> Arena | None:
 def can_share(places: list[str]) -> bool:
     """Whether all are different processes of one host."""
     hosts = {place.partition("|")[0] for place in places}
-    return len(hosts) == 1 and "" not in hosts and len({place.split("|")[1] for place in places}) == len(places)
+    return len(hosts) == 1 and "" not in hosts and len({pid_of(place) for place in places}) == len(places)
+
+
+def can_pull(places: list[str]) -> bool:
+    """Whether all may read each other's memory."""
+    return all(place.split("|")[4] != "0" for place in places)
+
+
+def pid_of(place: str) -> int:
+    """The process whose arena it is."""
+    return int(place.split("|")[1])
 
 
 class Neighbours:
@@ -127,8 +143,8 @@ class Neighbours:
         """
         found = self._maps.get(place)
         if found is None:
-            _, pid, number, nonce = place.split("|")
-            fd = os.open(f"/proc/{int(pid)}/fd/{int(number)}", os.O_RDWR | os.O_CLOEXEC)
+            _, pid, number, nonce, _ = place.split("|")
+            fd = os.open(f"/proc/{int(pid)}/fd/{int(number)}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 if os.fstat(fd).st_size != ARENA_BYTES or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                     raise ValueError(f"{place} is no arena")
@@ -139,6 +155,17 @@ class Neighbours:
                 raise ValueError(f"{place} belongs to somebody else now")
             found = self._maps[place] = np.frombuffer(memory, np.uint8)
         return found
+
+    def probe(self, place: str) -> None:
+        """Reads the nonce of an arena out of its owner's memory.
+
+        Raises:
+          OSError: that is forbidden; ValueError: it is not there.
+        """
+        _, pid, _, nonce, address = place.split("|")
+        memory, found = other_memory(), np.empty(_NONCE, np.uint8)
+        if memory is None or not memory.read(int(pid), int(address), found) or found.tobytes().hex() != nonce:
+            raise ValueError(f"the memory of process {pid} is not what it says")
 
     def keep(self, places: set[str]) -> None:
         """Forgets all others."""

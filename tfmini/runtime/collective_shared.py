@@ -1,7 +1,8 @@
 """All-reduce among tasks that share memory: the driver of `collectives.shared_reduce`.
 
-Ranks read each other's memory. What is sent is where a rank's parts lie, once per collective, and a bell for a rank
-that waits. Whoever rings, calls or brings news drives the exchange as far as it goes; nobody waits for a lock.
+Ranks read each other's memory: what is laid out in stages, or, where they may, large tensors where they are. What is
+sent is where a rank's stage lies, once per collective, and a bell for a rank that waits. Whoever rings, calls or
+brings news drives the exchange as far as it goes; nobody waits for a lock.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
-from tfmini.collectives.shared_reduce import SharedReduce, is_direct
+from tfmini.collectives.shared_moves import Moves, moves_for
+from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
-from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
-from tfmini.runtime.collective_calls import Call
+from tfmini.runtime.collective_calls import Call, result_memory
 from tfmini.runtime.collective_exchange import Exchange, Member
-from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
+from tfmini.runtime.collective_memory import Arena, Neighbours, can_pull, can_share, make_arena, pid_of
 from tfmini.runtime.collective_stages import Channel, Stages
 from tfmini.runtime.futex import Futex, futex
+from tfmini.runtime.other_memory import other_memory
 
 
 class Owner(Protocol):
     """What it needs of the executor."""
 
     lock: Any
+    closed: bool
     sent_messages: int
     sent_bytes: int
 
@@ -36,6 +39,7 @@ class Owner(Protocol):
     def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
     def answer(self, member: Member, exchange: Exchange) -> None: ...
     def new_exchange(self, member: Member, call: Call) -> Exchange: ...
+    def proceed(self, member: Member, call: Call) -> None: ...
 
 
 class SharedCollectives:
@@ -46,6 +50,7 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
+        self._in_use: dict[Member, list[str]] = {}  # by the members that live: the places of their groups
         self._futex: Futex | None = None
 
     def place(self) -> str:
@@ -65,35 +70,47 @@ class SharedCollectives:
         """
         if self._arena is None or not can_share(places):
             return
+        pulls = can_pull(places)
         try:
             neighbours = [self._neighbours.map(place) for place in places]
+            for place in places if pulls else ():
+                self._neighbours.probe(place)
         except (OSError, ValueError) as error:
-            self._is_possible, self._arena = False, None
+            self._is_possible = False
+            self._arena.close()
+            self._arena = None
             text = f"{member.device} cannot map the memory of a rank of group {member.group_key}: {error}"
             raise errors.UnavailableError(None, None, text) from None
         member.stages = Stages(member.rank, self._arena, neighbours)
+        member.pids = list(map(pid_of, places)) if pulls else []
+        self._in_use[member] = places
 
     def begin(self, member: Member, call: Call) -> bool:
         """Begins an all-reduce in shared memory; False: it has to go by messages."""
-        stages = member.stages
-        if stages is None or call.about.reduction is None:
+        if member.stages is None or call.about.reduction is None:
             return False
         owner, instance = self._owner, call.instance
         with owner.lock:
+            stages = member.stages
+            if stages is None:  # its group has ended
+                return False
             if instance in member.running:
                 member.later.setdefault(instance, collections.deque()).append(call)
                 return True
             value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
             exchange = owner.new_exchange(member, call)
-            channel, news = stages.open(instance, value.nbytes, exchange.count)
-            schedule = exchange.schedule = self._schedule(member, exchange, channel, value)
+            moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
+            channel, news = stages.open(instance, moves.stage_bytes(value.nbytes), exchange.count)
+            follows, channel.moves = channel.moves is moves, moves
+            schedule = exchange.schedule = self._schedule(member, exchange, moves, channel, follows, value)
             member.running[instance] = exchange
             member.exchanges[exchange.key] = exchange
-            owner.sent_bytes += schedule.sent_bytes
+            owner.sent_bytes += schedule.moves.sent_bytes
         if news is not None:
             for rank in range(len(member.members)):
                 if rank != member.rank:
-                    self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
+                    place = m.CollectiveStage(member.epoch, rank, member.rank, instance, exchange.count, *news)
+                    self._send(member, place)
         self._drive(member, exchange)
         self._let_sleep(member, exchange)
         return True
@@ -117,18 +134,31 @@ class SharedCollectives:
         self._drive(member, exchange)
         return True
 
-    def _schedule(self, member: Member, exchange: Exchange, channel: Channel, value: Any) -> SharedReduce:
-        about = exchange.call.about
+    def _schedule(
+        self, member: Member, exchange: Exchange, moves: type[Moves], channel: Channel, follows: bool, value: Any
+    ) -> SharedReduce:
+        about, pids = exchange.call.about, member.pids
         assert about.reduction is not None
-        is_loose, channel.is_small = channel.is_small, is_direct(value.nbytes)
-        out, face = _memory_like(value)
+        out, face = result_memory(value)
+
+        def read(rank: int, address: int, into: Any) -> bool:
+            memory = other_memory()
+            return memory is not None and memory.read(pids[rank], address, into)
+
         return SharedReduce(
-            member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
-            exchange.step, out, is_loose, face, None if self._futex is None else self._futex.wake,
+            moves(member.rank, channel.stages, exchange.count, value, *about.reduction, out, follows, read),
+            value.shape, face, about.text, exchange.step, None if self._futex is None else self._futex.wake,
             self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
 
     def _drive(self, member: Member, exchange: Exchange) -> None:
+        try:
+            self._go_on(member, exchange)
+        except Exception as error:  # noqa: BLE001 - on whatever thread this is, nobody else would end the exchange
+            text = f"{member.who(member.rank)} cannot go on with {exchange.call.describe()}: {error}"
+            self._owner.fail(member, errors.UnavailableError(None, None, text), tell=True)
+
+    def _go_on(self, member: Member, exchange: Exchange) -> None:
         exchange.again = True
         while exchange.again:
             if not exchange.lock.acquire(False):
@@ -173,7 +203,7 @@ class SharedCollectives:
             following = waiting.popleft() if waiting else None
         self._owner.answer(member, exchange)
         if following is not None:
-            self.begin(member, following)
+            self._owner.proceed(member, following)
 
     def _send(self, member: Member, message: Any) -> None:
         self._owner.sent_messages += 1
@@ -186,7 +216,9 @@ class SharedCollectives:
         with self._owner.lock:
             if member.stages is None or member.over:
                 return
-            member.stages.place(message.instance, message.sender, message.serial, message.offset, message.nbytes)
+            place = message.serial, message.offset, message.nbytes
+            if not member.stages.place(message.instance, message.count, message.sender, *place):
+                return
             stages = member.stages.channel(message.instance).stages
             theirs, own = stages[message.sender], stages[member.rank]
             assert theirs is not None
@@ -219,8 +251,10 @@ class SharedCollectives:
             else:
                 member.running = {}
                 if member.stages is not None:
-                    member.stages.close()
+                    member.stages.close(for_good=self._owner.closed)
                     member.stages = None
+                self._in_use.pop(member, None)
+                self._neighbours.keep({place for places in self._in_use.values() for place in places})
             for exchange in held:
                 exchange.lock.release()
 
@@ -229,12 +263,3 @@ class SharedCollectives:
         if self._arena is not None:
             self._arena.close()
             self._arena, self._is_possible = None, False
-
-
-def _memory_like(value: Any) -> tuple[Any, Any]:
-    """Memory for a result and what to show of it: of a large one, whose pages are warm, a view of its loan."""
-    if value.nbytes < POOL_FROM:
-        out = np.empty(value.size, value.dtype)
-        return out, out
-    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
-    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
