@@ -27,6 +27,7 @@ settings.register_profile("tfmini", parent=settings.get_profile("explore"), dera
 settings.load_profile("tfmini")
 
 _ORACLE_S = 1000  # a test that is the first of its file to ask TensorFlow may wait for all of its file's answers
+_CLUSTER_S = 600  # processes start, are killed and start again
 _ENDING_S = 60.0  # how long threads and processes that are on their way out may take
 
 
@@ -36,6 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "oracle" in item.keywords:
             item.add_marker(mark)
+        elif "cluster" in item.keywords:
+            item.add_marker(pytest.mark.timeout(_CLUSTER_S))
 
 
 def oracle_python() -> str | None:

@@ -61,7 +61,6 @@ def numbered(text: str, first: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.timeout(450)
 @pytest.mark.parametrize("script", RUNS)
 def test_what_servers_register_is_what_the_inspector_shows(script: str, tmp_path: Path) -> None:
     if "digits" in script:

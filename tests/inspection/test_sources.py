@@ -35,7 +35,7 @@ def tasks(found) -> list[str]:
 
 def build() -> tf.Graph:
     with tf.Graph().as_default() as graph:
-        exec(BUILD + "\nbuild()", {})
+        exec(BUILD.replace("tensorflow", "tfmini") + "\nbuild()", {})  # nobody may have given it that name yet
     return graph
 
 

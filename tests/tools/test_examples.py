@@ -14,7 +14,7 @@ import tfmini as tf
 
 REPOSITORY = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.cluster
 
 
 def launch(*arguments: str) -> str:

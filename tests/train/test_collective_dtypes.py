@@ -11,7 +11,6 @@ import pytest
 import tfmini as tf
 from tfmini.train.all_reduce import Ranks
 
-pytestmark = pytest.mark.timeout(30)
 MOVED = [
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bfloat16", "float16",
     "float32", "float64", "complex64", "complex128",
