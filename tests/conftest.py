@@ -26,15 +26,16 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("tfmini", parent=settings.get_profile("explore"), derandomize=True)
 settings.load_profile("tfmini")
 
+_ORACLE_S = 1000  # a test that is the first of its file to ask TensorFlow may wait for all of its file's answers
 _ENDING_S = 60.0  # how long threads and processes that are on their way out may take
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if oracle_python() is None:
-        reason = pytest.mark.skip(reason="TFMINI_ORACLE does not name a Python that has TensorFlow")
-        for item in items:
-            if "oracle" in item.keywords:
-                item.add_marker(reason)
+    reason = "TFMINI_ORACLE does not name a Python that has TensorFlow"
+    mark = pytest.mark.skip(reason=reason) if oracle_python() is None else pytest.mark.timeout(_ORACLE_S)
+    for item in items:
+        if "oracle" in item.keywords:
+            item.add_marker(mark)
 
 
 def oracle_python() -> str | None:

@@ -65,7 +65,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("oracle") / "values.npz"
     script = Path(__file__).with_name("oracle_training_ops.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=280, capture_output=True)
+    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
     return np.load(target)
 
 

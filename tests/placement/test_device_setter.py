@@ -185,7 +185,7 @@ def test_tensorflow_agrees() -> None:
         input=json.dumps([(arguments, ops) for arguments in cases]),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         check=False,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
     )

@@ -29,7 +29,7 @@ def exchanged(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     env = {**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     script = exchange.__file__
     done = subprocess.run(
-        [oracle, script, str(directory)], capture_output=True, text=True, timeout=280, env=env, check=False
+        [oracle, script, str(directory)], capture_output=True, text=True, timeout=900, env=env, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return directory, json.loads(done.stdout.splitlines()[-1])

@@ -65,7 +65,7 @@ def test_tensorboard_reads_our_files_and_we_read_tensorflows(oracle: str, tmp_pa
     write_everything(ours)
     script = Path(__file__).with_name("oracle_event_files.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(ours), str(theirs), str(answer)], check=True, env=env, timeout=280)
+    subprocess.run([oracle, str(script), str(ours), str(theirs), str(answer)], check=True, env=env, timeout=900)
     found = json.loads(answer.read_text())
     assert found["version"] == 2.0
     nodes = [op.name for op in tf.get_default_graph().get_operations()]

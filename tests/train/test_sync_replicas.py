@@ -32,7 +32,7 @@ def expected(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("oracle") / "graphs.json"
     script = Path(__file__).with_name("oracle_sync.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(target)], check=True, env=env, timeout=280, capture_output=True)
+    subprocess.run([oracle, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
     return json.loads(target.read_text())
 
 

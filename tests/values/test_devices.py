@@ -336,7 +336,7 @@ def test_tensorflow_agrees() -> None:
         input=json.dumps(asked),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         check=False,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
     )

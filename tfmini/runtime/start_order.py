@@ -8,8 +8,6 @@ of the first, in whichever order the graph was built. All else keeps its order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfmini.graph.frames import NEXT_OPS
 from tfmini.runtime.lowering import SENDS, Lowering
 from tfmini.runtime.units import Form, Unit
@@ -27,27 +25,22 @@ def starts_first(lowering: Lowering) -> list[Unit]:
         return units
     links = _links(lowering)
     late = len(units)
-    ranks = {id(unit): late for unit in units}
+    ranks = dict.fromkeys(map(id, units), late)
     ranks.update((id(start), rank) for rank, start in enumerate(_by_depth(links)))
     wanted: dict[str, int] = {}  # node -> the first start that needs it, by rank
-    for link in reversed(links):
-        rank = wanted.get(link.name, late)
-        if link.unit is not None:
-            rank = ranks[id(link.unit)] = min(rank, ranks[id(link.unit)])
+    for name, unit, sources in reversed(links):
+        rank = wanted.get(name, late)
+        if unit is not None:
+            rank = ranks[id(unit)] = min(rank, ranks[id(unit)])
         if rank < late:
-            for source in link.sources:
+            for source in sources:
                 if wanted.get(source, late) > rank:
                     wanted[source] = rank
     return sorted(units, key=lambda unit: ranks[id(unit)])
 
 
-@dataclass(slots=True)
-class _Link:
-    """A unit, or a node without one, and the nodes that it needs within its wave."""
-
-    name: str
-    unit: Unit | None
-    sources: list[str]
+_Link = tuple[str, Unit | None, list[str]]
+"""A node, its unit if it has one, and the nodes that it needs within its wave."""
 
 
 def _links(lowering: Lowering) -> list[_Link]:
@@ -56,15 +49,11 @@ def _links(lowering: Lowering) -> list[_Link]:
     units: dict[str, list[Unit]] = {}
     for unit in lowering.units:
         units.setdefault(unit.node.name, []).append(unit)
-
-    def within(wave: int, names: list[str]) -> list[str]:
-        # What arrives is there when the wave begins, and a value that goes round is of the iteration before.
-        return [
-            n for n in names
-            if waves.get(n) == wave and n not in arrivals and (n not in nodes or nodes[n].op not in NEXT_OPS)
-        ]  # fmt: skip
-
-    links = []
+    # What arrives is there when the wave begins, and a value that goes round is of the iteration before.
+    within = {name: wave for name, wave in waves.items() if name not in arrivals}
+    for name in [name for name in within if name in nodes and nodes[name].op in NEXT_OPS]:
+        del within[name]
+    links: list[_Link] = []
     senders: dict[int, list[str]] = {}
     for name, node in nodes.items():
         edges = [source for source, _ in node.inputs]
@@ -76,9 +65,13 @@ def _links(lowering: Lowering) -> list[_Link]:
         if (name, 0) in alias:
             edges.append(lowering.canonical((name, 0))[0])
         for unit in units.get(name, ()):
-            links.append(_Link(name, unit, within(unit.wave, [*edges, *(source for source, _ in unit.reads())])))
+            wave = unit.wave
+            if unit.guard or unit.ways or unit.inputs != list(node.inputs):  # what it reads may lie elsewhere
+                edges = edges + [n for n, _ in unit.reads()]
+            links.append((name, unit, [n for n in edges if within.get(n) == wave]))
         if name not in units:
-            links.append(_Link(name, None, within(waves[name], edges)))
+            wave = waves[name]
+            links.append((name, None, [n for n in edges if within.get(n) == wave]))
     return links
 
 
@@ -86,12 +79,15 @@ def _by_depth(links: list[_Link]) -> list[Unit]:
     """The starts, those with the shortest chains of units before them first."""
     depths: dict[str, int] = {}
     starts: list[tuple[int, Unit]] = []
-    for link in links:
-        depth = max([depths.get(source, 0) for source in link.sources], default=0)
-        if link.unit is not None:
-            if link.unit.form in _STARTS:
-                starts.append((depth, link.unit))
+    for name, unit, sources in links:
+        depth = depths.get(name, 0)
+        for source in sources:
+            if depths.get(source, 0) > depth:
+                depth = depths[source]
+        if unit is not None:
+            if unit.form in _STARTS:
+                starts.append((depth, unit))
             depth += 1
-        depths[link.name] = max(depth, depths.get(link.name, 0))
+        depths[name] = depth
     starts.sort(key=lambda start: start[0])
     return [unit for _, unit in starts]

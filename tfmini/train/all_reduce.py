@@ -24,8 +24,13 @@ from tfmini.train.collective_dtypes import as_bits, for_arithmetic
 from tfmini.train.optimizer import GradAndVar, Optimizer
 from tfmini.train.session_run_hook import SessionRunHook
 
-BUCKET_BYTES = 256 << 10
-"""The most that gradients of one dtype are fused into; a larger gradient travels alone."""
+BUCKET_BYTES = 1 << 20
+"""The most that gradients of one dtype are fused into; a larger gradient travels alone.
+
+A collective costs its ranks a fraction of a millisecond whatever its size; what is fused is copied once more, and sets
+out when its last part is there. CPU time of a step with 40 gradients of 40 KB, two ranks: each alone 47 ms, buckets of
+256 KB 17, 1 MB 13, 4 MB 12.
+"""
 
 _keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
 
