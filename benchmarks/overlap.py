@@ -2,9 +2,14 @@
 
     python benchmarks/overlap.py --ranks 2 --rounds 5
 
-Each rank computes the gradients of a 784-1024-1024-10 network (7.4 MB) for 128 rows. Timed in turn, as medians: the
-gradients alone (a), the same reduced over all ranks (b), and the all-reduce of constants of the same shapes (c).
-Hidden is (a + c - b) / c: 0 when communication only adds to the step, 1 when it costs nothing.
+Each rank computes the gradients of a 784-1024-1024-10 network (7.4 MB) for 128 rows, with one BLAS thread. Timed in
+turn, as medians: the gradients alone (a), the same reduced over all ranks (b), and the all-reduce of constants of the
+same shapes (c). Hidden is (a + c - b) / c: 0 when communication only adds to the step, 1 when it costs nothing.
+
+Each case also reduces one number, so that the ranks start together and (a) and (b) run by the same executor. All
+tensors are targets: of a `tf.group`, gradients that nobody takes would not be computed. A rank's CPU time (of all its
+threads) is measured too. Where ranks have one core each, the CPU time of (c) is work that the core cannot
+do beside the gradients: at most (wall - CPU) / wall of (c) can be hidden.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ def gradients(tf: Any, optimizer: Any) -> list[Any]:
 
 
 def rank_main(addresses: list[str], rank: int) -> None:
-    """Answers each line on standard input with the median seconds of that many steps of a, b and c."""
+    """Answers each line on standard input with the seconds (median wall, mean CPU) of that many steps of a, b and c."""
     import tfmini as tf
 
     server = tf.train.Server({"worker": addresses}, job_name="worker", task_index=rank)
@@ -48,21 +53,26 @@ def rank_main(addresses: list[str], rank: int) -> None:
     constants = [tf.constant(np.zeros(grad.shape.as_list(), np.float32)) for grad, _ in pairs]
     plain.compute_gradients = lambda: [(c, v) for c, (_, v) in zip(constants, pairs)]  # type: ignore[method-assign]
     only = optimizer.compute_gradients()
-    cases = [tf.group(*alone), tf.group(*[g for g, _ in pairs]), tf.group(*[g for g, _ in only])]
+    cases: list[list[Any]] = []
+    for tensors in (alone, [g for g, _ in pairs], [g for g, _ in only]):
+        cases.append([t.op for t in (*tensors, optimizer.ranks.all_reduce(tf.zeros([])))])
     session = tf.Session(server.target)
     session.run(tf.global_variables_initializer())
     print("ready", flush=True)
     for line in sys.stdin:
-        medians = []
-        for case in cases:
-            times = []
-            for _ in range(int(line)):
-                begin = time.perf_counter()
-                session.run(case)
-                times.append(time.perf_counter() - begin)
-            medians.append(statistics.median(times))
-        print(json.dumps(medians), flush=True)
+        print(json.dumps([timed(session, case, int(line)) for case in cases]), flush=True)
     os._exit(0)
+
+
+def timed(session: Any, case: Any, steps: int) -> tuple[float, float]:
+    """Seconds per step: wall, the median; CPU, the mean."""
+    times = []
+    cpu = time.process_time()
+    for _ in range(steps):
+        begin = time.perf_counter()
+        session.run(case)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times), (time.process_time() - cpu) / steps
 
 
 def main() -> None:
@@ -88,11 +98,12 @@ def main() -> None:
     ]  # fmt: skip
 
     def measure(steps: int) -> list[float]:
+        """Wall times of a, b and c, then CPU times."""
         for process in processes:
             assert process.stdin is not None
             process.stdin.write(f"{steps}\n")
         found = [json.loads(process.stdout.readline()) for process in processes if process.stdout]
-        return [max(times) for times in zip(*found)]
+        return [max(rank[case][kind] for rank in found) for kind in range(2) for case in range(3)]
 
     try:
         for process in processes:
@@ -104,9 +115,14 @@ def main() -> None:
         for process in processes:
             process.kill()
             process.wait()
-    hidden = statistics.median((a + c - b) / c for a, b, c in rounds)
-    a, b, c = (1e3 * statistics.median(times) for times in zip(*rounds))
-    print(f"gradients {a:.1f} ms, reduced {b:.1f} ms, all-reduce alone {c:.1f} ms: hidden {100 * hidden:.0f} %")
+    hidden = statistics.median((a + c - b) / c for a, b, c, *_ in rounds)
+    most = statistics.median(1 - cpu / c for _, _, c, _, _, cpu in rounds)
+    times = [1e3 * statistics.median(column) for column in zip(*rounds)]
+    for name, wall, cpu in zip(("gradients", "reduced gradients", "all-reduce alone"), times[:3], times[3:]):
+        print(f"{name:18} {wall:6.1f} ms, CPU {cpu:6.1f} ms")
+    cores = len(os.sched_getaffinity(0))
+    print(f"hidden {100 * hidden:.0f} %; what waits in the all-reduce alone: {100 * most:.0f} %", end="")
+    print(f" (the most that can be hidden by {args.ranks} ranks on {cores} cores)" if args.ranks >= cores else "")
 
 
 if __name__ == "__main__":

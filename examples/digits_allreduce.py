@@ -12,48 +12,24 @@ import json
 import os
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from digits import batches, build_model, load_data
 
 import tfmini as tf
 
-HIDDEN = 64
 BATCH = 240  # of all workers together
-
-
-def load_data():
-    digits = load_digits()
-    images = (digits.data / 16.0).astype("float32")
-    return train_test_split(images, digits.target, test_size=0.2, random_state=0)
-
-
-def build_model(optimizer, seed):
-    images = tf.placeholder(tf.float32, [None, 64], name="images")
-    labels = tf.placeholder(tf.int64, [None], name="labels")
-    with tf.variable_scope("hidden"):
-        weights = tf.get_variable("W", [64, HIDDEN], initializer=tf.glorot_uniform_initializer(seed=seed))
-        biases = tf.get_variable("b", [HIDDEN], initializer=tf.zeros_initializer())
-        hidden = tf.nn.relu(tf.matmul(images, weights) + biases)
-    with tf.variable_scope("softmax"):
-        weights = tf.get_variable("W", [HIDDEN, 10], initializer=tf.glorot_uniform_initializer(seed=seed + 1))
-        biases = tf.get_variable("b", [10], initializer=tf.zeros_initializer())
-        logits = tf.matmul(hidden, weights) + biases
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
-    train_op = optimizer.minimize(loss, tf.train.get_or_create_global_step())
-    return images, labels, accuracy, train_op
 
 
 def train(target, optimizer, hooks, seed, steps, rank, workers):
     """(parameters, test accuracy) after training on every workers-th row of each batch, from row ``rank`` on."""
     train_x, test_x, train_y, test_y = load_data()
-    rng = np.random.RandomState(0)  # the same batches everywhere
+    data = batches(train_x, train_y, BATCH, seed=0)  # the same batches everywhere
     with tf.Graph().as_default():
-        images, labels, accuracy, train_op = build_model(optimizer, seed)
+        images, labels, loss, accuracy = build_model(seed)
+        train_op = optimizer.minimize(loss, tf.train.get_or_create_global_step())
         with tf.train.MonitoredTrainingSession(target, hooks=hooks(), log_step_count_steps=None) as session:
             for _ in range(steps):
-                rows = rng.choice(len(train_x), BATCH, replace=False)[rank::workers]
-                session.run(train_op, {images: train_x[rows], labels: train_y[rows]})
+                x, y = next(data)
+                session.run(train_op, {images: x[rank::workers], labels: y[rank::workers]})
             parameters, score = session.run(
                 [tf.trainable_variables(), accuracy], {images: test_x, labels: test_y}
             )

@@ -18,13 +18,10 @@ import json
 import os
 import time
 
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from digits import batches, build_model, load_data
 
 import tfmini as tf
 
-HIDDEN = 64
 BATCH = 50
 
 
@@ -49,35 +46,6 @@ def cluster_and_role(args):
     return tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
 
 
-def load_data():
-    digits = load_digits()
-    images = (digits.data / 16.0).astype("float32")
-    return train_test_split(images, digits.target, test_size=0.2, random_state=0)
-
-
-def batches(images, labels, seed):
-    rng = np.random.RandomState(seed)
-    while True:
-        rows = rng.choice(len(images), BATCH, replace=False)
-        yield images[rows], labels[rows]
-
-
-def build_model():
-    images = tf.placeholder(tf.float32, [None, 64], name="images")
-    labels = tf.placeholder(tf.int64, [None], name="labels")
-    with tf.variable_scope("hidden"):
-        weights = tf.get_variable("W", [64, HIDDEN], initializer=tf.glorot_uniform_initializer(seed=1))
-        biases = tf.get_variable("b", [HIDDEN], initializer=tf.zeros_initializer())
-        hidden = tf.nn.relu(tf.matmul(images, weights) + biases)
-    with tf.variable_scope("softmax"):
-        weights = tf.get_variable("W", [HIDDEN, 10], initializer=tf.glorot_uniform_initializer(seed=2))
-        biases = tf.get_variable("b", [10], initializer=tf.zeros_initializer())
-        logits = tf.matmul(hidden, weights) + biases
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
-    return images, labels, loss, accuracy
-
-
 def work(cluster, server, task_index, last_step):
     is_chief = task_index == 0
     train_x, test_x, train_y, test_y = load_data()
@@ -98,7 +66,7 @@ def work(cluster, server, task_index, last_step):
             while len(sess.run(uninitialized)):
                 time.sleep(0.1)
 
-        for local_step, (x, y) in enumerate(batches(train_x, train_y, seed=task_index)):
+        for local_step, (x, y) in enumerate(batches(train_x, train_y, BATCH, seed=task_index)):
             _, step, value = sess.run([train_op, global_step, loss], {images: x, labels: y})
             if local_step % 100 == 0:
                 print(f"worker {task_index}: global step {step}, loss {value:.3f}", flush=True)

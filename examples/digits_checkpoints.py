@@ -9,7 +9,7 @@ Run it again with the same --logdir, and it goes on where it had ended.
     tfmini launch --ps 1 --workers 2 examples/digits_checkpoints.py --logdir=/tmp/digits --steps=1000
     tensorboard --logdir /tmp/digits
 
-The role may come from TF_CONFIG or from the flags.
+The role comes from TF_CONFIG.
 """
 
 import argparse
@@ -17,22 +17,15 @@ import json
 import os
 import tempfile
 
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from digits import batches, build_model, load_data
 
 import tfmini as tf
 
-HIDDEN = 64
 BATCH = 50
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--job_name", help="ps or worker; default: from TF_CONFIG")
-    parser.add_argument("--task_index", type=int, default=0)
-    parser.add_argument("--ps_hosts", default="localhost:2222")
-    parser.add_argument("--worker_hosts", default="localhost:2223")
     parser.add_argument("--steps", type=int, default=500, help="training ends when global_step reaches this")
     parser.add_argument("--save_steps", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--keep", type=int, default=3, help="how many checkpoints to keep")
@@ -40,42 +33,13 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def cluster_and_role(args):
-    """(cluster, job name, task index) by the flags, or else by TF_CONFIG."""
-    if args.job_name:
-        cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
-        return tf.train.ClusterSpec(cluster), args.job_name, args.task_index
-    if "TF_CONFIG" not in os.environ:
-        raise SystemExit("Which task is this? Give --job_name, or run me by: tfmini launch --ps 1 --workers 2 ...")
-    config = json.loads(os.environ["TF_CONFIG"])
-    return tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
-
-
-def load_data():
-    digits = load_digits()
-    images = (digits.data / 16.0).astype("float32")
-    return train_test_split(images, digits.target, test_size=0.2, random_state=0)
-
-
-def build_model():
-    images = tf.placeholder(tf.float32, [None, 64], name="images")
-    labels = tf.placeholder(tf.int64, [None], name="labels")
-    with tf.variable_scope("hidden"):
-        weights = tf.get_variable("W", [64, HIDDEN], initializer=tf.glorot_uniform_initializer(seed=1))
-        biases = tf.get_variable("b", [HIDDEN], initializer=tf.zeros_initializer())
-        hidden = tf.nn.relu(tf.matmul(images, weights) + biases)
-        filters = tf.reshape(tf.transpose(weights), [HIDDEN, 8, 8, 1])
-    with tf.variable_scope("softmax"):
-        weights = tf.get_variable("W", [HIDDEN, 10], initializer=tf.glorot_uniform_initializer(seed=2))
-        biases = tf.get_variable("b", [10], initializer=tf.zeros_initializer())
-        logits = tf.matmul(hidden, weights) + biases
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
+def add_summaries(loss):
     tf.summary.scalar("loss", loss)
-    tf.summary.image("filters", filters, max_outputs=4)
+    with tf.variable_scope("hidden", reuse=True):
+        filters = tf.transpose(tf.get_variable("W"))
+    tf.summary.image("filters", tf.reshape(filters, [-1, 8, 8, 1]), max_outputs=4)
     for variable in tf.trainable_variables():
         tf.summary.histogram(variable.op.name, variable)
-    return images, labels, loss, accuracy
 
 
 class Evaluation(tf.train.CheckpointSaverListener):
@@ -101,6 +65,7 @@ def work(cluster, server, task_index, args):
         images, labels, loss, accuracy = build_model()
         global_step = tf.train.get_or_create_global_step()
         train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=global_step)
+        add_summaries(loss)
 
     logdir = (args.logdir or tempfile.mkdtemp()) if is_chief else None
     hooks = [tf.train.StopAtStepHook(last_step=args.steps), tf.train.NanTensorHook(loss)]
@@ -119,14 +84,14 @@ def work(cluster, server, task_index, args):
     else:
         scaffold = None
 
-    rng = np.random.RandomState(task_index)
+    data = batches(train_x, train_y, BATCH, seed=task_index)
     with tf.train.MonitoredTrainingSession(
         server.target, is_chief, logdir, scaffold, hooks=hooks, chief_only_hooks=saver_hooks,
         save_checkpoint_secs=None, save_summaries_steps=20, log_step_count_steps=100,
     ) as sess:  # fmt: skip
         while not sess.should_stop():
-            rows = rng.choice(len(train_x), BATCH, replace=False)
-            sess.run(train_op, {images: train_x[rows], labels: train_y[rows]})
+            x, y = next(data)
+            sess.run(train_op, {images: x, labels: y})
 
     if is_chief:
         kept = tf.train.get_checkpoint_state(logdir).all_model_checkpoint_paths
@@ -136,7 +101,11 @@ def work(cluster, server, task_index, args):
 
 def main():
     args = parse_arguments()
-    cluster, job_name, task_index = cluster_and_role(args)
+    if "TF_CONFIG" not in os.environ:
+        raise SystemExit("Run me by: tfmini launch --ps 1 --workers 2 examples/digits_checkpoints.py")
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster = tf.train.ClusterSpec(config["cluster"])
+    job_name, task_index = config["task"]["type"], config["task"]["index"]
     server = tf.train.Server(cluster, job_name=job_name, task_index=task_index)
     if job_name == "ps":
         server.join()

@@ -10,9 +10,7 @@ averages the towers' gradients and applies them once. The other tasks only serve
 import json
 import os
 
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from digits import batches, load_data
 
 import tfmini as tf
 
@@ -58,16 +56,14 @@ def build(cluster):
 
 
 def train(cluster, server):
-    digits = load_digits()
-    data = (digits.data / 16.0).astype("float32")
-    train_x, test_x, train_y, test_y = train_test_split(data, digits.target, test_size=0.2, random_state=0)
+    train_x, test_x, train_y, test_y = load_data()
     images, labels, train_op, loss, accuracy = build(cluster)
-    rng = np.random.RandomState(0)
+    data = batches(train_x, train_y, SHARE * cluster.num_tasks("worker"), seed=0)
     with tf.Session(server.target) as sess:
         sess.run(tf.global_variables_initializer())
         for step in range(STEPS):
-            rows = rng.choice(len(train_x), SHARE * cluster.num_tasks("worker"), replace=False)
-            _, value = sess.run([train_op, loss], {images: train_x[rows], labels: train_y[rows]})
+            x, y = next(data)
+            _, value = sess.run([train_op, loss], {images: x, labels: y})
             if step % 50 == 0:
                 print(f"step {step}: loss {value:.3f}", flush=True)
         score = sess.run(accuracy, {images: test_x, labels: test_y})

@@ -7,7 +7,7 @@ run that was stopped goes on, and prints who contributed to the last steps.
     tfmini launch --ps 2 --workers 3 examples/digits_sync.py
     tfmini launch --ps 2 --workers 3 examples/digits_sync.py --backups=1 --logdir=/tmp/digits
 
-The role may come from TF_CONFIG or from the flags.
+The role comes from TF_CONFIG.
 """
 
 import argparse
@@ -15,59 +15,19 @@ import json
 import os
 import tempfile
 
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from digits import batches, build_model, load_data
 
 import tfmini as tf
 
-HIDDEN = 64
 BATCH = 50
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--job_name", help="ps or worker; default: from TF_CONFIG")
-    parser.add_argument("--task_index", type=int, default=0)
-    parser.add_argument("--ps_hosts", default="localhost:2222")
-    parser.add_argument("--worker_hosts", default="localhost:2223")
     parser.add_argument("--steps", type=int, default=300, help="training ends when global_step reaches this")
     parser.add_argument("--backups", type=int, default=0, help="how many workers an update need not wait for")
     parser.add_argument("--logdir", help="for checkpoints and summaries; default: a new directory")
     return parser.parse_args()
-
-
-def cluster_and_role(args):
-    """(cluster, job name, task index) by the flags, or else by TF_CONFIG."""
-    if args.job_name:
-        cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
-        return tf.train.ClusterSpec(cluster), args.job_name, args.task_index
-    if "TF_CONFIG" not in os.environ:
-        raise SystemExit("Which task is this? Give --job_name, or run me by: tfmini launch --ps 2 --workers 3 ...")
-    config = json.loads(os.environ["TF_CONFIG"])
-    return tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
-
-
-def load_data():
-    digits = load_digits()
-    images = (digits.data / 16.0).astype("float32")
-    return train_test_split(images, digits.target, test_size=0.2, random_state=0)
-
-
-def build_model():
-    images = tf.placeholder(tf.float32, [None, 64], name="images")
-    labels = tf.placeholder(tf.int64, [None], name="labels")
-    with tf.variable_scope("hidden"):
-        weights = tf.get_variable("W", [64, HIDDEN], initializer=tf.glorot_uniform_initializer(seed=1))
-        biases = tf.get_variable("b", [HIDDEN], initializer=tf.zeros_initializer())
-        hidden = tf.nn.relu(tf.matmul(images, weights) + biases)
-    with tf.variable_scope("softmax"):
-        weights = tf.get_variable("W", [HIDDEN, 10], initializer=tf.glorot_uniform_initializer(seed=2))
-        biases = tf.get_variable("b", [10], initializer=tf.zeros_initializer())
-        logits = tf.matmul(hidden, weights) + biases
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
-    return images, labels, loss, accuracy
 
 
 def add_summaries(images, loss):
@@ -95,7 +55,6 @@ def work(cluster, server, task_index, args):
 
     hooks = [optimizer.make_session_run_hook(is_chief), tf.train.StopAtStepHook(last_step=args.steps)]
     logdir = (args.logdir or tempfile.mkdtemp()) if is_chief else None
-    rng = np.random.RandomState(task_index)
     score, contributions, next_report = None, "", 0
 
     def evaluate(step_context):
@@ -106,10 +65,10 @@ def work(cluster, server, task_index, args):
         server.target, is_chief, logdir, hooks=hooks, save_checkpoint_steps=100, save_summaries_steps=20,
         log_step_count_steps=None,
     ) as sess:  # fmt: skip
+        data = batches(train_x, train_y, BATCH, seed=task_index)
         while not sess.should_stop():
-            rows = rng.choice(len(train_x), BATCH, replace=False)
-            batch = {images: train_x[rows], labels: train_y[rows]}
-            _, step, value = sess.run([train_op, global_step, loss], batch)
+            x, y = next(data)
+            _, step, value = sess.run([train_op, global_step, loss], {images: x, labels: y})
             if is_chief and step >= next_report:
                 next_report = step + 50
                 print(f"global step {step}, loss {value:.3f}", flush=True)
@@ -125,7 +84,11 @@ def work(cluster, server, task_index, args):
 
 def main():
     args = parse_arguments()
-    cluster, job_name, task_index = cluster_and_role(args)
+    if "TF_CONFIG" not in os.environ:
+        raise SystemExit("Run me by: tfmini launch --ps 2 --workers 3 examples/digits_sync.py")
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster = tf.train.ClusterSpec(config["cluster"])
+    job_name, task_index = config["task"]["type"], config["task"]["index"]
     server = tf.train.Server(cluster, job_name=job_name, task_index=task_index)
     if job_name == "ps":
         server.join()

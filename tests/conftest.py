@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -11,26 +12,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Before tfmini is imported, and for the processes that tests start: see runtime/kernel_checks.py.
 os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
 
 import tfmini as tf  # noqa: E402
 
-# A slow machine is no failure: examples have no deadline of their own, tests have a timeout.
-settings.register_profile("tfmini", deadline=None)
+# A slow machine is no failure: examples have no deadline of their own and may be slow to make; tests have a timeout.
+# The examples are the same in every run, so that nobody's work is refused for what another run would not have found;
+# `--hypothesis-profile=explore` tries others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tfmini", parent=settings.get_profile("explore"), derandomize=True)
 settings.load_profile("tfmini")
 
-_ENDING_S = 2.0  # how long threads and processes that are on their way out may take
+_ORACLE_S = 1000  # a test that is the first of its file to ask TensorFlow may wait for all of its file's answers
+_CLUSTER_S = 600  # processes start, are killed and start again
+_ENDING_S = 60.0  # how long threads and processes that are on their way out may take
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if oracle_python() is None:
-        reason = pytest.mark.skip(reason="TFMINI_ORACLE does not name a Python that has TensorFlow")
-        for item in items:
-            if "oracle" in item.keywords:
-                item.add_marker(reason)
+    reason = "TFMINI_ORACLE does not name a Python that has TensorFlow"
+    mark = pytest.mark.skip(reason=reason) if oracle_python() is None else pytest.mark.timeout(_ORACLE_S)
+    for item in items:
+        if "oracle" in item.keywords:
+            item.add_marker(mark)
+        elif "cluster" in item.keywords:
+            item.add_marker(pytest.mark.timeout(_CLUSTER_S))
 
 
 def oracle_python() -> str | None:
@@ -102,6 +110,7 @@ def _wait_until_gone(look) -> list[str]:
     deadline = time.monotonic() + _ENDING_S
     left = look()
     while left and time.monotonic() < deadline:
+        gc.collect()  # a thread may live as long as an object that nobody uses
         time.sleep(0.02)
         left = look()
     return left

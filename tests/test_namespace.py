@@ -36,7 +36,7 @@ def test_no_name_stands_twice_in_a_namespace() -> None:
 def test_public_names_are_the_pinned_ones() -> None:
     # In a process of its own: other tests declare ops, which would show up in tf.raw_ops.
     code = "from tfmini import namespace; print(*namespace.public_names())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout.split() == PINNED.read_text().split()
 
 
@@ -64,8 +64,8 @@ def test_versions() -> None:
         (lambda: tf.mul, "tf.mul is of TensorFlow 0.x; TensorFlow 1.0 calls it tf.multiply"),
         (lambda: tf.keras, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
-        (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session instead"),
-        (lambda: tf.contrib.distribute, "use tf.distribute instead"),
+        (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
+        (lambda: tf.contrib.distribute, "use tf.distribute"),
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),
         (lambda: tf.nn.reluu, "Did you mean relu"),
         (lambda: tf.errors.AbortError, "Did you mean AbortedError"),
@@ -98,7 +98,7 @@ def test_import_leaves_slow_packages_alone() -> None:
         "import sys, numpy; before = set(sys.modules); import tfmini; "
         f"print([m for m in {_LATER} if m in sys.modules and m not in before])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout.strip() == "[]"
 
 

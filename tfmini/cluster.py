@@ -53,18 +53,18 @@ def _numbered(job: Any, tasks: Any) -> dict[Any, Any]:
         return dict(enumerate(tasks))
     if isinstance(tasks, dict):
         return tasks
-    raise _bad_tasks(job)
+    raise _bad_tasks(job, tasks)
 
 
-def _bad_tasks(job: Any) -> TypeError:
-    return TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to strings.")
+def _bad_tasks(job: Any, got: Any) -> TypeError:
+    return TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. Got {got!r}.")
 
 
 def _task_index(job: str, index: Any) -> int:
     try:
         number = operator.index(index)
     except TypeError:
-        raise _bad_tasks(job) from None
+        raise _bad_tasks(job, index) from None
     if number < 0:
         raise ValueError(f"Task index {number} in job {job!r} must not be negative.")
     return number
@@ -112,7 +112,7 @@ class ClusterSpec:
             self._jobs = {job.name: dict(job.tasks) for job in cluster.job}  # type: ignore[union-attr]
             self._def_order = list(self._jobs)
         else:
-            raise TypeError(_NOT_A_CLUSTER)
+            raise TypeError(f"{_NOT_A_CLUSTER}. Got {cluster!r}.")
 
     @property
     def jobs(self) -> list[str]:
@@ -331,15 +331,24 @@ def cluster_from_tf_config(env: Mapping[str, str] | None = None) -> TfConfig:
     Raises:
       ValueError: the text is no JSON object, a part has the wrong form, or the task is not in the cluster.
     """
+    config = tf_config_object(env)
+    cluster = tf_config_cluster(config)
+    task_type, task_id = _tf_config_task(config.get("task") or {}, cluster)
+    return TfConfig(cluster, task_type, task_id)
+
+
+def tf_config_object(env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the JSON text of TF_CONFIG says; {} when it is unset or empty.
+
+    Raises:
+      ValueError: the text is no JSON object.
+    """
     text = (os.environ if env is None else env).get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"TF_CONFIG is not valid JSON ({error}): {text}") from None
-    config = _json_object(config, "TF_CONFIG must be a JSON object with 'cluster' and 'task'")
-    cluster = _tf_config_cluster(config.get("cluster") or {})
-    task_type, task_id = _tf_config_task(config.get("task") or {}, cluster)
-    return TfConfig(cluster, task_type, task_id)
+    return _json_object(config, "TF_CONFIG must be a JSON object with 'cluster' and 'task'")
 
 
 def _json_object(value: Any, rule: str) -> dict[str, Any]:
@@ -348,8 +357,13 @@ def _json_object(value: Any, rule: str) -> dict[str, Any]:
     raise ValueError(f"{rule}, got: {value!r}")
 
 
-def _tf_config_cluster(value: Any) -> ClusterSpec:
-    jobs = _json_object(value, "'cluster' in TF_CONFIG must map job names to addresses")
+def tf_config_cluster(config: Mapping[str, Any]) -> ClusterSpec:
+    """The cluster of a `tf_config_object`; an empty one where it says nothing.
+
+    Raises:
+      ValueError: it has the wrong form.
+    """
+    jobs = _json_object(config.get("cluster") or {}, "'cluster' in TF_CONFIG must map job names to addresses")
     try:
         # JSON has only string keys, so a sparse job arrives as {"3": address}.
         return ClusterSpec({job: _with_integer_keys(tasks) for job, tasks in jobs.items()})

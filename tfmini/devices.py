@@ -78,14 +78,21 @@ def _read_request(spec: str) -> _Fields:
     for piece in spec.split("/"):
         words = piece.split(":")
         if words[0] in ("job", "replica", "task") and len(words) == 2:
-            found[words[0]] = words[1]
+            found[words[0]] = words[1] if words[0] == "job" else _number(words[1], spec)
         elif words[0]:
             device_type, index = _read_device_piece(words, spec)
             if "device_type" in found:
                 raise ValueError(f"Cannot specify multiple device types: {spec}")
             found["device_type"] = device_type
-            found["device_index"] = None if index == "*" else int(index)
+            found["device_index"] = None if index == "*" else _number(index, spec)
     return _coerced(tuple(found.get(name) for name in _FIELD_NAMES))
+
+
+def _number(text: str, spec: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{error} in '{spec}'") from None
 
 
 def _read_device_piece(words: list[str], spec: str) -> tuple[str, str]:
@@ -94,7 +101,7 @@ def _read_device_piece(words: list[str], spec: str) -> tuple[str, str]:
         return words[1], words[2]
     if words[0].upper() in ("CPU", "GPU") and len(words) <= 2:
         return words[0].upper(), words[1] if len(words) == 2 else "*"
-    raise ValueError(f"Unknown attribute: '{words[0]}' in '{spec}'")
+    raise ValueError(f"Unknown attribute: '{words[0]}' in '{spec}'; write it like /job:ps/task:0/device:CPU:0")
 
 
 def _device_field(position: int, doc: str) -> property:

@@ -156,7 +156,7 @@ def _explain(namespace: str, name: str, names: list[str]) -> str:
         return f"{plain}: tf.{dotted} is of TensorFlow 0.x; TensorFlow 1.0 calls it {renamed}"
     way = way_around(dotted)
     if way is not None:
-        return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way} instead"
+        return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way}"
     from difflib import get_close_matches  # costs a few ms and serves errors only
 
     close = get_close_matches(name, names, n=3)

@@ -49,8 +49,9 @@ NAMES: dict[str, dict[str, str]] = {
             "placeholder_with_default stop_gradient"
         ),
         "ops.array_joining": "concat split stack unstack",
-        "ops.array_layout": "meshgrid pad repeat reverse reverse_sequence reverse_v2 roll tile",
+        "ops.array_layout": "meshgrid repeat reverse reverse_sequence reverse_v2 roll tile",
         "ops.array_masking": "boolean_mask sequence_mask where",
+        "ops.array_padding": "pad",
         "ops.array_parallel": "parallel_stack",
         "ops.array_partition": "dynamic_partition dynamic_stitch",
         "ops.array_scatter": (
@@ -278,12 +279,6 @@ NAMES: dict[str, dict[str, str]] = {
         "data.selection": "choose_from_datasets dense_to_sparse_batch sample_from_datasets take_while unique",
     },
     "contrib.framework": {
-        "ops.type_specs": "TensorSpec",
-        "train.assignment": (
-            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
-        ),
-        "train.checkpoint_initializers": "init_from_checkpoint",
-        "train.checkpoint_reader": "list_variables load_checkpoint load_variable",
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
@@ -294,6 +289,12 @@ NAMES: dict[str, dict[str, str]] = {
             "local_variable model_variable variable"
         ),
         "ops.cond": "smart_cond smart_constant_value",
+        "ops.type_specs": "TensorSpec",
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
+        "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_reader": "list_variables load_checkpoint load_variable",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
@@ -302,32 +303,32 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.layers": {
+        "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_convolutions": (
             "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
         ),
         "layers.contrib_embeddings": (
             "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
         ),
-        "layers.contrib_normalization": "group_norm instance_norm",
-        "layers.contrib_summaries": (
-            "summarize_activation summarize_activations summarize_biases summarize_collection "
-            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
-        ),
-        "ops.nn_embedding": "safe_embedding_lookup_sparse",
-        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
-        "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear relu=fully_connected separable_conv2d=separable_convolution2d "
             "separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+        "layers.contrib_summaries": (
+            "summarize_activation summarize_activations summarize_biases summarize_collection "
+            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
         ),
         "layers.regularizers": (
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer "
             "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d"
         ),
+        "ops.nn_embedding": "safe_embedding_lookup_sparse",
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
     },
     "contrib.layers.summaries": {
         "layers.contrib_summaries": (
@@ -348,6 +349,9 @@ NAMES: dict[str, dict[str, str]] = {
             "read_data_sets"
         ),
     },
+    "contrib.legacy_seq2seq": {
+        "layers.sequence_losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
+    },
     "contrib.lookup": {
         "ops.table_initializers": (
             "KeyValueTensorInitializer TableInitializerBase TextFileIdTableInitializer TextFileIndex "
@@ -361,9 +365,6 @@ NAMES: dict[str, dict[str, str]] = {
         ),
         "train.saved_tables": "MutableDenseHashTable=DenseHashTable MutableHashTable",
     },
-    "contrib.legacy_seq2seq": {
-        "layers.sequence_losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
-    },
     "contrib.losses": {
         "layers.loss_reduction": (
             "add_loss compute_weighted_loss get_losses get_regularization_losses get_total_loss"
@@ -376,14 +377,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.metrics": {
         "layers.contrib_metrics": (
             "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
-            "streaming_false_negatives streaming_false_positives streaming_mean "
-            "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou "
-            "streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor "
-            "streaming_percentage_less streaming_precision streaming_precision_at_thresholds "
-            "streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error "
-            "streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
-            "streaming_sparse_precision_at_k streaming_sparse_recall_at_k "
-            "streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives"
+            "streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error "
+            "streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+            "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+            "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+            "streaming_root_mean_squared_error streaming_sensitivity_at_specificity "
+            "streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k "
+            "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives "
+            "streaming_true_positives"
         ),
     },
     "contrib.rnn": {
@@ -399,22 +400,19 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.sequence_losses": "sequence_loss",
     },
     "contrib.slim": {
-        "layers.contrib_convolutions": (
-            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool"
-        ),
-        "layers.contrib_normalization": "group_norm instance_norm",
-        "layers.contrib_embeddings": "maxout scale_gradient",
-        "train.assignment": (
-            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
-        ),
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
         "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool"
+        ),
+        "layers.contrib_embeddings": "maxout scale_gradient",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
@@ -428,6 +426,9 @@ NAMES: dict[str, dict[str, str]] = {
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer "
             "variance_scaling_initializer xavier_initializer"
         ),
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
@@ -440,27 +441,28 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
     },
     "contrib.slim.layers": {
+        "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_convolutions": (
             "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
         ),
         "layers.contrib_embeddings": (
             "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
         ),
-        "layers.contrib_normalization": "group_norm instance_norm",
-        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
-        "layers.contrib_batch_norm": "batch_norm",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
     },
     "contrib.slim.learning": {
         "train.slim_learning": "train train_step",
         "train.train_ops": (
-            "add_gradients_summaries clip_gradient_norms create_train_op=create_slim_train_op multiply_gradients"
+            "add_gradients_summaries clip_gradient_norms create_train_op=create_slim_train_op "
+            "multiply_gradients"
         ),
     },
     "contrib.slim.losses": {
@@ -475,14 +477,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.slim.metrics": {
         "layers.contrib_metrics": (
             "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
-            "streaming_false_negatives streaming_false_positives streaming_mean "
-            "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou "
-            "streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor "
-            "streaming_percentage_less streaming_precision streaming_precision_at_thresholds "
-            "streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error "
-            "streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
-            "streaming_sparse_precision_at_k streaming_sparse_recall_at_k "
-            "streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives"
+            "streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error "
+            "streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+            "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+            "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+            "streaming_root_mean_squared_error streaming_sensitivity_at_specificity "
+            "streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k "
+            "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives "
+            "streaming_true_positives"
         ),
     },
     "contrib.slim.model_analyzer": {
@@ -519,16 +521,16 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
+        "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
+        "train.evaluation": (
+            "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step"
+        ),
         "train.slim_learning": "train=train_with_hooks",
         "train.train_ops": (
             "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op "
             "multiply_gradients"
         ),
-        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
-        "train.evaluation": (
-            "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step"
-        ),
-        "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
     },
     "contrib.util": {
         "ops.constant_value": "constant_value=get_static_value",
@@ -657,7 +659,6 @@ NAMES: dict[str, dict[str, str]] = {
             "image_gradients psnr rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb "
             "yuv_to_rgb"
         ),
-        "ops.image_distortion": "draw_bounding_boxes sample_distorted_bounding_box",
         "ops.image_boxes": (
             "crop_and_resize non_max_suppression non_max_suppression_overlaps non_max_suppression_padded "
             "non_max_suppression_with_scores"
@@ -666,6 +667,7 @@ NAMES: dict[str, dict[str, str]] = {
             "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
             "encode_png extract_jpeg_shape is_jpeg"
         ),
+        "ops.image_distortion": "draw_bounding_boxes sample_distorted_bounding_box",
         "ops.image_patches": "extract_image_patches extract_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",

@@ -25,7 +25,7 @@ def exchanged(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     script = Path(exchange.__file__).with_name("oracle_side.py")
     env = {**os.environ, "PYTHONPATH": ""}
     done = subprocess.run(
-        [oracle, str(script), str(directory)], capture_output=True, text=True, timeout=300, env=env, check=False
+        [oracle, str(script), str(directory)], capture_output=True, text=True, timeout=900, env=env, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return directory, json.loads(done.stdout.splitlines()[-1]), exchange.read_all(tf, directory / "theirs")

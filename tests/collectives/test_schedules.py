@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -76,18 +77,51 @@ def test_messages_and_bytes_are_those_of_the_cost_model(size: int, count: int) -
     assert (group[-1].result() == size * (size + 1) / 2).all()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_broadcast_sends_the_tensor_once_per_rank(size: int) -> None:
-    value = np.arange(700_001, dtype=np.float32)
-    source = size // 2
-    group = [
-        schedules.Broadcast(r, size, value if r == source else None, value.shape, np.float32)
+def broadcast(size: int, sources: set[int], count: int = 700_001) -> list[schedules.Broadcast]:
+    return [
+        schedules.Broadcast(r, size, np.full(count, r, np.float32) if r in sources else None, (count,), np.float32)
         for r in range(size)
-    ]
-    sent = exchange([group], 1)[0]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_broadcast_sends_the_tensor_once_per_rank(size: int, seed: int) -> None:
+    source = size // 2
+    group = broadcast(size, {source})
+    sent = exchange([group], seed)[0]
     for schedule in group:
-        np.testing.assert_array_equal(schedule.result(), value)
-    assert sum(nbytes for _, nbytes in sent) == value.nbytes * (size - 1)
+        assert (schedule.result() == source).all()
+    assert sum(nbytes for _, nbytes in sent) == 4 * 700_001 * (size - 1)
+
+
+@pytest.mark.parametrize(("size", "sources"), [(2, {0, 1}), (3, {0, 2}), (4, {1, 2}), (5, {0, 1, 3})])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_second_source_of_a_broadcast_is_named(size: int, sources: set[int], seed: int) -> None:
+    group = broadcast(size, sources)
+    with pytest.raises(ValueError, match=r"Rank \d and rank \d both send in one broadcast") as caught:
+        exchange([group], seed)
+    assert set(map(int, re.findall(r"ank (\d)", str(caught.value)))) <= sources
+    assert not any(group[r].done for r in sources)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_broadcast_that_nobody_sends_is_noticed(size: int) -> None:
+    with pytest.raises(ValueError, match=f"All {size} ranks wait in a broadcast that nobody sends"):
+        exchange([broadcast(size, set(), 3)], size)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_broadcast_keeps_few_pieces_in_flight(size: int) -> None:
+    group = broadcast(size, {0}, 5_000_000)
+    sends = group[0].begin()
+    assert len(sends) == schedules.PIECES_AHEAD
+    flying = [(0, send) for send in sends]
+    while flying:
+        sender, send = flying.pop(0)
+        flying += [(send.rank, more) for more in group[send.rank].receive(sender, send.tag, send.values)]
+        assert len(flying) <= schedules.PIECES_AHEAD
+    assert all(schedule.done for schedule in group)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -109,5 +143,26 @@ def test_several_exchanges_in_flight() -> None:
         assert (group[2].result() == np.arange(11) * (4 * k + 6)).all()
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (2, 0, 4)])
+def test_gather_of_empty_tensors_keeps_the_number_of_rows(shape: tuple[int, ...]) -> None:
+    group = [schedules.Gather(r, 2, np.zeros(shape, np.float32)) for r in range(2)]
+    exchange([group], 2)
+    assert group[0].result().shape == group[1].result().shape == (2 * shape[0], *shape[1:])
+
+
 def test_integer_mean_rounds_towards_zero() -> None:
     assert schedules.divide(np.array([7, -7, 6], np.int32), 4).tolist() == [1, -1, 1]
+    for dtype in (np.int32, np.int64):
+        ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+        for size in (1, 2, 3, 7):
+            expected = [int(abs(int(end)) // size) * (1 if end > 0 else -1) for end in ends]
+            assert schedules.divide(ends, size).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32])
+@pytest.mark.parametrize("size", [2, 3, 4, 6])
+def test_mean_in_place_is_the_quotient(dtype: type, size: int) -> None:
+    total = (np.random.RandomState(0).randn(1000) * 1000).astype(dtype)
+    expected = np.trunc(total / size).astype(dtype) if dtype is np.int32 else total / dtype(size)
+    assert schedules.divide(total, size, out=total) is total
+    assert total.tobytes() == expected.tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any
 
@@ -10,19 +11,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmini.collectives import schedules, shared_reduce
+from tfmini.collectives import schedules, shared_moves
 from tfmini.collectives.costs import shared_all_reduce_cost
-from tfmini.collectives.shared_reduce import SharedReduce, stage_bytes
+from tfmini.collectives.shared_moves import Moves, PullMoves, WindowMoves, moves_for
+from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import Stage, fingerprint_text
+from tfmini.runtime.other_memory import other_memory
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
 
 
 def make_stages(size: int, nbytes: int) -> list[Stage]:
-    stages = [Stage(np.zeros(stage_bytes(nbytes), np.uint8), serial=r + 1) for r in range(size)]
+    needed = moves_for(nbytes, size, False).stage_bytes(nbytes)
+    stages = [Stage(np.zeros(needed, np.uint8), serial=r + 1) for r in range(size)]
     for stage in stages:
         stage.open(0)
     return stages
+
+
+def one_rank(
+    rank: int, stages: list[Any], value: Any, merge: str = "Add", final: str = "Id", count: int = 0,
+    text: bytes = b"same", step: int = 1, follows: bool = False, moves: type[Moves] | None = None, **waking: Any,
+) -> SharedReduce:  # fmt: skip
+    moves = moves or moves_for(value.nbytes, len(stages), False)
+    out = np.empty(value.size, value.dtype)
+    plan = moves(rank, list(stages), count, value, merge, final, out, follows, read_here)
+    return SharedReduce(plan, value.shape, out, text, step, **waking)
+
+
+def read_here(rank: int, address: int, into: Any) -> bool:
+    """All ranks are this process."""
+    memory = other_memory()
+    assert memory is not None
+    return memory.read(os.getpid(), address, into)
+
+
+can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
 
 
 def run_all(ranks: list[SharedReduce], seed: int) -> None:
@@ -39,18 +63,13 @@ def run_all(ranks: list[SharedReduce], seed: int) -> None:
 
 @pytest.mark.parametrize("count", [7, 3000])
 def test_ranks_that_sleep_are_woken(monkeypatch, count: int) -> None:
-    monkeypatch.setattr(shared_reduce, "DIRECT_LIMIT", 64)
-    monkeypatch.setattr(shared_reduce, "WINDOW_BYTES", 256)
+    monkeypatch.setattr(shared_moves, "SMALL_LIMIT", 64)
+    monkeypatch.setattr(shared_moves, "WINDOW_BYTES", 256)
     for seed in range(20):
         stages: list[Any] = make_stages(3, count * 4)
         rng, awake, woken = random.Random(seed), {0, 1, 2}, set()
-        ranks = [
-            SharedReduce(
-                r, 3, np.ones(count, np.float32), "Add", "Id", stages, 0, b"", 0, np.empty(count, np.float32),
-                wake=woken.add, sleeps=True,
-            )
-            for r in range(3)
-        ]  # fmt: skip
+        value = np.ones(count, np.float32)
+        ranks = [one_rank(r, stages, value, wake=woken.add, sleeps=True) for r in range(3)]
         lags: dict[int, Any] = {}
         while awake:
             rank = rng.choice(sorted(awake))
@@ -62,14 +81,10 @@ def test_ranks_that_sleep_are_woken(monkeypatch, count: int) -> None:
         assert all(rank.done for rank in ranks)
 
 
-def exchange(stages: list[Any], values: list[Any], merge: str, final: str, count: int, seed: int) -> list[Any]:
-    size = len(stages)
-    ranks = [
-        SharedReduce(
-            r, size, values[r], merge, final, stages, count, b"same", 1, np.empty(values[r].size, values[r].dtype)
-        )
-        for r in range(size)
-    ]
+def exchange(
+    stages: list[Any], values: list[Any], merge: str, final: str, count: int, seed: int, **how: Any
+) -> list[Any]:
+    ranks = [one_rank(r, stages, values[r], merge, final, count, **how) for r in range(len(stages))]
     run_all(ranks, seed)
     return [rank.result() for rank in ranks]
 
@@ -96,8 +111,8 @@ def test_small_tensors(size, count, dtype, merge, final, seed) -> None:
 @given(size=st.integers(2, 8), count=st.sampled_from([701, 997, 1024, 4096, 5003]), seed=st.integers(0, 99))
 def test_windows(size, count, seed) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_reduce, "DIRECT_LIMIT", 64)
-        patch.setattr(shared_reduce, "WINDOW_BYTES", 256)
+        patch.setattr(shared_moves, "SMALL_LIMIT", 64)
+        patch.setattr(shared_moves, "WINDOW_BYTES", 256)
         stages = make_stages(size, count * 4)
         for step in range(3):
             values = [np.random.RandomState(seed + step + r).randn(count).astype(np.float32) for r in range(size)]
@@ -118,9 +133,7 @@ def test_a_rank_runs_ahead_by_one_small_exchange_and_no_more() -> None:
     one = np.ones(1, np.float32)
 
     def begun(rank: int, count: int) -> SharedReduce:
-        reduce = SharedReduce(
-            rank, 2, one * (count + 1), "Add", "Id", stages, count, b"", 0, np.empty(1, np.float32), is_loose=count > 0
-        )
+        reduce = one_rank(rank, stages, one * (count + 1), count=count, follows=count > 0)
         reduce.advance()
         return reduce
 
@@ -136,9 +149,7 @@ def test_a_rank_runs_ahead_by_one_small_exchange_and_no_more() -> None:
 
 def test_fingerprints_are_compared_before_anything_is_added() -> None:
     stages: list[Any] = make_stages(2, 4)
-    a, b = (
-        SharedReduce(r, 2, np.ones(1), "Add", "Id", stages, 0, b"ab"[r : r + 1], 1, np.empty(1)) for r in range(2)
-    )
+    a, b = (one_rank(r, stages, np.ones(1), text=b"ab"[r : r + 1]) for r in range(2))
     a.advance()
     assert b.advance() == [0]
     assert b.stranger == 0 and not b.done
@@ -151,7 +162,7 @@ def test_fingerprints_are_compared_before_anything_is_added() -> None:
 
 def test_a_stage_with_a_new_user_breaks_the_exchange() -> None:
     stages: list[Any] = make_stages(2, 4)
-    a, b = (SharedReduce(r, 2, np.ones(1), "Add", "Id", stages, 0, b"", 1, np.empty(1)) for r in range(2))
+    a, b = (one_rank(r, stages, np.ones(1)) for r in range(2))
     b.advance()
     Stage(stages[1].memory, serial=9).open(0)
     a.advance()
@@ -164,15 +175,81 @@ def test_a_long_fingerprint_is_cut_and_still_differs() -> None:
     assert len(texts[0]) < 1792
 
 
+@pytest.mark.parametrize("moves", [WindowMoves, PullMoves])
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 @pytest.mark.parametrize("count", [100_003, 1_500_000])
-def test_what_a_rank_lays_out_is_what_the_cost_model_says(size: int, count: int) -> None:
+def test_what_a_rank_lays_out_is_what_the_cost_model_says(size: int, count: int, moves: type[Moves]) -> None:
     stages: list[Any] = make_stages(size, 4 * count)
     value = np.ones(count, np.float32)
-    ranks = [SharedReduce(r, size, value, "Add", "Id", stages, 0, b"", 0, np.empty_like(value)) for r in range(size)]
+    ranks = [one_rank(r, stages, value, moves=moves).moves for r in range(size)]
     cost = shared_all_reduce_cost(value.nbytes, size)
     for rank in ranks:
-        windows = -(-value.nbytes // shared_reduce.WINDOW_BYTES)
+        windows = -(-value.nbytes // shared_moves.WINDOW_BYTES)
         assert abs(rank.sent_bytes - cost.nbytes) <= 4 * size * windows
     assert sum(rank.sent_bytes for rank in ranks) == round(cost.nbytes * size)
     assert cost.nbytes == 2 * (size - 1) / size * value.nbytes
+
+
+# ---- reading each other's memory ------------------------------------------------------------
+
+
+@can_read
+@settings(max_examples=25, deadline=None)
+@given(
+    size=st.integers(2, 8), count=st.sampled_from([1, 2, 7, 701, 5003]), dtype=st.sampled_from(DTYPES),
+    merge=st.sampled_from(["Add", "Mul", "Min", "Max"]), final=st.sampled_from(["Id", "Div"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_pulled_tensors(size, count, dtype, merge, final, seed) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_moves, "PIECE_BYTES", 64)
+        stages = make_stages(size, 4)
+        for step in range(3):
+            values = [np.random.RandomState(seed + step + r).randint(-3, 4, count).astype(dtype) for r in range(size)]
+            direct = schedules.DirectReduce(0, size, values[0], merge, final)
+            for r in range(1, size):
+                direct.receive(r, 0, values[r])
+            results = exchange(stages, values, merge, final, step, seed, moves=PullMoves, follows=step > 0)
+            for result in results:
+                assert result.dtype == dtype
+                assert result.tobytes() == direct.result().tobytes()
+
+
+@can_read
+def test_a_rank_keeps_its_memory_until_all_have_read_it() -> None:
+    stages: list[Any] = make_stages(2, 4)
+    a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=PullMoves) for r in range(2))
+    a.advance()
+    b.advance()
+    a.advance()
+    assert not a.done and not b.done and a.missing() == [1]
+    b.advance()
+    assert b.done
+    a.advance()
+    assert a.done and (a.result() == 2).all()
+
+
+@can_read
+def test_memory_that_is_gone_breaks_the_exchange() -> None:
+    stages: list[Any] = make_stages(2, 4)
+    a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=PullMoves) for r in range(2))
+    a.advance()
+    stages[0].words[shared_moves.VALUE_AT] = 8  # nobody has memory there
+    b.advance()
+    assert b.is_broken and not b.done and b.lag() is None and b.wants_bell()
+
+
+@pytest.mark.parametrize("moves", [moves_for(4, 2, False), WindowMoves, pytest.param(PullMoves, marks=can_read)])
+def test_who_leaves_while_others_read_breaks_the_exchange(moves: type[Moves]) -> None:
+    stages: list[Any] = make_stages(2, 1 << 17)
+    a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=moves) for r in range(2))
+    a.advance()
+    read = b._plan[1].run
+    b._plan[1] = b._plan[1]._replace(run=lambda window: (read(window), stages[0].give_up())[0])
+    b.advance()
+    assert b.is_broken and not b.done
+
+
+def test_how_tensors_go() -> None:
+    assert moves_for(65536, 2, True) is moves_for(65536, 2, False) is shared_moves.SmallMoves
+    assert moves_for(65537, 2, True) is moves_for(2 << 20, 2, False) is moves_for(2 << 20, 4, True) is WindowMoves
+    assert moves_for(2 << 20, 2, True) is moves_for(4 << 20, 4, True) is PullMoves

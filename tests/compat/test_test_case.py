@@ -148,3 +148,5 @@ def test_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     with tf.Session() as sess:
         found = tf.test.Benchmark().run_op_benchmark(sess, tf.constant(1), min_iters=3, name="one")
     assert found["iters"] == 3 and "Benchmark.one" in capsys.readouterr().out
+    tf.test.Benchmark().report_benchmark(cpu_time=0.5, metrics=["m"])
+    assert capsys.readouterr().out == "Benchmark.benchmark: cpu_time=0.5 metrics=['m']\n"

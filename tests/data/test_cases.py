@@ -50,7 +50,7 @@ def expected(oracle: str, folder: str) -> dict[str, Any]:
     """What TensorFlow makes of the cases: one process for all of them."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     script = str(Path(cases.__file__))
-    done = subprocess.run([oracle, script, folder], capture_output=True, env=environment, check=True, timeout=200)
+    done = subprocess.run([oracle, script, folder], capture_output=True, env=environment, check=True, timeout=900)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 

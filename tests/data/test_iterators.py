@@ -225,7 +225,7 @@ def test_threads_end_with_the_session() -> None:
     del session
     gc.collect()
     for thread in _prefetchers():
-        thread.join(10)
+        thread.join(60)
     assert not _prefetchers()
 
 
@@ -378,4 +378,4 @@ def test_what_nobody_reads_on_is_let_go() -> None:
     element = Dataset.from_generator(numbers, tf.int64, []).take(2).make_one_shot_iterator().get_next()
     with tf.Session() as session:
         assert drain(session, element) == [0, 1]
-        assert ended.wait(20)
+        assert ended.wait(60)

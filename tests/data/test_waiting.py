@@ -11,7 +11,6 @@ import pytest
 import tfmini as tf
 
 Dataset = tf.data.Dataset
-pytestmark = pytest.mark.timeout(30)
 
 
 class Gate:
@@ -24,7 +23,7 @@ class Gate:
     def numbers(self) -> Iterator[int]:
         for i in range(100):
             self.asked.release()
-            assert self.open.acquire(timeout=20)
+            assert self.open.acquire(timeout=60)
             yield i
 
 
@@ -67,9 +66,9 @@ def test_closing_the_session_ends_a_read(gate: Gate) -> None:
     element = Dataset.from_generator(gate.numbers, tf.int32, []).make_one_shot_iterator().get_next()
     session = tf.Session()
     thread, raised = failing(lambda: session.run(element))
-    assert gate.asked.acquire(timeout=20)
+    assert gate.asked.acquire(timeout=60)
     session.close()
-    thread.join(20)
+    thread.join(60)
     assert [type(error) for error in raised] == [tf.errors.CancelledError]
 
 
@@ -79,9 +78,9 @@ def test_a_new_beginning_ends_the_reads_of_the_old_one(gate: Gate) -> None:
     with tf.Session() as session:
         session.run(iterator.initializer)
         thread, raised = failing(lambda: session.run(element))
-        assert gate.asked.acquire(timeout=20)
+        assert gate.asked.acquire(timeout=60)
         session.run(iterator.initializer)
-        thread.join(20)
+        thread.join(60)
         assert len(raised) == 1 and "it was initialized again" in str(raised[0])
         for _ in range(2):
             gate.open.release()
@@ -98,7 +97,7 @@ def test_several_steps_wait_for_one_iterator(gate: Gate) -> None:
         for _ in range(4):
             gate.open.release()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert sorted(found) == [0, 1, 2, 3]
 
 
@@ -131,7 +130,7 @@ def test_a_reduction_without_end() -> None:
     began = threading.Event()
     seen = data.reduce(0, lambda state, x: tf.py_func(lambda s: began.set() or s, [state], tf.int32))
     thread, raised = failing(lambda: session.run(seen))
-    assert began.wait(20)
+    assert began.wait(60)
     session.close()
-    thread.join(20)
+    thread.join(60)
     assert [type(error) for error in raised] == [tf.errors.CancelledError]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -201,6 +203,9 @@ def test_write_graph(graph, tmp_path, as_text):
     content = (tmp_path / "new" / "dir" / "g.pb").read_bytes()
     assert path == str(tmp_path / "new" / "dir" / "g.pb")
     assert [p.name for p in (tmp_path / "new" / "dir").iterdir()] == ["g.pb"]
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert os.stat(path).st_mode == plain.stat().st_mode  # others may read it where they may read any file
     if as_text:
         assert b'name: "a"' in content
     else:

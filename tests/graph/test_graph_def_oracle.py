@@ -88,7 +88,7 @@ def answers():
         input=json.dumps({"ours": ours}),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -51,6 +51,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """One command of the protocol and its result."""
@@ -66,8 +67,14 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Opens a file and waits until it has loaded."""
-        self.call("Page.navigate", url=path.as_uri())
-        self._until(lambda event: event.get("method") == "Page.loadEventFired")
+        loader = self.call("Page.navigate", url=path.as_uri())["loaderId"]
+
+        def has_loaded(event: dict[str, Any]) -> bool:
+            about = event.get("params", {})
+            is_ours = event.get("method") == "Page.lifecycleEvent" and about["loaderId"] == loader  # not the one before
+            return is_ours and about["name"] == "load"
+
+        self._until(has_loaded)
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression; of a promise what it comes to."""
@@ -99,7 +106,7 @@ class Browser:
         """Ends the browser."""
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

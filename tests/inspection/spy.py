@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
@@ -19,10 +20,11 @@ from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.worker import Worker
 
 FOLDER = ""  # where the files go
+LOCK = threading.Lock()  # a long line is written in pieces
 
 
 def note(kind: str, record: dict[str, Any]) -> None:
-    with open(os.path.join(FOLDER, f"{os.getpid()}.jsonl"), "a") as file:
+    with LOCK, open(os.path.join(FOLDER, f"{os.getpid()}.jsonl"), "a") as file:
         file.write(json.dumps({"kind": kind, **record}) + "\n")
 
 

@@ -31,7 +31,7 @@ RUNS = {
 
 
 def test_no_example_is_left_out() -> None:
-    assert set(RUNS) == {path.name for path in EXAMPLES.glob("*.py")}
+    assert {*RUNS, "digits.py"} == {path.name for path in EXAMPLES.glob("*.py")}  # digits.py is what they share
 
 
 def records(script: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -40,7 +40,7 @@ def records(script: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[
     spy = Path(__file__).with_name("spy.py")
     command = [sys.executable, "-m", "tfmini", "launch", "--ps", str(ps), "--workers", str(workers), str(spy),
                str(folder), str(EXAMPLES / script), *arguments]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    subprocess.run(command, check=True, capture_output=True, timeout=400)
     lines = [json.loads(line) for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
     return [r for r in lines if r["kind"] == "plan"], [r for r in lines if r["kind"] == "registered"]
 
@@ -61,7 +61,6 @@ def numbered(text: str, first: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("script", RUNS)
 def test_what_servers_register_is_what_the_inspector_shows(script: str, tmp_path: Path) -> None:
     if "digits" in script:

@@ -241,7 +241,7 @@ def test_a_bad_set_up_is_caught_with_its_culprits(setup: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*_*.py")))
 def test_the_examples_raise_no_alarm(script: str) -> None:
     if "digits" in script:
         pytest.importorskip("sklearn")

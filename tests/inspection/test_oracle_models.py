@@ -17,7 +17,7 @@ from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.layout import Route
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.oracle
 MODELS = ["mlp", "cnn", "lstm", "embedding"]
 
 
@@ -25,7 +25,7 @@ MODELS = ["mlp", "cnn", "lstm", "embedding"]
 def folder(oracle, tmp_path_factory):
     path = tmp_path_factory.mktemp("models")
     script = Path(__file__).with_name("oracle_models.py")
-    subprocess.run([oracle, script, path], check=True, capture_output=True, timeout=280)
+    subprocess.run([oracle, script, path], check=True, capture_output=True, timeout=900)
     return path
 
 

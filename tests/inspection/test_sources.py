@@ -35,7 +35,7 @@ def tasks(found) -> list[str]:
 
 def build() -> tf.Graph:
     with tf.Graph().as_default() as graph:
-        exec(BUILD + "\nbuild()", {})
+        exec(BUILD.replace("tensorflow", "tfmini") + "\nbuild()", {})  # nobody may have given it that name yet
     return graph
 
 
@@ -143,6 +143,8 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize("arguments, said", [
     (["nothing.py"], "'nothing.py' does not exist"),
     ([], "Give a SOURCE, or --entry"),
+    (["script.py", "--entry", "m:f"], "Give a SOURCE or --entry, not both"),
+    (["script.py", "--steps=3"], "(Options of the script itself come after --.)"),
     (["script.py", "--ps", "1", "--fetch", "Adagrat"], "the graph has no op Adagrat; there is Adagrad"),
     (["script.py", "--ps", "1", "--fetch", "W/read:1"], "W/read (Identity) has 1 output(s)"),
     (["script.py", "--ps", "1", "--feed", "y:0"], "Cannot feed y:0: the graph has no op y"),

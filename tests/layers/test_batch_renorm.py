@@ -38,6 +38,16 @@ def test_renorm_corrects_towards_the_averages() -> None:
         trained(True, renorm=True, renorm_clipping={"max": 1.0})
 
 
+def test_contrib_batch_norm_passes_the_clipping_on() -> None:
+    x = np.random.RandomState(0).rand(6, 3).astype(np.float32) * 5
+    clipping = {"rmax": 1.0, "rmin": 1.0, "dmax": 0.0}
+    out = tf.contrib.layers.batch_norm(x, epsilon=0.01, renorm=True, renorm_clipping=clipping)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        wanted = (x - x.mean(0)) / np.sqrt(x.var(0) + 0.01)
+        np.testing.assert_allclose(session.run(out), wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_an_adjustment_counts_in_training_only() -> None:
     def adjustment(shape: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.fill([1, 3], 2.0), tf.fill([1, 3], 1.0)

@@ -105,6 +105,18 @@ def test_wrapped_cells() -> None:
     assert names[0] == "rnn/multi_rnn_cell/cell_0/basic_lstm_cell/kernel"
 
 
+def test_an_lstms_kernels_are_cut_as_asked() -> None:
+    cell = tf.nn.rnn_cell.LSTMCell(3, num_proj=2, num_unit_shards=2, num_proj_shards=3)
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([2, 4, 2]), dtype=tf.float32)
+    assert [v.op.name.removeprefix("rnn/lstm_cell/") for v in tf.trainable_variables()] == [
+        "kernel/part_0", "kernel/part_1", "bias",
+        "projection/kernel/part_0", "projection/kernel/part_1", "projection/kernel/part_2",
+    ]  # fmt: skip
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert sess.run(outputs).shape == (2, 4, 2)
+
+
 def test_variational_dropout_drops_the_same_places_in_every_step() -> None:
     cells = tf.nn.rnn_cell
     still = cells.BasicRNNCell(50, activation=tf.ones_like)

@@ -25,6 +25,7 @@ from tfmini.ops import (
     array_joining,
     array_layout,
     array_masking,
+    array_padding,
     array_partition,
     array_scatter,
     array_sets,
@@ -46,9 +47,9 @@ from tfmini.ops import (
 
 _MODULES = (
     array_blocks, array_diagonals, array_filling, array_gather, array_identity, array_joining, array_layout,
-    array_masking, array_partition, array_scatter, array_sets, array_shape, array_slicing, array_transpose,
-    casting, constant, gradients, indexed_slices, math_comparison, math_elementwise, math_reductions, math_segments,
-    math_sums, operators, reduce_functions,
+    array_masking, array_padding, array_partition, array_scatter, array_sets, array_shape, array_slicing,
+    array_transpose, casting, constant, gradients, indexed_slices, math_comparison, math_elementwise,
+    math_reductions, math_segments, math_sums, operators, reduce_functions,
 )  # fmt: skip
 
 # x is float32 [2, 3], v float32 [4], c float32 [2, 3, 4], i int32 [2]; all fed through placeholders of partial shape.
@@ -279,7 +280,7 @@ def expected() -> list[Any]:
     if not python:
         pytest.skip("TFMINI_ORACLE is not set")
     done = subprocess.run(
-        [python, "-c", _ORACLE], input=json.dumps([CASES, GRADIENT_CASES]), capture_output=True, text=True, timeout=120,
+        [python, "-c", _ORACLE], input=json.dumps([CASES, GRADIENT_CASES]), capture_output=True, text=True, timeout=900,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

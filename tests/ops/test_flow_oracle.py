@@ -51,7 +51,7 @@ def theirs(oracle: str, ours: dict[str, dict[str, Any]]) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(HERE), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         [oracle, str(HERE / "oracle_flow.py")], input=json.dumps({"graphs": graphs}), capture_output=True, text=True,
-        env=environment, timeout=300,
+        env=environment, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

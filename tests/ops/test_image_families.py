@@ -69,7 +69,7 @@ def run(*values: Any) -> Any:
 @pytest.fixture(scope="module")
 def answers(oracle: str) -> dict[str, Any]:
     done = subprocess.run(
-        [oracle, "-c", SCRIPT], input=json.dumps(CASES), capture_output=True, text=True, timeout=300, check=True
+        [oracle, "-c", SCRIPT], input=json.dumps(CASES), capture_output=True, text=True, timeout=900, check=True
     )
     return dict(zip(CASES, json.loads(done.stdout)))
 

@@ -151,7 +151,7 @@ def answers() -> dict[str, Any]:
         pytest.skip("TFMINI_ORACLE names no Python with TensorFlow")
     env = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     done = subprocess.run(  # noqa: PLW1510 - checked below, with its output
-        [python, "-c", _ORACLE_SCRIPT], input=json.dumps(CASES), capture_output=True, text=True, env=env, timeout=120
+        [python, "-c", _ORACLE_SCRIPT], input=json.dumps(CASES), capture_output=True, text=True, env=env, timeout=900
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1])))

@@ -65,7 +65,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("nn") / "expected.npz"
     subprocess.run(
         [python, str(Path(cases.__file__)), str(path)],
-        check=True, timeout=120, capture_output=True,
+        check=True, timeout=900, capture_output=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
     )  # fmt: skip
     return np.load(path)

@@ -76,7 +76,7 @@ def test_what_cannot_be_parsed() -> None:
 @pytest.fixture(scope="module")
 def answers(oracle: str) -> dict[str, Any]:
     command = [oracle, str(Path(__file__).with_name("oracle_parsing.py"))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 

@@ -106,7 +106,7 @@ with tf.python_io.TFRecordWriter({str(theirs)!r}, options) as writer:
     for record in records:
         writer.write(record)
 """
-    subprocess.run([oracle, "-c", script], check=True, capture_output=True, timeout=120)
+    subprocess.run([oracle, "-c", script], check=True, capture_output=True, timeout=900)
     assert list(tf_record_iterator(str(theirs), compression)) == records
     if not compression:
         assert ours.read_bytes() == theirs.read_bytes()

@@ -29,7 +29,7 @@ def _in_threads(count: int, work: Any) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -76,7 +76,7 @@ def test_readers_never_see_half_an_update() -> None:
         state.assign(np.full(20_000, float(i)))
     done.set()
     for reader in readers:
-        reader.join(30)
+        reader.join(60)
     assert not torn
 
 

@@ -36,19 +36,17 @@ def theirs(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     ours.write_text(json.dumps({e: summary_of(e).hex() for e in cases.EXPRESSIONS}))
     script = Path(__file__).with_name("oracle_summaries.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(ours), str(answer)], check=True, env=env, timeout=120)
+    subprocess.run([oracle, str(script), str(ours), str(answer)], check=True, env=env, timeout=900)
     return json.loads(answer.read_text())
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("expression", cases.EXPRESSIONS)
 def test_bytes_are_tensorflows(theirs: Any, expression: str) -> None:
     assert expression not in theirs["differences"]
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("expression", cases.ERRORS)
 def test_errors_are_tensorflows(theirs: Any, expression: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:

@@ -65,12 +65,11 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("oracle") / "values.npz"
     script = Path(__file__).with_name("oracle_training_ops.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=120, capture_output=True)
+    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
     return np.load(target)
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_equal_tensorflows(expected: Any, dtype: str) -> None:
     tolerance = 2e-6 if dtype == "float32" else 1e-13

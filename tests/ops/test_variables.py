@@ -35,7 +35,7 @@ def theirs() -> Any:
     here = Path(__file__).parent
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [python, str(here / "oracle_variables.py"), str(here)]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=True)
     return json.loads(result.stdout.splitlines()[-1])
 
 

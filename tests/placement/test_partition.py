@@ -12,8 +12,9 @@ from letters import DEVICE, INCARNATIONS, graph, node, world
 
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, UnimplementedError
-from tfmini.graph.prune import step_graph
-from tfmini.placement.partition import partition, stitch, to_networkx
+from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.prune import in_topological_order, step_graph
+from tfmini.placement.partition import Partitions, partition, to_networkx
 
 A, B, C = (DEVICE[letter] for letter in "ABC")
 
@@ -141,6 +142,28 @@ def worlds(draw):
         data = [source for source, control in picks if not control]
         lines.append(" ".join([f"{name}={'Gather' if data else 'Const'}", *data, *controls]))
     return lines
+
+
+def stitch(partitions: Partitions) -> Nodes:
+    """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
+    inputs: dict[Endpoint, Endpoint] = {}
+    controls: dict[str, str] = {}
+    made = set(partitions.drivers)
+    for pair in partitions.pairs:
+        made.update((pair.send, pair.recv))
+        if pair.carriers is None:
+            inputs[pair.recv, 0] = pair.source
+        else:
+            made.update(pair.carriers)
+            controls[pair.carriers[1]] = pair.source[0]
+    whole: Nodes = {}
+    for part in partitions.parts.values():
+        for name, one in part.items():
+            if name not in made:
+                joined = [inputs.get(endpoint, endpoint) for endpoint in one.inputs]
+                after = [controls.get(source, source) for source in one.controls]
+                whole[name] = Node(name, one.op, one.device, joined, after, one.attrs)
+    return in_topological_order(whole)
 
 
 @given(worlds())

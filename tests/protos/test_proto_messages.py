@@ -204,7 +204,7 @@ def _ask(python: str, cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
     script = Path(__file__).with_name("oracle_side.py")
     command = [python, str(script), str(REPOSITORY)]
     done = subprocess.run(
-        command, input=json.dumps(cases), capture_output=True, text=True, timeout=60, check=False
+        command, input=json.dumps(cases), capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return [(text, data) for text, data in json.loads(done.stdout)]

@@ -26,7 +26,7 @@ def _python(code: str, **env: str) -> None:
         cwd=FOLDER.parents[1],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

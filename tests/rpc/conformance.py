@@ -3,15 +3,56 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tfmini import errors
+from tfmini.rpc.lane_listener import LaneListener, connect_lane
+from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
 from tfmini.rpc.waiter import Waiter
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
+
+
+class ListenerWithConnections(LaneListener):
+    """A listener that owns its connections; its address carries the token."""
+
+    def __init__(self, reactor: Reactor, on_connection: Callable[[Connection], None]) -> None:
+        super().__init__(reactor)
+        self._on_connection = on_connection
+        self._connections: list[LaneConnection] = []
+        self.address += "/" + self.invite(self._admit, once=False).hex()
+
+    def _admit(self, connection: LaneConnection) -> None:
+        self._connections.append(connection)
+        self._on_connection(connection)
+
+    def close(self) -> None:
+        super().close()
+        for connection in self._connections:
+            connection.close("the listener was closed")
+
+
+class LaneTransport(Transport):
+    """Lanes by themselves, without a ZeroMQ connection before; the address holds the secret."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+
+    def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
+        return ListenerWithConnections(self._reactor, on_connection)
+
+    def connect(self, address: str) -> Connection:
+        name, _, token = address.removeprefix("lane://").partition("/")
+        try:
+            return connect_lane(name, bytes.fromhex(token), self._reactor)
+        except (OSError, ValueError) as error:
+            return RefusedConnection(self._reactor, address, f"no lane there: {error}")
 
 
 class End:
@@ -249,6 +290,7 @@ class TransportConformance:
         far.wait_messages(401)
         for t in senders:
             t.join(TIMEOUT_S)
+            assert not t.is_alive()
         for name in range(4):
             mine = [m for m in far.messages[1:] if m[0] == b"%d" % name]
             assert [m[1] for m in mine] == [b"%d" % i for i in range(100)]

@@ -23,6 +23,7 @@ def tasks() -> Iterator[Any]:
     yield make
     for task in made:
         task.end()
+        task.free()
 
 
 @pytest.fixture

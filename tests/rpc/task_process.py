@@ -33,7 +33,7 @@ def main() -> None:
         }
     )
     print(endpoint.listen(address), flush=True)
-    get_reactor().drive(Waiter(), get_reactor().now() + 60)
+    get_reactor().drive(Waiter(), get_reactor().now() + 600)  # should nobody be left to kill it
 
 
 if __name__ == "__main__":

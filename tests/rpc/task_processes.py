@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ PS = "/job:ps/replica:0/task:0"
 _SCRIPT = Path(__file__).parent / "task_process.py"
 _ROOT = Path(__file__).parents[2]
 
+LIMIT_S = 60.0  # of waits for what is sure to come
 SETTINGS = {
     "local": {"TFMINI_LANE": "on", "TFMINI_STREAM": "on"},
     "stream": {"TFMINI_LANE": "off", "TFMINI_STREAM": "on"},
@@ -26,10 +28,15 @@ SETTINGS = {
 
 
 class Task:
-    """A task process; `address` once it listens."""
+    """A task process; `address` once it listens. Its port is kept from others until `free`."""
 
-    def __init__(self, address: str = "localhost:0", incarnation: int = 42, route: str = "local") -> None:
+    def __init__(self, address: str = "", incarnation: int = 42, route: str = "local") -> None:
         self.route = route
+        self._holder = socket.socket()  # is bound and does not listen: the task may, as ZeroMQ asks for SO_REUSEADDR
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not address:
+            self._holder.bind(("127.0.0.1", 0))
+            address = f"localhost:{self._holder.getsockname()[1]}"
         env = {**os.environ, "PYTHONPATH": str(_ROOT), **SETTINGS[route]}
         command = [sys.executable, str(_SCRIPT), address, str(incarnation)]
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
@@ -47,9 +54,13 @@ class Task:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(LIMIT_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+    def free(self) -> None:
+        """Others may have its port."""
+        self._holder.close()
 
 
 class Call:
@@ -64,7 +75,7 @@ class Call:
         self.answers.append(answer)
         self._waiter.set()
 
-    def wait(self, timeout_s: float = 10.0) -> Any:
+    def wait(self, timeout_s: float = LIMIT_S) -> Any:
         assert get_reactor().drive(self._waiter, get_reactor().now() + timeout_s), "no answer"
         return self.answers[0]
 
@@ -73,15 +84,15 @@ def connect(client: Endpoint, task: Task) -> Any:
     """The peer, on its final route."""
     peer = client.peer(task.address, PS)
     before = client.counters["lanes"]
-    while not isinstance(answer := Call(peer, m.GetStatus()).wait(), m.GetStatusReply):
-        raise answer
+    answer = Call(peer, m.GetStatus(), wait_for_ready=True).wait()
+    assert isinstance(answer, m.GetStatusReply), answer
     wanted = before + (task.route == "stream" or task.route == "local" and client.host_id != "")
     while client.counters["lanes"] < wanted:
         Call(peer, m.GetStatus()).wait()
     return peer
 
 
-def until(condition: Any, what: str, timeout_s: float = 10.0) -> None:
+def until(condition: Any, what: str, timeout_s: float = LIMIT_S) -> None:
     """Drives the reactor until the condition holds."""
     reactor, waiter = get_reactor(), Waiter()
 

@@ -30,8 +30,6 @@ from tfmini.rpc.records import (
 )
 from tfmini.shapes import TensorShape
 
-pytestmark = pytest.mark.timeout(60)
-
 NUMERIC = [
     np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64, np.complex128, np.bool_,
     np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,

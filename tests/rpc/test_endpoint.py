@@ -20,10 +20,8 @@ from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
 
-pytestmark = pytest.mark.timeout(30)
-
 PS = "/job:ps/replica:0/task:0"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 def call(peer: Any, request: Any, **options: Any) -> Any:
@@ -134,7 +132,7 @@ def test_order_holds_across_the_move_to_the_lane(server: Any, peer: Any, lanes: 
             call(peer, m.GetStatus())
     call(peer, m.GetStatus())
     assert seen == list(range(2000))
-    assert peer._endpoint.counters["lanes"] == lanes
+    until(lambda: peer._endpoint.counters["lanes"] == lanes, "the move to the lane")
 
 
 def test_error_answers_keep_their_origin(server: Any, peer: Any) -> None:
@@ -424,8 +422,8 @@ def test_blocks_come_back(server: Any, peer: Any, route: str, lanes: bool) -> No
     del reply
     lane = peer.link.connection
     until(lambda: lane.statistics()["lent_blocks"] == 0, "the return of the blocks")
+    until(lambda: lane.statistics()["borrowed"] == 3, "the return of the last block")
     assert lane.statistics()["idle_blocks"] <= 3
-    assert lane.statistics()["borrowed"] == 3
     assert all((k == 1).all() for k in kept)
 
 

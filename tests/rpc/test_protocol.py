@@ -21,7 +21,6 @@ from tfmini.rpc import messages as m
 from tfmini.rpc import protocol_page
 from tfmini.rpc.codec import encode
 from tfmini.rpc.records import PROTOCOL_VERSION
-from tfmini.rpc.services import protocol_table
 from tfmini.shapes import TensorShape
 
 PINNED = Path(__file__).with_name("protocol.txt")
@@ -43,7 +42,7 @@ def test_the_page_is_what_the_declarations_say() -> None:
 
 def test_every_kind_is_on_the_page() -> None:
     shown = re.findall(r"^\| \d+ \| \*\*(\w+)\*\*", protocol_page.page(), re.MULTILINE)
-    assert sorted(shown) == sorted(row["name"] for row in protocol_table())
+    assert sorted(shown) == sorted(row["name"] for row in protocol_page.protocol_table())
 
 
 def test_hello_is_pinned() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from tfmini.rpc.reactor import Reactor, get_reactor
 from tfmini.rpc.waiter import Waiter
 
-pytestmark = pytest.mark.timeout(20)
+LIMIT_S = 60.0  # of waits for what is sure to come
 
 
 @pytest.fixture(params=[0.0, 100e-6], ids=["sleeping", "spinning"])
@@ -25,7 +24,7 @@ def reactor(request: Any) -> Iterator[Reactor]:
 
 
 def soon(reactor: Reactor) -> float:
-    return reactor.now() + 5
+    return reactor.now() + LIMIT_S
 
 
 def in_threads(*works: Any) -> list[threading.Thread]:
@@ -37,7 +36,7 @@ def in_threads(*works: Any) -> list[threading.Thread]:
 
 def join(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        thread.join(10)
+        thread.join(LIMIT_S)
         assert not thread.is_alive()
 
 
@@ -75,21 +74,24 @@ class Pipe:
 def test_the_waiting_thread_does_the_work_itself(reactor: Reactor) -> None:
     if reactor._spin_s:
         pytest.skip("a spinning leader is not asleep in the kernel, so the steward may get the first event")
-    waiter = Waiter()
-    pipe = Pipe(reactor, lambda data: waiter.set())
-    writer = threading.Timer(0.05, lambda: pipe.theirs.send(b"x"))
-    writer.start()
-    assert reactor.drive(waiter, soon(reactor))
-    writer.join()
-    assert pipe.threads == {threading.get_ident()}
-    pipe.close(reactor)
+    for _ in range(50):  # what comes before this thread is asleep in the kernel may be the steward's
+        waiter = Waiter()
+        pipe = Pipe(reactor, lambda data, waiter=waiter: waiter.set())
+        writer = threading.Timer(0.02, lambda pipe=pipe: pipe.theirs.send(b"x"))
+        writer.start()
+        assert reactor.drive(waiter, soon(reactor))
+        writer.join()
+        pipe.close(reactor)
+        if pipe.threads == {threading.get_ident()}:
+            return
+    raise AssertionError("it was always the steward")
 
 
 def test_the_steward_works_when_nobody_waits(reactor: Reactor) -> None:
     done = threading.Event()
     pipe = Pipe(reactor, lambda data: done.set())
     pipe.theirs.send(b"x")
-    assert done.wait(5)
+    assert done.wait(LIMIT_S)
     assert threading.get_ident() not in pipe.threads
     pipe.close(reactor)
 
@@ -103,7 +105,7 @@ def test_the_steward_takes_over_after_a_leader_has_left(reactor: Reactor) -> Non
         done = threading.Event()
         pipe.on_data = lambda data, done=done: done.set()
         pipe.theirs.send(b"y")
-        assert done.wait(5)
+        assert done.wait(LIMIT_S)
         pipe.close(reactor)
 
 
@@ -114,7 +116,7 @@ def test_the_steward_takes_over_while_the_leader_is_busy(reactor: Reactor) -> No
 
     def busy(data: bytes) -> None:
         other.theirs.send(b"y")
-        assert other_came.wait(5)
+        assert other_came.wait(LIMIT_S)
         waiter.set()
 
     pipe = Pipe(reactor, busy)
@@ -153,7 +155,7 @@ def test_a_result_from_a_foreign_thread_wakes_the_waiting_one(reactor: Reactor) 
 
     def finish() -> None:
         for waiter in waiters:
-            assert turn.acquire(timeout=5)
+            assert turn.acquire(timeout=LIMIT_S)
             waiter.set()
 
     threads = in_threads(finish)
@@ -173,12 +175,12 @@ def test_follower_leads_on_when_the_leader_leaves(reactor: Reactor) -> None:
         results.append(reactor.drive(first, soon(reactor)))
 
     def follow() -> None:
-        assert leading.wait(5)
+        assert leading.wait(LIMIT_S)
         following.set()
         results.append(reactor.drive(second, soon(reactor)))
 
     threads = in_threads(lead, follow)
-    assert following.wait(5)
+    assert following.wait(LIMIT_S)
     first.set()
     pipe = Pipe(reactor, lambda data: second.set())
     pipe.theirs.send(b"x")
@@ -190,20 +192,21 @@ def test_follower_leads_on_when_the_leader_leaves(reactor: Reactor) -> None:
 def test_deadline(reactor: Reactor) -> None:
     start = reactor.now()
     assert reactor.drive(Waiter(), start + 0.05) is False
-    assert 0.045 <= reactor.now() - start < 2
+    assert reactor.now() - start >= 0.045
 
 
 def test_deadline_of_a_follower(reactor: Reactor) -> None:
     release, late = Waiter(), []
     threads = in_threads(lambda: reactor.drive(release, soon(reactor)))
     threads += in_threads(lambda: late.append(reactor.drive(Waiter(), reactor.now() + 0.05)))
-    threads[1].join(5)
+    threads[1].join(LIMIT_S)
     assert late == [False]
     release.set()
     join(threads)
 
 
-def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor) -> None:
+def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reactor, "_employ_steward", lambda: None)  # so that none is due before all are set
     ran: list[str] = []
     waiter = Waiter()
     reactor.call_later(0.03, ran.append, "late")
@@ -218,25 +221,25 @@ def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor) -> None:
 
 def test_timers_run_without_a_driver(reactor: Reactor) -> None:
     rang = threading.Event()
-    reactor.call_later(10, print)
+    reactor.call_later(1000, print)
     reactor.call_later(0.01, rang.set)
-    assert rang.wait(5)
+    assert rang.wait(LIMIT_S)
 
 
 def test_an_earlier_timer_shortens_the_sleep_of_the_leader(reactor: Reactor) -> None:
     waiter, leading = Waiter(), threading.Event()
     reactor.call_soon(leading.set)
     threads = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
-    assert leading.wait(5)
+    assert leading.wait(LIMIT_S)
+    start = reactor.now()
     reactor.call_later(0.01, waiter.set)
-    start = time.monotonic()
     join(threads)
-    assert time.monotonic() - start < 2
+    assert reactor.now() - start < LIMIT_S / 2  # the sleep that was begun is as long as the limit
 
 
 def test_cancelled_timers_do_not_pile_up(reactor: Reactor) -> None:
     for _ in range(10_000):
-        reactor.call_later(100, print).cancel()
+        reactor.call_later(1000, print).cancel()
     assert len(reactor._timers._heap) < 500
 
 
@@ -294,8 +297,8 @@ def test_a_failing_handler_is_logged_and_the_loop_goes_on(reactor: Reactor, capl
     assert reactor.drive(pending, soon(reactor))
     pipe.theirs.send(b"good")
     assert reactor.drive(waiter, soon(reactor))
-    assert len(caplog.records) == 2
-    assert "a bug in a handler" in caplog.text
+    while caplog.text.count("ValueError: a bug in a handler") < 2:  # the steward may have had the first
+        assert reactor.drive(Waiter(), reactor.now() + 0.01) is False
     pipe.close(reactor)
 
 
@@ -350,5 +353,5 @@ def test_a_forked_child_gets_its_own_reactor() -> None:
         waiter = Waiter()
         child = get_reactor()
         child.call_later(0.01, waiter.set)
-        os._exit(0 if child is not mine and child.drive(waiter, child.now() + 5) else 1)
+        os._exit(0 if child is not mine and child.drive(waiter, child.now() + LIMIT_S) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

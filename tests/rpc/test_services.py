@@ -1,42 +1,23 @@
-"""The service tables, the protocol table and the error messages."""
+"""The protocol table and the error messages."""
 
 from __future__ import annotations
 
-import pytest
-
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc import services
+from tfmini.rpc.protocol_page import protocol_table
 from tfmini.rpc.records import REGISTRY, Retry
 
 
-def test_method_names_are_tensorflows() -> None:
-    # The last of each is our own.
-    assert list(services.MASTER) == [
-        "create_session", "extend_session", "run_step", "make_callable", "run_callable",
-        "release_callable", "close_session", "list_devices", "reset", "describe_wait",
-    ]  # fmt: skip
-    assert list(services.WORKER) == [
-        "get_status", "create_worker_session", "delete_worker_session", "register_graph", "deregister_graph",
-        "run_graph", "cleanup_graph", "cleanup_all", "logging", "describe_step",
-    ]  # fmt: skip
-
-
-def test_every_method_has_a_reply_and_a_retry_rule() -> None:
-    for method in (*services.MASTER.values(), *services.WORKER.values()):
-        assert method.reply is not None
-        assert method.reply.row.is_reply
-        assert method.retry in (Retry.SAFE, Retry.NEVER)
-    assert services.method_of(services.WORKER, "run_graph").retry is Retry.NEVER
-
-
-def test_unknown_method_is_refused() -> None:
-    with pytest.raises(errors.UnimplementedError, match="unknown method 'fly'; the service has: cleanup_all"):
-        services.method_of(services.WORKER, "fly")
+def test_every_request_has_a_reply_and_a_retry_rule() -> None:
+    for cls in REGISTRY.values():
+        if cls.row.direction in (m.MASTER, m.WORKER) and not cls.row.is_reply:
+            assert cls.row.reply is not None and cls.row.reply.row.is_reply
+            assert cls.row.retry in (Retry.SAFE, Retry.NEVER)
+    assert m.RunGraph.row.retry is Retry.NEVER
 
 
 def test_protocol_table_lists_every_kind() -> None:
-    rows = services.protocol_table()
+    rows = protocol_table()
     assert [row["kind"] for row in rows] == sorted(REGISTRY)
     run_graph = next(row for row in rows if row["name"] == "RunGraph")
     assert run_graph["reply"] == "RunGraphReply"

@@ -14,8 +14,6 @@ from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
 from tfmini.rpc.waiter import Waiter
 from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop
 
-pytestmark = pytest.mark.timeout(30)
-
 
 class World:
     """Hosts ``ps`` and ``w``: the second calls the first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.receive_buffers import RECEIVE_BUFFERS
 
-pytestmark = pytest.mark.timeout(120)  # each test starts a process or two
-
 HUGE = 96 << 20  # bytes: far more than sockets buffer
-SILENCE_S = 5.0  # what a peer that has stopped costs at most
 routes = pytest.mark.parametrize("route", list(SETTINGS))
 
 
@@ -69,11 +65,9 @@ def test_the_receiver_stands_still(tasks: Any, client: Endpoint, route: str) -> 
     """The connection is half open: the system takes what fits into its buffers, and nobody reads them."""
     task = tasks(route=route)
     transfer = Transfer(connect(client, task), task)
-    start = time.monotonic()
-    answer = transfer.call.wait(2 * SILENCE_S)
+    answer = transfer.call.wait()
     assert isinstance(answer, errors.UnavailableError)
-    assert "silent: nothing came for 4 s" in answer.message
-    assert time.monotonic() - start < 2 * SILENCE_S
+    assert "silent: nothing came for 4 s" in answer.message  # how soon is a matter of virtual time: see test_simulated
     transfer.assert_given_back()
     task.signal(signal.SIGCONT)  # and it finds out that nobody is there, and serves others
     assert isinstance(Call(connect(client, task), m.GetStatus(), wait_for_ready=True).wait(), m.GetStatusReply)

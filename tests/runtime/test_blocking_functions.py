@@ -21,12 +21,12 @@ def meeting():
 
     def a():
         first.set()
-        assert second.wait(30)
+        assert second.wait(60)
         return 1
 
     def b():
         second.set()
-        assert first.wait(30)
+        assert first.wait(60)
         return 2
 
     return tf.py_func(a, [], tf.int64), tf.py_func(b, [], tf.int64)
@@ -80,7 +80,7 @@ def test_an_exit_in_a_function_ends_the_step() -> None:
 
 def test_a_step_does_not_wait_longer_than_its_time() -> None:
     release = threading.Event()
-    x = tf.py_func(lambda: release.wait(30), [], tf.bool)
+    x = tf.py_func(lambda: release.wait(60), [], tf.bool)
     y = tf.py_func(lambda: 1, [], tf.int64)
     with tf.Session() as session:
         with pytest.raises(tf.errors.DeadlineExceededError):

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.cluster
 
 _WORKER = """
-import json, logging, os, sys, time
+import json, logging, os, sys
 import tfmini as tf
 from tfmini.train.all_reduce import Ranks
 cluster, index, scenario, fifo = json.loads(sys.argv[1]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 
 class Show(logging.Handler):
     def emit(self, record):
-        print("WARNING", record.getMessage(), flush=True)
+        print("WARNING", record.getMessage().replace(chr(10), " "), flush=True)
 
 log = logging.getLogger("tfmini")
 log.addHandler(Show()); log.setLevel(logging.WARNING); log.propagate = False
@@ -32,11 +31,12 @@ name = "b" if odd and scenario == "name" else "a"
 size = 4 if odd and scenario == "shape" else 3
 dtype = tf.float64 if odd and scenario == "dtype" else tf.float32
 first = ranks.all_reduce(tf.zeros([size], dtype), name)
+if scenario == "root":  # each rank takes itself for it
+    first = ranks.broadcast(tf.zeros([3]), index, name)
 with tf.control_dependencies([first] if scenario == "skipped" and not odd else []):
     second = ranks.all_reduce(tf.ones([200_000]), "second")
 session = tf.Session(server.target)
 print("ready", flush=True)
-begin = time.monotonic()
 try:
     if odd and scenario in ("skipped", "earlier"):
         session.run(second.op)
@@ -52,27 +52,26 @@ try:
     print("OK", flush=True)
 except tf.errors.OpError as error:
     text = str(error).replace(chr(10), " ")
-    print("ERROR", type(error).__name__, round(time.monotonic() - begin, 1), text, flush=True)
+    print("ERROR", type(error).__name__, text, flush=True)
 server.join()
 """
 
 
-def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str], float]:
-    """What all ranks print, and the seconds until they were there."""
+def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str], list[str]]:
+    """What all ranks come to, and their warnings. A rank that waits for ever runs into the limit of the test."""
     with ProcessCluster(ps=0, workers=workers, program=_WORKER, arguments=[scenario, fifo]) as cluster:
         for i in range(workers):
             cluster.wait_ready("worker", i)
-        begin = time.monotonic()
-        lines = []
+        results: list[str] = []
+        warnings: list[str] = []
         for process in cluster.processes.values():
             assert process.stdout is not None
-            line = process.stdout.readline()
-            lines.append(line)
-            if line.startswith("WARNING") and fifo != "-":
-                Path(fifo).write_text("go")
-            while lines[-1].startswith("WARNING"):
-                lines.append(process.stdout.readline())
-        return lines, time.monotonic() - begin
+            while (line := process.stdout.readline()).startswith("WARNING"):
+                warnings.append(line)
+                if fifo != "-" and len(warnings) == 1:
+                    Path(fifo).write_text("go")
+            results.append(line)
+        return results, warnings
 
 
 @pytest.mark.parametrize(
@@ -81,13 +80,13 @@ def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str
         ("name", ['Name mismatch in a collective: rank', '"a" all-reduce', '"b" all-reduce']),
         ("shape", ["Shape mismatch in a collective: rank", "float32[3]", "float32[4]"]),
         ("dtype", ["Dtype mismatch in a collective: rank", "float32[3]", "float64[3]"]),
+        ("root", ["Op mismatch in a collective: rank", '"a" broadcast(from rank 0)', '"a" broadcast(from rank 1)']),
         ("skipped", ["call skipped: rank", "waits in", '"a" all-reduce', '"second" all-reduce']),
         ("earlier", ["call skipped: rank 1 (", "left one out in an earlier step", "step 1", "step 2"]),
     ],
 )
 def test_ranks_that_do_different_things_are_told_both_sides(scenario: str, parts: list[str]) -> None:
-    lines, seconds = outcomes(scenario)
-    assert seconds < 15
+    lines, _ = outcomes(scenario)
     errors = [line for line in lines if line.startswith("ERROR InvalidArgumentError")]
     assert len(errors) == 2, lines
     for line in errors:
@@ -96,8 +95,7 @@ def test_ranks_that_do_different_things_are_told_both_sides(scenario: str, parts
 
 
 def test_a_dead_rank_is_named() -> None:
-    lines, seconds = outcomes("dead", workers=3)
-    assert seconds < 15
+    lines, _ = outcomes("dead", workers=3)
     failed = [line for line in lines if line.startswith("ERROR")]
     assert len(failed) == 2
     for line in failed:
@@ -108,8 +106,8 @@ def test_a_dead_rank_is_named() -> None:
 def test_a_slow_rank_is_warned_of_and_waited_for(tmp_path: Path) -> None:
     fifo = str(tmp_path / "go")
     os.mkfifo(fifo)
-    lines, _ = outcomes("slow", fifo=fifo)
-    assert lines[0].startswith("WARNING Slow rank: rank 0"), lines
-    assert "for rank 1 (/job:worker/replica:0/task:1" in lines[0]
-    assert "all-reduce(Add, Id) float32[" in lines[0]
-    assert lines[-2:] == ["OK\n", "OK\n"], lines
+    results, warnings = outcomes("slow", fifo=fifo)
+    assert warnings[0].startswith("WARNING Slow rank: rank 0"), warnings
+    assert "for rank 1 (/job:worker/replica:0/task:1" in warnings[0]
+    assert "all-reduce(Add, Id) float32[" in warnings[0]
+    assert results == ["OK\n", "OK\n"], results

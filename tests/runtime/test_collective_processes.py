@@ -8,7 +8,7 @@ import pytest
 
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.cluster
 
 _WORKER = """
 import hashlib, json, sys

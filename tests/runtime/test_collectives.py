@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
 from tfmini.ops import collective_ops
-
-pytestmark = pytest.mark.timeout(60)
+from tfmini.train.all_reduce import Ranks
 
 
 def local_config(devices: int) -> tf.ConfigProto:
@@ -116,3 +117,53 @@ def test_in_graph_all_reduce() -> None:
                 assert (value == 1).all()
     for server in cluster:
         server.stop()
+
+
+def run_on_devices(make: Callable[[int], Any], count: int = 2) -> list[Any]:
+    """What the op that each device makes gives, all in one step."""
+    with tf.Graph().as_default():
+        outs = []
+        for i in range(count):
+            with tf.device(f"/cpu:{i}"):
+                outs.append(make(i))
+        with tf.Session(config=local_config(count)) as session:
+            return session.run(outs)
+
+
+def test_ranks_that_cut_a_tensor_into_different_pieces_are_told() -> None:
+    def make(rank: int) -> Any:
+        return collective_ops.all_reduce(tf.zeros([50_000]), 2, 1, 1, "Add", "Id", [0] * (1 + 2 * rank))
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Op mismatch.*all-reduce\(Add, Id, 3 pieces\)"):
+        run_on_devices(make)
+
+
+def test_two_sources_of_a_broadcast_are_told_of_each_other() -> None:
+    def make(rank: int) -> Any:
+        return collective_ops.broadcast_send(tf.fill([3], float(rank)), [3], tf.float32, 2, 1, 1)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Rank [01] and rank [01] both send in one broadcast"):
+        run_on_devices(make)
+
+
+def test_a_broadcast_that_nobody_sends_fails() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="All 3 ranks wait in a broadcast that nobody sends"):
+        run_on_devices(lambda rank: collective_ops.broadcast_recv([3], tf.float32, 3, 1, 1), 3)
+
+
+@pytest.mark.parametrize("roots", [(0, 1), (1, 0)])
+def test_ranks_that_name_different_roots_are_told(roots: tuple[int, int], monkeypatch: Any) -> None:
+    monkeypatch.setattr(Ranks, "_instance", lambda ranks: 1)  # as in a graph of its own
+
+    def make(rank: int) -> Any:
+        return Ranks(2, rank, device=f"/cpu:{rank}").broadcast(tf.zeros([3]), roots[rank], "w")
+
+    text = r"Op mismatch.*\"w\" broadcast\(from rank [01]\).*\"w\" broadcast\(from rank [01]\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        run_on_devices(make)
+
+
+def test_gather_of_empty_rows_keeps_their_number() -> None:
+    assert [v.shape for v in run_on_devices(lambda i: collective_ops.all_gather(tf.zeros([3, 0]), 2, 1, 1))] == [
+        (6, 0), (6, 0),
+    ]  # fmt: skip

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 import tfmini as tf
 
-pytestmark = pytest.mark.timeout(120)
-
 _TASKS = ["/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"]
 
 
@@ -114,7 +112,7 @@ def _values(target: str, program: Any, seed: int, tasks: list[str], feeds: list[
             x, y = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
             result = program(_Somewhere(seed, tasks), x, y)
             grads = tf.gradients(result, [x, y])
-        with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=20000)) as session:
+        with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=60000)) as session:
             return [session.run([result, *grads], {x: a, y: b}) for a, b in feeds]
 
 
@@ -164,7 +162,7 @@ def test_a_loop_whose_body_waits_for_a_remote_queue(target: str) -> None:
         x = tf.placeholder(tf.float32, [None])
         fill = queue.enqueue_many(x)
         _, total = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a + queue.dequeue()), [0, 0.0])
-    with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=20000)) as session:
+    with tf.Session(target, config=tf.ConfigProto(operation_timeout_in_ms=60000)) as session:
         session.run(fill, {x: [1.0, 2.0, 4.0, 8.0]})
         assert session.run(total) == 7.0
         assert session.run(queue.size()) == 1

@@ -122,7 +122,7 @@ def test_a_stack_begins_with_the_script_also_under_the_launcher(tmp_path: Path) 
     script.write_text(textwrap.dedent(SCRIPT))
     done = subprocess.run(
         [sys.executable, "-m", "tfmini", "run", str(script)],
-        capture_output=True, text=True, timeout=60, check=True, cwd=REPOSITORY,
+        capture_output=True, text=True, timeout=200, check=True, cwd=REPOSITORY,
     )  # fmt: skip
     frames = [line.strip() for line in done.stdout.splitlines() if line.startswith("  File ")]
     expected = [

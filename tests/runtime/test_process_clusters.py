@@ -1,4 +1,4 @@
-"""Clusters of real processes: training, sharing, consistency, failure. Every test has a hard timeout."""
+"""Clusters of real processes: training, sharing, consistency, failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import tfmini as tf
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 
 def _linear_model(steps_var: bool = True):
@@ -190,7 +190,7 @@ def test_a_killed_ps_fails_the_steps_that_need_it_and_no_others() -> None:
 
 def _until_not_unavailable(action) -> None:
     """A restarted task is Unavailable until the connection is up again; each try waits for it a little."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             action()
@@ -310,7 +310,7 @@ def test_a_client_that_dies_in_a_step_leaves_the_server_usable() -> None:
     )
     with ProcessCluster(ps=1, workers=1) as cluster, tf.Graph().as_default():
         target = cluster.target("worker", 0)
-        subprocess.run([sys.executable, "-c", script, target], timeout=90, check=False)
+        subprocess.run([sys.executable, "-c", script, target], timeout=200, check=False)
         with tf.device("/job:ps/task:0"):
             v = tf.Variable(tf.zeros([4]), name="v")
         with tf.Session(target) as session:

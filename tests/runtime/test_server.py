@@ -8,17 +8,17 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import tfmini as tf
 from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.security import generate_keys
 from tfmini.runtime.master_session import MasterSession
 from tfmini.runtime.registration import Registration
 from tfmini.testing.process_cluster import _TASK, ProcessCluster
 from tfmini.tools.supervision import TaskId
-
-pytestmark = pytest.mark.timeout(30)
 
 
 def test_a_local_server_runs_a_session() -> None:
@@ -79,7 +79,7 @@ def test_stop_ends_join_and_frees_the_port() -> None:
     joined = threading.Thread(target=server.join)
     joined.start()
     server.stop()
-    joined.join(10)
+    joined.join(60)
     assert not joined.is_alive()
     with tf.train.Server({"a": [address]}):
         pass
@@ -98,10 +98,41 @@ def test_many_starts_and_stops() -> None:
         with tf.train.Server.create_local_server():
             pass
     # ZeroMQ's reaper thread closes sockets a moment after they were given up.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while descriptors() > before + 3 and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     assert descriptors() <= before + 3
+
+
+def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFMINI_KEYS", generate_keys(str(tmp_path)))
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(1.0)
+    with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster:
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            assert session.run(v) == 1.0
+        monkeypatch.delenv("TFMINI_KEYS")
+        hint = "it may ask for keys: TFMINI_KEYS names none here"
+        for limit_ms in (1500, 6000, 24_000):  # long enough for one attempt to fail
+            config = tf.ConfigProto(operation_timeout_in_ms=limit_ms)
+            refused = pytest.raises(tf.errors.UnavailableError)
+            with tf.Session(cluster.target("ps", 0), config=config) as stranger, refused as info:
+                stranger.run(v)
+            if hint in str(info.value):
+                break
+        assert hint in str(info.value)
+
+
+def test_a_session_that_begins_after_its_server_was_stopped_says_so() -> None:
+    server = tf.train.Server.create_local_server()
+    session = tf.Session(server.target)
+    server.stop()
+    with pytest.raises(tf.errors.UnavailableError, match="/job:local/replica:0/task:0 has been stopped"):
+        session.run(tf.constant(1.0))
+    session.close()
 
 
 def test_a_target_that_nobody_listens_on() -> None:
@@ -158,10 +189,22 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
     assert ended.value.code == 0 and server._stopped
 
 
+def press_ctrl_c_in_join(server: tf.train.Server) -> None:
+    """Not before `join` has taken over the signals: who is outside of it would be interrupted instead."""
+
+    def press() -> None:
+        if getattr(signal.getsignal(signal.SIGTERM), "__self__", None) is server:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            get_reactor().call_later(0.01, press)
+
+    get_reactor().call_later(0.01, press)
+
+
 def test_ctrl_c_ends_join_as_sigterm_does() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     server = tf.train.Server({"a": ["localhost:0"]})
-    get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+    press_ctrl_c_in_join(server)
     with pytest.raises(SystemExit) as ended:
         server.join()
     assert ended.value.code == 0
@@ -171,7 +214,7 @@ def test_ctrl_c_ends_join_as_sigterm_does() -> None:
 def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     with tf.train.Server({"a": ["localhost:0"]}) as server:
-        get_reactor().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
+        press_ctrl_c_in_join(server)
         with pytest.raises(KeyboardInterrupt):
             server.join()
 
@@ -182,7 +225,7 @@ def test_what_a_script_writes_after_join_is_not_run_by_a_ps_that_is_told_to_end(
         cluster.wait_ready("ps", 0)
         process = cluster.processes[TaskId("ps", 0)]
         process.terminate()
-        assert process.communicate(timeout=20)[0] == "" and process.returncode == 0
+        assert process.communicate(timeout=60)[0] == "" and process.returncode == 0
 
 
 def test_a_step_that_was_aborted_before_it_came_runs_nothing() -> None:
@@ -237,7 +280,7 @@ def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatc
 
 
 def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:
-    meeting = threading.Barrier(4, timeout=20)
+    meeting = threading.Barrier(4, timeout=60)
     fetched = tf.py_func(lambda: float(meeting.wait() >= 0), [], tf.float64)
     with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
         clients = [threading.Thread(target=lambda: results.append(session.run(fetched))) for _ in range(4)]
@@ -245,5 +288,5 @@ def test_python_functions_of_several_steps_may_wait_for_one_another() -> None:
         for client in clients:
             client.start()
         for client in clients:
-            client.join(25)
+            client.join(90)
     assert results == [1.0] * 4

@@ -50,10 +50,12 @@ def test_any_tensor_can_be_fed_and_its_producer_is_pruned() -> None:
         ("zz:0", ValueError, "The operation, 'zz', does not exist in the graph."),
         ("c:7", ValueError, "exists but only has 1 outputs."),
         ("zz", ValueError, "The name 'zz' refers to an Operation not in the graph."),
+        ("images_:0", ValueError, "Did you mean 'images:0'?"),
     ],
 )
 def test_fetches_that_make_no_sense(fetch: object, kind: type[Exception], text: str) -> None:
     tf.constant(1.0, name="c")
+    tf.constant(1.0, name="images")
     with tf.Session() as session, pytest.raises(kind) as info:
         session.run(fetch)
     assert text in str(info.value)
@@ -80,6 +82,8 @@ def test_feeds_that_make_no_sense() -> None:
             session.run(y, {"x": [[1, 2]]})
         with pytest.raises(TypeError, match="cannot be a tf.Tensor object"):
             session.run(y, {x: y})
+        with pytest.raises(ValueError, match=r"to float: 'a' \(fed for 'x:0', which is float32\)"):
+            session.run(y, {x: [["a", "b"]]})
         with pytest.raises(TypeError, match="not compatible with Tensor type"):
             session.run(i, {i: 1000})
         with pytest.raises(

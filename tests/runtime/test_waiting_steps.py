@@ -108,7 +108,7 @@ class _InThread:
         fetch = (fetch, signal)
         self._thread = threading.Thread(target=self._run, args=(session, fetch))
         self._thread.start()
-        assert began.wait(10)
+        assert began.wait(60)
 
     def _run(self, session: Any, fetch: Any) -> None:
         try:
@@ -117,7 +117,7 @@ class _InThread:
             self.result = error
 
     def join(self) -> Any:
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.result
 

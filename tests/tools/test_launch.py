@@ -17,12 +17,9 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-LIMIT_S = 30
+LIMIT_S = 120
 
-pytestmark = [
-    pytest.mark.timeout(LIMIT_S + 15),
-    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for foreign processes through pidfds"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for foreign processes through pidfds")
 
 # What scripts of these tests start with: JOB and TASK, and the ps side of a cluster.
 PREAMBLE = """
@@ -35,7 +32,7 @@ def address(job, task):
 def listener(job, task):
     from tfmini import listen_fd
     listener = socket.socket(fileno=listen_fd.claim(address(job, task)[1]))
-    listener.settimeout(20)
+    listener.settimeout(100)
     return listener
 def wait_for_ever():
     print("ready", flush=True)
@@ -58,7 +55,9 @@ class Cluster:
     def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
         script = self._folder / "script.py"
         script.write_text(PREAMBLE + textwrap.dedent(body))
-        return [sys.executable, "-m", "tfmini", "launch", *options, str(script), *args]
+        # The usual grace time may be too short for a task that has to share its core with others.
+        grace = [] if "--grace" in options else ["--grace", "100"]
+        return [sys.executable, "-m", "tfmini", "launch", *grace, *options, str(script), *args]
 
     def run(
         self, body: str, *options: str, args: tuple[str, ...] = (), **env: str
@@ -109,6 +108,8 @@ class Cluster:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path)
     yield cluster
+    with contextlib.suppress(AssertionError):
+        cluster.wait_until_none_is_left()
     left = cluster.left()
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
@@ -144,7 +145,7 @@ def test_every_task_gets_its_role_and_ps_are_stopped_at_the_end(cluster: Cluster
             signal.pause()
         else:  # ends when it has heard both ps, so that these have written their lines
             for task in range(2):
-                connection = socket.create_connection(address("ps", task), timeout=20)
+                connection = socket.create_connection(address("ps", task), timeout=100)
                 assert connection.recv(1)
         """,
         *["--ps", "2", "--workers", "2", "--chief"],
@@ -186,8 +187,8 @@ def test_a_worker_may_connect_before_its_ps_is_up(cluster: Cluster) -> None:
     done = cluster.run(
         """
         if JOB == "worker":
-            with socket.create_connection(address("ps", 0), timeout=20) as connection:
-                connection.settimeout(20)
+            with socket.create_connection(address("ps", 0), timeout=100) as connection:
+                connection.settimeout(100)
                 print("got", connection.recv(100).decode())
         else:
             own = listener("ps", 0)
@@ -251,7 +252,7 @@ def test_keep_going_lets_the_other_workers_finish(cluster: Cluster) -> None:
     done = cluster.run(
         """
         if (JOB, TASK) == ("worker", 0):
-            connection = socket.create_connection(address("worker", 1), timeout=20)
+            connection = socket.create_connection(address("worker", 1), timeout=100)
             sys.exit(4)
         connection, _ = listener("worker", 1).accept()
         assert connection.recv(1) == b""
@@ -275,8 +276,8 @@ def test_a_task_that_ignores_sigterm_is_killed_after_the_grace_time(cluster: Clu
     done = cluster.run(
         """
         if JOB == "worker":
-            connection = socket.create_connection(address("ps", 0), timeout=20)
-            connection.settimeout(20)
+            connection = socket.create_connection(address("ps", 0), timeout=100)
+            connection.settimeout(100)
             assert connection.recv(1)
             sys.exit()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -305,6 +306,24 @@ def test_ctrl_c_lets_the_workers_say_goodbye(cluster: Cluster) -> None:
     # The ps is asked by SIGTERM, and only after the workers.
     assert sorted(out.splitlines()) == ["[worker/0] worker interrupted", "[worker/1] worker interrupted"]
     assert "tfmini: SIGINT: ending the cluster." in err
+
+
+def test_ctrl_c_during_the_imports_of_a_task_shows_no_traceback(cluster: Cluster, tmp_path: Path) -> None:
+    hook = """
+    import os, signal
+    if "TFMINI_LAUNCH_REPORT" in os.environ:
+        print("ready", flush=True)
+        while signal.SIGINT not in signal.sigpending():  # it is held back here, or ends this with a traceback
+            pass
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
+    script = "print('begun')"
+    with cluster.start(script, "--ps", "0", PYTHONPATH=f"{tmp_path}{os.pathsep}{REPOSITORY}") as launcher:
+        read_until(launcher, ready(1))
+        launcher.send_signal(signal.SIGINT)
+        out, err = launcher.communicate(timeout=LIMIT_S)
+    assert launcher.returncode == 130
+    assert out == "" and "Traceback" not in err
 
 
 def test_sigterm_is_forwarded(cluster: Cluster) -> None:

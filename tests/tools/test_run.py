@@ -16,7 +16,7 @@ def run(tmp_path: Path, source: str | bytes, *args: str, command: str = "run") -
     data = source if isinstance(source, bytes) else textwrap.dedent(source).encode()
     script.write_bytes(data)
     argv = [sys.executable, "-m", "tfmini", command, str(script), *args]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=130, cwd=tmp_path)
 
 
 def test_a_script_sees_what_it_would_under_python(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_python_2_at_run_time(tmp_path: Path, line: str, told: str) -> None:
 def test_launch_runs_scripts_of_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import tensorflow as tf\nprint('it is', tf.__name__)\n")
     argv = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "1", str(tmp_path / "script.py")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=130)
     assert done.returncode == 0, done.stderr
     assert "it is tfmini" in done.stdout
 
 
 def test_a_missing_script_is_named(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "tfmini", "run", str(tmp_path / "none.py")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=130)
     assert done.returncode == 2
     assert "none.py" in done.stderr

@@ -10,13 +10,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tfmini as tf
 from tfmini import protos
 from tfmini.inspection.step_trace import OP, WIRE, read_trace
+from tfmini.tools.cli import main
 from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
 
-pytestmark = pytest.mark.timeout(90)
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -62,6 +63,20 @@ def test_a_failing_step_is_said_to_have_failed(tmp_path: Path) -> None:
     assert tracer.complaint() == "the step to trace failed."
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "worker/0"], "--task worker/0 is one of a cluster: give --ps, --workers or --chief, too."),
+        (["--ps", "1", "--task", "worker/7"], "has no task worker/7; --task may be ps/0, worker/0."),
+        (["--ps", "2", "--workers", "0"], "has no task worker/0; --task may be ps/0, ps/1."),
+        (["-o", "/no/such/t.json"], "there is no directory /no/such."),
+    ],
+)
+def test_wrong_options_are_named_before_anything_runs(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["trace", *options, __file__])
+    assert result.exit_code in (1, 2) and message in " ".join(result.output.split())
+
+
 def test_a_request_is_for_one_task() -> None:
     request = TraceRequest("/tmp/t.json", 5, "worker/1", "train")
     role = {"cluster": {}, "task": {"type": "worker", "index": 1}}
@@ -78,7 +93,7 @@ def command(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedPro
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(
         [sys.executable, "-m", "tfmini", "trace", *options, str(script), "--flag"],
-        env=environment, capture_output=True, text=True, timeout=80, cwd=tmp_path,
+        env=environment, capture_output=True, text=True, timeout=140, cwd=tmp_path,
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.compat import horovod
+from tfmini.compat.horovod_world import World
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 from tfmini.train.all_reduce import buckets
@@ -41,7 +43,6 @@ def train(session, model, part: slice) -> list[np.ndarray]:
     return session.run([*variables, tf.train.get_global_step()])
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bucket_bytes", [0, 1 << 20])
 def test_workers_reach_the_parameters_of_one_process(bucket_bytes: int) -> None:
     with tf.Graph().as_default():
@@ -75,12 +76,25 @@ def test_workers_reach_the_parameters_of_one_process(bucket_bytes: int) -> None:
         np.testing.assert_allclose(mine, alone, rtol=1e-4, atol=1e-6)
 
 
-def test_buckets_are_in_the_order_of_back_propagation() -> None:
+def test_buckets_hold_neighbours_of_one_dtype_up_to_a_limit() -> None:
     with tf.Graph().as_default():
         grads = [tf.zeros([n]) for n in (10, 20, 1000, 5, 5)] + [tf.zeros([3], tf.float64), None]
         pairs = [(grad, None) for grad in grads]
-        assert buckets(pairs, 200) == [[5], [4, 3], [2], [1, 0]]
-        assert buckets(pairs, 0) == [[5], [4], [3], [2], [1], [0]]
+        assert buckets(pairs, 200) == [[0, 1], [2], [3, 4], [5]]
+        assert buckets(pairs, 0) == [[0], [1], [2], [3], [4], [5]]
+
+
+def test_buckets_are_in_the_order_of_back_propagation() -> None:
+    """Whatever the order of the variables; and one that is used twice comes when the first use has been reached."""
+    with tf.Graph().as_default():
+        names = ["last", "first", "twice", "middle"]
+        last, first, twice, middle = (tf.get_variable(name, [4, 4]) for name in names)
+        hidden = tf.ones([2, 4])
+        for weights in (first, twice, middle, twice, last):
+            hidden = tf.tanh(tf.matmul(hidden, weights))
+        pairs = tf.train.GradientDescentOptimizer(0.1).compute_gradients(tf.reduce_sum(hidden))
+        order = [pairs[i][1].op.name for [i] in buckets(pairs, 0)]
+    assert order == ["last", "middle", "twice", "first"]
 
 
 def test_one_worker_needs_no_cluster() -> None:
@@ -91,6 +105,20 @@ def test_one_worker_needs_no_cluster() -> None:
             assert train(session, model, slice(None))[-1] == STEPS
     with pytest.raises(ValueError, match="rank must be in"):
         tf.train.AllReduceOptimizer(optimizer, 2, rank=2)
+
+
+def test_horovods_collectives_are_named_after_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod, "world", lambda: World(["localhost"] * 2, 0, None))
+    with tf.Graph().as_default() as graph:
+        x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
+        rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
+        horovod.allreduce(x, op=horovod.Sum, compression=horovod.Compression.fp16)
+        horovod.allreduce(rows)
+        horovod.allgather(y)
+        horovod.broadcast(x, 1)
+        horovod.broadcast(x, 1, "mine")
+        names = [op.get_attr("_collective_name") for op in graph.get_operations() if op.type.startswith("Collective")]
+    assert names == [b"x", b"y/values", b"y/indices", b"y", b"x", b"mine"]
 
 
 _SCRIPT = """
@@ -145,29 +173,26 @@ print("reached", value.dtype, yes, flush=True)
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(60)
 def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
     command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(90)
 def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> None:
     script = Path(__file__).parents[2] / "examples" / "digits_allreduce.py"
     pytest.importorskip("sklearn")
     command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script), "--steps=20"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     apart = re.search(r"largest difference to one process (\S+)", done.stdout)
     assert apart is not None and float(apart[1]) < 1e-5, done.stdout
 
 
-@pytest.mark.timeout(60)
 def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
     with tf.Graph().as_default():
         model = build(1, tf.train.GradientDescentOptimizer(0.05))
@@ -192,7 +217,7 @@ def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
             with tf.train.MonitoredTrainingSession(cluster[rank].target, hooks=hooks) as session:
                 for _ in range(STEPS):
                     session.run(step, {x: XS[part], y: YS[part], rows: ROWS[part]})
-                    together.wait(20)  # the ps applies shares as they come
+                    together.wait(60)  # the ps applies shares as they come
                 results[rank] = session.run(variables)
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(WORKERS)]

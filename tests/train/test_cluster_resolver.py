@@ -51,6 +51,11 @@ def test_tf_config_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     assert resolver.master() == "grpc://w1:1"
     assert (resolver.task_type, resolver.task_id) == ("worker", 1)
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": {"1": "w1:1"}}}))
+    assert resolver.cluster_spec().as_dict() == {"worker": {1: "w1:1"}}
+    monkeypatch.setenv("TF_CONFIG", "{cluster")
+    with pytest.raises(ValueError, match="TF_CONFIG is not valid JSON"):
+        resolver.master()
 
 
 def test_kubernetes_pods_are_ordered_by_name() -> None:

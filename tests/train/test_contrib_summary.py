@@ -104,7 +104,6 @@ def test_file_writers_of_a_session_share_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(60)
 def test_the_task_of_the_writer_writes(tmp_path: Path) -> None:
     with tf.device("/job:ps/task:0"):
         writer = summary.create_file_writer(str(tmp_path))

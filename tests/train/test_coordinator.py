@@ -53,7 +53,7 @@ def test_other_clean_types() -> None:
 def test_stragglers_are_named() -> None:
     coord = tf.train.Coordinator()
     release = threading.Event()
-    thread = threading.Thread(target=release.wait, args=(10,), name="slow")
+    thread = threading.Thread(target=release.wait, args=(60,), name="slow")
     thread.start()
     coord.request_stop()
     with pytest.raises(RuntimeError, match="Coordinator stopped with threads still running: slow"):

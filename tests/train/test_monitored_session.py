@@ -206,19 +206,29 @@ def test_a_hook_that_meets_a_lost_task_at_creation_is_called_again() -> None:
     assert len(Once.coords) == 2 and Once.coords[0].joined
 
 
-def test_recovery_gives_up_in_the_end() -> None:
+def test_recovery_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        now = 100.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
     class Never:
-        max_recovery_s = 0.2
+        max_recovery_s = 60
         tries = 0
 
         def create_session(self) -> Any:
             self.tries += 1
             raise tf.errors.UnavailableError(None, None, "/job:ps/replica:0/task:0 is unavailable")
 
-    never = Never()
+    never, clock = Never(), Clock()
+    monkeypatch.setattr("tfmini.train.wrapped_session.time", clock)
     with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
         _RecoverableSession(never)
-    assert 2 <= never.tries < 10
+    assert 60 <= clock.now - 100 < 70 and never.tries > 2
     assert tf.train.WorkerSessionCreator(max_wait_secs=5).max_recovery_s == 5
 
 
@@ -334,18 +344,18 @@ def test_a_worker_waits_for_the_chief() -> None:
         with tf.Graph().as_default():
             v = tf.get_variable("v", initializer=5.0)
             ready.set()
-            with tf.train.MonitoredTrainingSession(server.target, is_chief=False, max_wait_secs=30) as session:
+            with tf.train.MonitoredTrainingSession(server.target, is_chief=False, max_wait_secs=100) as session:
                 found.append(session.run(v))
 
     worker = threading.Thread(target=work)
     worker.start()
     try:
-        ready.wait(10)
+        assert ready.wait(60)
         tf.get_variable("v", initializer=5.0)
         with tf.train.MonitoredTrainingSession(server.target):
-            worker.join(20)
+            worker.join(60)
     finally:
-        worker.join(40)
+        worker.join(120)
         server.stop()
     assert found == [5.0]
 

@@ -100,12 +100,11 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("oracle") / "runs.json"
     script = Path(__file__).with_name("oracle_optimizers.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=120, capture_output=True)
+    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
     return json.loads(target.read_text())
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("combination", cases.combinations(), ids=repr)
 def test_runs_like_tensorflow(expected: Any, combination: tuple[str, bool, bool, bool]) -> None:
     wanted = expected["runs"][repr(combination)]
@@ -122,7 +121,6 @@ def test_runs_like_tensorflow(expected: Any, combination: tuple[str, bool, bool,
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 # Ftrl of TensorFlow 2.x makes its slots and its l2 otherwise than that of 1.15.
 @pytest.mark.parametrize("combination", [c for c in cases.combinations() if not c[1] and "ftrl" not in c[0]], ids=repr)
 def test_graph_of_reference_variables_is_tensorflows(expected: Any, combination: tuple[str, bool, bool, bool]) -> None:
@@ -142,7 +140,6 @@ def describe(graph: Graph) -> list[list[Any]]:
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("source", cases.SCHEDULES)
 def test_schedules_equal_tensorflows(expected: Any, source: str) -> None:
     step = array_identity.placeholder(dtypes.int64, [])
@@ -437,6 +434,7 @@ def test_averages_are_of_floats() -> None:
 
 
 def test_noisy_decay_is_the_plain_one_plus_its_noise() -> None:
+    get_default_graph().seed = 3
     step = constant(4)
     plain = learning_rate_decay.linear_cosine_decay(0.1, step, 10)
     silent = learning_rate_decay.noisy_linear_cosine_decay(0.1, step, 10, initial_variance=0.0)

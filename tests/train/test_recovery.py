@@ -17,7 +17,7 @@ import tfmini as tf
 from tests.train import training_task
 from tests.train.training_runs import EVERY, LAST, Run, training_cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.cluster
 
 
 def newest_checkpoint(directory: Path) -> int:
@@ -110,7 +110,6 @@ def all_to_the_end(run: Run, workers: int) -> list[tuple[list[int], float]]:
     return [found[i] for i in range(workers)]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("victim", [("ps", 1), ("worker", 0), ("worker", 1)], ids=lambda v: f"{v[0]}{v[1]}")
 def test_synchronous_training_goes_on_as_if_nothing_had_happened(tmp_path: Path, victim: tuple[str, int]) -> None:
     moment = some_moment()

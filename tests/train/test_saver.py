@@ -117,7 +117,6 @@ def test_shards_are_written_and_read_where_the_variables_are() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(60)
 def test_each_parameter_server_writes_its_shard(tmp_path: Path) -> None:
     with ProcessCluster(ps=2, workers=1) as cluster, tf.Graph().as_default():
         with tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):
@@ -263,6 +262,8 @@ def test_restore_says_what_does_not_fit(tmp_path: Path) -> None:
             saver.restore(session, None)
         with pytest.raises(ValueError, match="^The passed save_path is not a valid checkpoint: no/such$"):
             saver.restore(session, "no/such")
+        with pytest.raises(tf.errors.FailedPreconditionError, match="a directory: give tf.train.latest_checkpoint"):
+            saver.restore(session, str(tmp_path))
     with tf.Graph().as_default(), tf.Session() as session:
         tf.Variable([1.0], name="zz")
         with pytest.raises(tf.errors.NotFoundError, match="(?s)most likely due to a Variable name.*Key zz not found"):

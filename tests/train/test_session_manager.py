@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tests.train.readiness import said_after_a_wait
 from tfmini.ops.resource_collections import register_resource, report_uninitialized_resources
 from tfmini.train.session_readiness import with_places
 
@@ -30,14 +31,12 @@ class Waiting(threading.Thread):
         self.target, self.manager, self.arguments = target, manager, arguments
         self.error: BaseException | None = None
         self.session: Any = None
-        self.done_at = 0.0
 
     def run(self) -> None:
         try:
             self.session = self.manager.wait_for_session(self.target, **self.arguments)
         except tf.errors.OpError as error:
             self.error = error
-        self.done_at = time.monotonic()
 
 
 class Heard(logging.Handler):
@@ -142,28 +141,25 @@ def test_readiness_is_noticed_at_once_and_the_wait_says_on_whom(server: Any, hea
     with tf.device("/job:local/task:0"):
         v = tf.get_variable("v", initializer=1.0)
     tf.get_variable("w", initializer=1.0)
-    waiting = Waiting(server.target, manager(recovery_wait_secs=30), max_wait_secs=60)
+    # Its own looks would be further apart than the test waits.
+    waiting = Waiting(server.target, manager(recovery_wait_secs=300), max_wait_secs=300)
     init = tf.global_variables_initializer()
     waiting.start()
-    assert heard.one.wait(20)
+    assert heard.one.wait(60)
     assert "Variables not initialized: v, w" in heard.lines[0]
     assert "Waiting for the chief to initialise v (/job:local/task:0), w" in heard.lines[0]
     with tf.Session(server.target) as chief:
         chief.run(init)
-        ready_at = time.monotonic()
-        waiting.join(20)
-    assert waiting.done_at - ready_at < 15  # the next look of its own would be after 30 s
+        waiting.join(60)
+    assert not waiting.is_alive()
     assert waiting.session.run(v) == 1.0
     waiting.session.close()
 
 
 def test_a_wait_is_bounded_and_says_what_is_missing(server: Any) -> None:
     tf.get_variable("v", initializer=1.0)
-    begin = time.monotonic()
-    text = "Session was not ready after waiting 0.4 secs. It was waiting for the chief to initialise v"
-    with pytest.raises(tf.errors.DeadlineExceededError, match=text):
-        manager().wait_for_session(server.target, max_wait_secs=0.4)
-    assert 0.4 <= time.monotonic() - begin < 3
+    text = "Session was not ready after waiting. It was waiting for the chief to initialise v"
+    assert text in said_after_a_wait(manager(), server.target, "to initialise v")
 
 
 def test_a_wait_can_be_cancelled(server: Any, heard: Heard) -> None:
@@ -171,9 +167,9 @@ def test_a_wait_can_be_cancelled(server: Any, heard: Heard) -> None:
     stop = threading.Event()
     waiting = Waiting(server.target, manager(), cancelled=stop.is_set)
     waiting.start()
-    assert heard.one.wait(20)
+    assert heard.one.wait(60)
     stop.set()
-    waiting.join(20)
+    waiting.join(60)
     assert isinstance(waiting.error, tf.errors.CancelledError)
     assert "A stop was requested while waiting for the chief to initialise v" in str(waiting.error)
 
@@ -186,11 +182,11 @@ def test_local_init_waits_for_the_global_variables_and_runs_once(server: Any, he
     found = tf.train.SessionManager(count.op, not_ready, not_ready)
     waiting = Waiting(server.target, found)
     waiting.start()
-    assert heard.one.wait(20)
+    assert heard.one.wait(60)
     assert runs == []
     with tf.Session(server.target) as chief:
         chief.run(v.initializer)
-        waiting.join(20)
+        waiting.join(60)
     assert runs == [1] and waiting.session is not None
     waiting.session.close()
 
@@ -200,8 +196,8 @@ def test_errors_that_say_nothing_about_readiness_are_raised() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
         tf.train.SessionManager(ready_op=bad).wait_for_session("")
     v = tf.get_variable("v", initializer=1.0)
-    with pytest.raises(tf.errors.DeadlineExceededError, match="uninitialized value v"):
-        tf.train.SessionManager(ready_op=v + 1).wait_for_session("", max_wait_secs=0.2)
+    part = "uninitialized value v"
+    assert part in said_after_a_wait(tf.train.SessionManager(ready_op=v + 1), "", part)
 
 
 def test_long_lists_are_cut() -> None:

@@ -57,7 +57,6 @@ def test_events_of_each_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 def test_tensorboard_reads_our_files_and_we_read_tensorflows(oracle: str, tmp_path: Path) -> None:
     ours, theirs, answer = tmp_path / "ours", tmp_path / "theirs", tmp_path / "answer.json"
     has_tensorboard = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorboard') is None)"
@@ -66,7 +65,7 @@ def test_tensorboard_reads_our_files_and_we_read_tensorflows(oracle: str, tmp_pa
     write_everything(ours)
     script = Path(__file__).with_name("oracle_event_files.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(ours), str(theirs), str(answer)], check=True, env=env, timeout=120)
+    subprocess.run([oracle, str(script), str(ours), str(theirs), str(answer)], check=True, env=env, timeout=900)
     found = json.loads(answer.read_text())
     assert found["version"] == 2.0
     nodes = [op.name for op in tf.get_default_graph().get_operations()]
@@ -178,7 +177,7 @@ def test_interpreter_that_ends_loses_nothing(tmp_path: Path) -> None:
         "w = tf.summary.FileWriter(sys.argv[1])\n"
         "for i in range(50): w.add_summary(tf.Summary(value=[tf.Summary.Value(tag='t', simple_value=i)]), i)\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=200)
     assert [e.step for e in events_in(tmp_path)[0][1:]] == list(range(50))
 
 

@@ -21,8 +21,6 @@ from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.train import sync_replicas_hook
 from tfmini.train.sync_ledger import SyncLedger
 
-pytestmark = pytest.mark.timeout(60)
-
 STEPS, BATCH = 5, 8
 
 
@@ -34,7 +32,7 @@ def expected(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     target = tmp_path_factory.mktemp("oracle") / "graphs.json"
     script = Path(__file__).with_name("oracle_sync.py")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(target)], check=True, env=env, timeout=120, capture_output=True)
+    subprocess.run([oracle, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
     return json.loads(target.read_text())
 
 
@@ -51,7 +49,6 @@ def _of_sync_training(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("options", cases.OPTIONS)
 def test_graph_is_tensorflows(expected: Any, options: str, sparse: bool) -> None:
@@ -165,7 +162,7 @@ def in_threads(functions: list[Callable[[], None]], barrier: threading.Barrier |
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(150)
     if errors:
         raise errors[0]
     assert not any(t.is_alive() for t in threads)
@@ -210,7 +207,7 @@ class Worker:
 )
 def test_sync_training_is_large_batch_training(make: Any, inner: str, workers: int) -> None:
     x, y = shards(workers)
-    barrier = threading.Barrier(workers, timeout=40)
+    barrier = threading.Barrier(workers, timeout=100)
 
     def train(worker: Worker, session: Any) -> None:
         for step in range(STEPS):
@@ -286,15 +283,15 @@ def test_gradients_of_an_earlier_step_are_dropped_and_their_sender_is_named() ->
     def train(worker: Worker, session: Any) -> None:
         if worker.task == 1:
             waiting.set()
-            assert go.wait(30)
+            assert go.wait(100)
             worker.send(session, x[0, 1], y[0, 1])
             return
-        assert waiting.wait(30)
+        assert waiting.wait(100)
         # Tokens that worker 1 leaves make some of worker 0's own gradients stale.
         while session.run(worker.model.step) < 2:
             worker.send(session, x[0, 0], y[0, 0])
         go.set()
-        assert done.wait(30)
+        assert done.wait(100)
         worker.ledger = worker.opt.ledger(session)
 
     done = threading.Event()
@@ -317,7 +314,7 @@ def test_gradients_of_an_earlier_step_are_dropped_and_their_sender_is_named() ->
 @pytest.mark.parametrize("lengths", [(2, 6), (6, 2), (4, 4), (0, 3), (5, 0)])
 def test_unequal_data_ends_the_run_for_all(lengths: tuple[int, int]) -> None:
     x, y = shards(2)
-    ready = threading.Barrier(2, timeout=40)
+    ready = threading.Barrier(2, timeout=100)
 
     def train(worker: Worker, session: Any) -> None:
         ready.wait()
@@ -392,6 +389,6 @@ def test_rows_of_a_table_and_averages_in_a_plain_session() -> None:
         assert ledger.applied == 2
         assert [len(s.applied) for s in ledger.steps if s.applied] == [1]  # named by its session
         coord.request_stop()
-        coord.join(stop_grace_period_secs=10)
+        coord.join(stop_grace_period_secs=60)
         # The averages are kept after the token is given out; their step ends with the session at the latest.
         assert session.run(averages.average(table)).shape == (3, 2)

@@ -72,7 +72,7 @@ def test_tensorflow_reads_our_stats_and_draws_the_same(oracle: str, tmp_path: Pa
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [oracle, "-c", script, str(tmp_path / "metadata")], env=environment, capture_output=True, text=True, timeout=120
+        [oracle, "-c", script, str(tmp_path / "metadata")], env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr[-2000:]
     theirs = drawn(done.stdout[done.stdout.index("{") :])

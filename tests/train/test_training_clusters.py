@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 import tfmini as tf
+from tests.train.readiness import said_after_a_wait
 from tests.train.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.testing.process_cluster import ProcessCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.parametrize("api", ["monitored", "supervisor"])
@@ -55,13 +55,12 @@ def test_a_wait_ends_when_the_chief_has_gone_and_names_it() -> None:
         with tf.device("/job:ps/task:0"):
             tf.get_variable("w", initializer=1.0)
         manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables(), recovery_wait_secs=1)
-        with pytest.raises(tf.errors.DeadlineExceededError, match="chief, /job:worker/replica:0/task:0 at .*, to init"):
-            manager.wait_for_session(tasks.server.target, max_wait_secs=5)
+        said = said_after_a_wait(manager, tasks.server.target, ", to initialise ")
+        assert "waiting for the chief, /job:worker/replica:0/task:0 at " in said and ", to initialise w" in said
         tasks.kill("worker", 0)
-        begin = time.monotonic()
+        # The wait itself would go on for longer than the test may take.
         with pytest.raises(tf.errors.UnavailableError, match="The chief, /job:worker/replica:0/task:0.* is gone"):
-            manager.wait_for_session(tasks.server.target, max_wait_secs=60)
-        assert time.monotonic() - begin < 20
+            manager.wait_for_session(tasks.server.target, max_wait_secs=1000)
 
 
 def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:
@@ -73,11 +72,8 @@ def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:
         with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
             tf.get_variable("w", initializer=1.0)
             manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables())
-            begin = time.monotonic()
-            with pytest.raises(tf.errors.DeadlineExceededError) as info:
-                manager.wait_for_session(tasks.server.target, max_wait_secs=1.5)
-            assert time.monotonic() - begin < 10
-            assert "no connection to /job:ps/replica:0/task:0" in str(info.value)
+            part = "no connection to /job:ps/replica:0/task:0"
+            assert part in said_after_a_wait(manager, tasks.server.target, part)
     finally:
         tasks.server.stop()
         tasks._reserved.close()

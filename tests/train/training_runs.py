@@ -14,10 +14,14 @@ LAST, EVERY = 300, 20
 
 
 class Run:
-    """ps tasks and workers that train until step `LAST`; the first worker is the chief."""
+    """ps tasks and workers that train until step `LAST`; the first worker is the chief.
+
+    They do not come to the end before a task has been killed.
+    """
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self.cluster = cluster
+        self._go = Path(cluster.arguments[0]) / "go"
 
     def until_step(self, worker: int, step: int) -> int:
         """Reads a worker's output until it is there, and returns where it is."""
@@ -39,6 +43,7 @@ class Run:
     def kill(self, job: str, task: int) -> list[int]:
         """Kills a task, and returns the steps that its output still holds."""
         self.cluster.kill(job, task)
+        self._go.touch()
         left = [] if job == "ps" else list(self._lines(task))
         # The last line may have been cut by the kill.
         return [int(line.split()[1]) for line in left if line.startswith("step") and line.endswith("\n")]

@@ -2,15 +2,18 @@
 
 Arguments: the cluster as JSON, job, index, directory of the checkpoints, API ("monitored",
 "supervisor", or "sync" for a monitored session with synchronous replicas), last step, steps between
-checkpoints. Every step prints "step <global step>", the end "done <loss>".
+checkpoints. Every step prints "step <global step>", the end "done <loss>". Two thirds of the way a worker waits for
+the file "go" in the directory: the test that kills a task must not come too late, however slow it is.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
+import time
 
 import numpy as np
 
@@ -37,15 +40,22 @@ def model(cluster: dict[str, list[str]] | None, index: int, is_sync: bool):
     return step, loss, train, hooks
 
 
+def hold(logdir: str, at: int, last: int) -> None:
+    """Waits for the test, see above."""
+    while at >= 2 * last // 3 and not os.path.exists(os.path.join(logdir, "go")):
+        time.sleep(0.005)
+
+
 def monitored(target: str, is_chief: bool, logdir: str, last: int, every: int, step, loss, train, hooks) -> float:
     value = float("nan")
     hooks = [*hooks, tf.train.StopAtStepHook(last_step=last)]
     with tf.train.MonitoredTrainingSession(
-        target, is_chief, logdir, hooks=hooks, save_checkpoint_steps=every, max_wait_secs=60
+        target, is_chief, logdir, hooks=hooks, save_checkpoint_steps=every, max_wait_secs=200
     ) as sess:
         while not sess.should_stop():
             value, _, at = sess.run([loss, train, step])
             print("step", at, flush=True)
+            hold(logdir, at, last)
     return value
 
 
@@ -58,6 +68,7 @@ def supervised(target: str, is_chief: bool, logdir: str, last: int, every: int, 
                 while not sv.should_stop() and at < last:
                     value, _, at = sess.run([loss, train, step])
                     print("step", at, flush=True)
+                    hold(logdir, at, last)
             return value
         except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
             print("again", type(error).__name__, flush=True)

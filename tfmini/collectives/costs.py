@@ -8,15 +8,14 @@ collective           messages per rank          bytes per rank
 all-reduce, ring     2·(N−1)·pieces             2·(N−1)/N·S
 all-reduce, direct   N−1                        (N−1)·S
 all-reduce, shared   0, or a bell per wait      2·(N−1)/N·S
-broadcast            pieces (the last rank: 0)  S (the last: 0)
+broadcast            pieces (the last's empty)  S (the last: 0)
 gather               N−1                        (N−1)·S
 ===================  =========================  ==================
 
 The direct exchange is for tensors of at most `schedules.DIRECT_LIMIT`/(N−1) bytes, and for two ranks
-it sends no more than the ring. In shared memory (`shared_reduce`) a
-rank lays out S once; the figure counts a byte once for each rank that reads it, and (N−1)·S for tensors
-of at most 64 KB. A parameter server instead sends and receives S once per worker: 2·N·S pass through it
-in each step.
+it sends no more than the ring. In shared memory (`shared_moves`) the figure counts a byte once for each
+rank that reads it, and is (N−1)·S for tensors of at most 64 KB. A parameter server instead sends and
+receives S once per worker: 2·N·S pass through it in each step.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfmini.collectives.schedules import DIRECT_LIMIT, piece_count
-from tfmini.collectives.shared_reduce import is_direct
+from tfmini.collectives.shared_moves import SMALL_LIMIT
 
 
 class Cost(NamedTuple):
@@ -45,7 +44,7 @@ def all_reduce_cost(nbytes: int, size: int) -> Cost:
 
 def shared_all_reduce_cost(nbytes: int, size: int) -> Cost:
     """What one rank lays out in shared memory for the others, once for each who takes it: data in no messages."""
-    if is_direct(nbytes):
+    if nbytes <= SMALL_LIMIT:
         return Cost(0, float(nbytes * (size - 1)))
     return Cost(0, 2 * (size - 1) / size * nbytes)
 

@@ -3,7 +3,8 @@
 Only its owner writes to a stage. All that the ranks have to tell each other stands in its head, as numbers
 that only grow::
 
-    u64 serial | u64 wrote | u64 reduced | u64 copied | u64 waiting, sleeps | u64 step, step   (a cache line each)
+    u64 serial | u64 wrote | u64 reduced | u64 copied | u64 waiting, sleeps | u64 step, step |
+    u64 address of the tensor, address of the result, in the owner's memory                 (a cache line each)
     fingerprint, fingerprint (u16 length, text)                                          from byte 512 on
     data                                                                                from byte 4096 on
 
@@ -16,18 +17,20 @@ Stores must become visible in the order in which they were made, as on x86: see 
 from __future__ import annotations
 
 import platform
+import sys
 import threading
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-IS_ORDERED = platform.machine() in ("x86_64", "AMD64", "i686")
-"""Whether this processor lets others see stores in program order."""
+IS_ORDERED = platform.machine() in ("x86_64", "AMD64") and sys.maxsize > 1 << 32
+"""Whether this processor lets others see stores in program order, and 64 bits at once."""
 
 HEAD_BYTES = 4096
 WINDOW_BITS = 24
 SERIAL, WROTE, REDUCED, COPIED, WAITING, SLEEPS, STEPS = 0, 8, 16, 24, 32, 33, 40
+VALUE_AT, RESULT_AT = 48, 49
 _KIND_SHIFT = 60
 _TEXT_AT = (512, 2304)
 _TEXT_LIMIT = 1700  # bytes
@@ -77,6 +80,10 @@ class Stage:
             self.words[word] = 0
         for word in (WROTE, REDUCED, COPIED):
             self.words[word] = count << WINDOW_BITS
+
+    def give_up(self) -> None:
+        """Its owner uses it no more: nobody does."""
+        self.words[SERIAL] = 0
 
     @property
     def is_valid(self) -> bool:

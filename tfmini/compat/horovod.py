@@ -126,7 +126,8 @@ def allreduce(
       compression: from `Compression`.
       op: `Average`, `Sum`, `Min`, `Max` or `Product`, instead of ``average``.
       prescale_factor, postscale_factor: factors before and after.
-      name: for error messages; workers that call it differently get an error.
+      name: default: the name of the tensor's op. Workers whose names differ get an error: they are not reducing
+        the same tensor.
 
     Raises:
       ValueError: for both ``average`` and ``op``.
@@ -137,10 +138,13 @@ def allreduce(
         if chosen.merge != "Add":
             raise NotImplementedError(f"{chosen!r} does not support sparse tensors; use tf.convert_to_tensor first.")
         values = math_elementwise.divide(tensor.values, float(ranks.size)) if chosen.mean else tensor.values
-        gathered = collective_gradients.all_gather(ranks, values, name or "")
-        return IndexedSlices(gathered, ranks.all_gather(tensor.indices, name or ""), tensor.dense_shape)
-    small, context = compression.compress(_scaled(convert_to_tensor(tensor), prescale_factor))
-    total = collective_gradients.all_reduce(ranks, small, name or "", chosen.merge, chosen.mean)
+        name = name or tensor.values.op.name
+        gathered = collective_gradients.all_gather(ranks, values, f"{name}/values")
+        indices = ranks.all_gather(tensor.indices, f"{name}/indices")
+        return IndexedSlices(gathered, indices, tensor.dense_shape)
+    value = convert_to_tensor(tensor)
+    small, context = compression.compress(_scaled(value, prescale_factor))
+    total = collective_gradients.all_reduce(ranks, small, name or value.op.name, chosen.merge, chosen.mean)
     return _scaled(compression.decompress(total, context), postscale_factor)
 
 
@@ -154,13 +158,26 @@ def grouped_allreduce(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> list
 
 
 def allgather(tensor: Any, name: str | None = None) -> Tensor:
-    """The workers' tensors joined along the first dimension, which may differ. Can be differentiated."""
-    return collective_gradients.all_gather(world().ranks, tensor, name or "")
+    """The workers' tensors joined along the first dimension, which may differ. Can be differentiated.
+
+    Args:
+      tensor: of at least one dimension.
+      name: as for `allreduce`.
+    """
+    value = convert_to_tensor(tensor)
+    return collective_gradients.all_gather(world().ranks, value, name or value.op.name)
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Tensor:
-    """The tensor of ``root_rank``, on all workers. Can be differentiated."""
-    return collective_gradients.broadcast(world().ranks, tensor, root_rank, name or "")
+    """The tensor of ``root_rank``, on all workers. Can be differentiated.
+
+    Args:
+      tensor: of a known shape.
+      root_rank: the worker whose value it is; all must say the same.
+      name: as for `allreduce`.
+    """
+    value = convert_to_tensor(tensor)
+    return collective_gradients.broadcast(world().ranks, value, root_rank, name or value.op.name)
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Operation:

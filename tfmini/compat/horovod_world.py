@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
-from tfmini.cluster import ClusterSpec
+from tfmini.cluster import TfConfig, cluster_from_tf_config
 from tfmini.runtime import servers
 from tfmini.runtime.server import Server
 from tfmini.train.all_reduce import Ranks
@@ -65,19 +63,21 @@ def init(comm: Any = None) -> None:
     A parameter server of the cluster serves until it is stopped, so a script of Horovod's can be launched with one.
 
     Raises:
-      ValueError: for ``comm`` (communicators of MPI are not supported), or a task that is no worker.
+      ValueError: for ``comm`` (communicators of MPI are not supported), a TF_CONFIG that is wrong, or a task that is
+        no worker.
     """
     if comm is not None:
         raise ValueError("hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG.")
     if not _worlds:
-        _worlds.append(_world_of(json.loads(os.environ.get("TF_CONFIG") or "{}")))
+        _worlds.append(_world_of(cluster_from_tf_config()))
 
 
-def _world_of(config: dict[str, Any]) -> World:
-    if not config.get("cluster"):
+def _world_of(config: TfConfig) -> World:
+    cluster, job, index = config
+    if not cluster.jobs:
         return World(["localhost"], 0, None)
-    cluster = ClusterSpec(config["cluster"])
-    job, index = config["task"]["type"], int(config["task"]["index"])
+    if job is None or index is None:
+        raise ValueError('TF_CONFIG has a cluster, but no "task": {"type": …, "index": …} for this process.')
     workers = [t for name in ("chief", "master", "worker") for t in cluster.tasks() if t.job == name]
     places = [(t.job, t.task) for t in workers]
     if (job, index) not in places and job != "ps":

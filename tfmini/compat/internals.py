@@ -142,7 +142,7 @@ def unsupported(dotted: str) -> str:
     """Why this path, or one that it is below, is out of scope and what to use; "" if it is not."""
     for path, way in UNSUPPORTED.items():
         if dotted == path or dotted.startswith(path + "."):
-            return f"tensorflow.{path} is out of tfmini's scope; use {way} instead."
+            return f"tensorflow.{path} is out of tfmini's scope; use {way}."
     return ""
 
 

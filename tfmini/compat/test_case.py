@@ -209,8 +209,8 @@ class Benchmark:
         extra = {"wall_time_mean": float(np.mean(times)), **(extras or {})} if times else dict(extras or {})
         if mbs:
             extra["throughput"] = mbs / median
-        self.report_benchmark(iters=min_iters, wall_time=median, extras=extra, name=name)
-        throughput = mbs and mbs / median
+        throughput = mbs / median if mbs else 0.0
+        self.report_benchmark(iters=min_iters, wall_time=median, throughput=throughput, extras=extra, name=name)
         return {"iters": min_iters, "wall_time": median, "extras": extra, "name": name, "throughput": throughput}
 
     def report_benchmark(
@@ -224,7 +224,12 @@ class Benchmark:
         metrics: Any = None,
     ) -> None:
         """Prints one line with what was measured."""
-        print(f"{type(self).__name__}.{name or 'benchmark'}: iters={iters} wall_time={wall_time} extras={extras}")
+        measured = {
+            "iters": iters, "cpu_time": cpu_time, "wall_time": wall_time, "throughput": throughput, "extras": extras,
+            "metrics": metrics,
+        }  # fmt: skip
+        shown = " ".join(f"{key}={value}" for key, value in measured.items() if value is not None)
+        print(f"{type(self).__name__}.{name or 'benchmark'}: {shown}")
 
     def evaluate(self, tensors: Any) -> Any:
         """The values of tensors, in the default session."""

@@ -26,10 +26,10 @@ from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import (
     Leaf,
     Structure,
+    Structured,
     given_structure,
     normalize,
     shape_leaves,
-    shapes_as_user_sees,
     structure_of,
 )
 from tfmini.graph import nest
@@ -44,7 +44,7 @@ from tfmini.ops.script import functions
 _INT64_MAX = 2**63 - 1
 
 
-class Dataset:
+class Dataset(Structured):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
     Args:
@@ -398,21 +398,6 @@ class Dataset:
         made = Dataset(self._variant_tensor, self._structure)
         made._options = self._options.merge(options)
         return made
-
-    @property
-    def output_types(self) -> Any:
-        """The dtypes, in the form of an element."""
-        return self._structure.map(lambda leaf: leaf.dtype)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The static shapes, in the form of an element."""
-        return shapes_as_user_sees(self._structure)
-
-    @property
-    def output_classes(self) -> Any:
-        """The classes of the leaves, in the form of an element."""
-        return self._structure.map(lambda leaf: leaf.kind)
 
     def __iter__(self) -> Any:
         raise RuntimeError("__iter__() is only supported inside of tf.function or when eager execution is enabled.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
@@ -24,7 +25,25 @@ def _bytes(value: Any, name: str, default: int = 0) -> Tensor:
     return int64(default if value is None else value, name)
 
 
-class TextLineDataset(Dataset):
+class _WholeFiles(Dataset):
+    """The records of files that are read from one end to the other; see `TextLineDataset`."""
+
+    _records_of: Callable[..., Tensor]
+
+    def __init__(
+        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
+        num_parallel_reads: Any = None,
+    ) -> None:  # fmt: skip
+        kind = _string(compression_type or "", "compression_type")
+        size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
+
+        def read(names: Any) -> Dataset:
+            return Dataset(self._records_of(names, kind, size), _RECORDS)
+
+        super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
+
+
+class TextLineDataset(_WholeFiles):
     """The lines of text files, without line ends (``tf.data.TextLineDataset``).
 
     Args:
@@ -34,33 +53,13 @@ class TextLineDataset(Dataset):
       num_parallel_reads: how many files are read at a time, interleaved; None for one after the other.
     """
 
-    def __init__(
-        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
-        num_parallel_reads: Any = None,
-    ) -> None:  # fmt: skip
-        kind = _string(compression_type or "", "compression_type")
-        size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
-
-        def read(names: Any) -> Dataset:
-            return Dataset(text_line_dataset(names, kind, size), _RECORDS)
-
-        super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
+    _records_of = staticmethod(text_line_dataset)
 
 
-class TFRecordDataset(Dataset):
-    """The records of TFRecord files (``tf.data.TFRecordDataset``); arguments as of `TextLineDataset`."""
+class TFRecordDataset(_WholeFiles):
+    """The records of TFRecord files (``tf.data.TFRecordDataset``); the arguments are those of `TextLineDataset`."""
 
-    def __init__(
-        self, filenames: Any, compression_type: str | None = None, buffer_size: Any = None,
-        num_parallel_reads: Any = None,
-    ) -> None:  # fmt: skip
-        kind = _string(compression_type or "", "compression_type")
-        size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
-
-        def read(names: Any) -> Dataset:
-            return Dataset(tf_record_dataset(names, kind, size), _RECORDS)
-
-        super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
+    _records_of = staticmethod(tf_record_dataset)
 
 
 class FixedLengthRecordDataset(Dataset):

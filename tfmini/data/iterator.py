@@ -15,7 +15,7 @@ from tfmini.data.iterator_ops import (
     to_string_op,
 )
 from tfmini.data.sparse_values import value_of
-from tfmini.data.structure import Structure, given_structure, shapes_as_user_sees
+from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.data.waiting_ops import may_wait, node_may_wait
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfmini.data.dataset import Dataset
 
 
-class Iterator:
+class Iterator(Structured):
     """A place in a dataset (``tf.data.Iterator``); datasets and the static methods make them.
 
     Args:
@@ -127,21 +127,6 @@ class Iterator:
     def string_handle(self, name: str | None = None) -> Tensor:
         """A scalar string that names the iterator for `from_string_handle`."""
         return to_string_op(self._iterator_resource, name=name)  # type: ignore[no-any-return]
-
-    @property
-    def output_types(self) -> Any:
-        """The dtypes, in the form of an element."""
-        return self._structure.map(lambda leaf: leaf.dtype)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The static shapes, in the form of an element."""
-        return shapes_as_user_sees(self._structure)
-
-    @property
-    def output_classes(self) -> Any:
-        """The classes of the leaves, in the form of an element."""
-        return self._structure.map(lambda leaf: leaf.kind)
 
 
 def _iterator(structure: Structure, shared_name: str | None) -> Tensor:

@@ -15,7 +15,7 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
+from tfmini.shapes import RawShape, TensorShape, as_raw
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,22 @@ def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
     return collect(structure.skeleton, shapes)
 
 
-def refined(structure: Structure, other: Structure) -> Structure:
-    """``structure`` with what ``other`` knows of its shapes.
+class Structured:
+    """What datasets and iterators say of their elements."""
 
-    Raises:
-      ValueError: when types or shapes contradict each other.
-      TypeError: when the types differ.
-    """
-    nest.assert_same_structure(structure.skeleton, other.skeleton)
-    made = []
-    for mine, theirs in zip(structure.leaves, other.leaves):
-        if mine.dtype != theirs.dtype:
-            raise TypeError(f"Expected output types {mine.dtype!r} but got dataset with {theirs.dtype!r}.")
-        made.append(replace(mine, shape=merge_raw(mine.shape, theirs.shape)))
-    return Structure(structure.pack(made))
+    _structure: Structure
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.dtype)
 
-def shapes_as_user_sees(structure: Structure) -> Any:
-    """The static shapes as `TensorShape` objects, in the form of an element."""
-    return structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
+    @property
+    def output_shapes(self) -> Any:
+        """The static shapes, in the form of an element."""
+        return self._structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of the leaves, in the form of an element."""
+        return self._structure.map(lambda leaf: leaf.kind)

@@ -256,13 +256,12 @@ def _reconvert(
         raise cause from None
     if observed.base_dtype is expected:
         raise cause
-    raise _mismatch(plan, arg, observed, expected, arg.type_attr, before, value) from None
+    raise _mismatch(plan, arg, observed, expected, arg.type_attr, before) from None
 
 
 def _mismatch(
-    plan: _Plan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor],
-    value: Any = None,
-) -> TypeError:  # fmt: skip
+    plan: _Plan, arg: ArgDef, got: dtypes.DType, expected: dtypes.DType, attr: str | None, before: list[Tensor]
+) -> TypeError:
     op_name = plan.op_def.name
     prefix = f"Input '{arg.name}' of '{op_name}' Op has type {got.name} that does not match"
     if attr is None:

@@ -56,11 +56,11 @@ def check_inputs(op: Operation, sources: list[Operation]) -> None:
         if own is None:
             if other is not None and op.type not in ENTERS and op.type not in SWITCHES:
                 _refuse(op, source, f"'{source._name}' is in a while loop.")
-        elif not _may_read(own, other, context):
+        elif not _may_read(own, other):
             _refuse(op, source, "they are in different while loops.")
 
 
-def _may_read(own: Any, other: Any, context: Any) -> bool:
+def _may_read(own: Any, other: Any) -> bool:
     """Whether an op of loop ``own`` may take a value of loop ``other``: its own, outer and forward loops."""
     if is_within(own, other):
         return True

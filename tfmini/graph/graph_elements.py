@@ -73,6 +73,7 @@ class GraphElements(CollectionStore):
             if obj.graph is not self:
                 raise ValueError(
                     f"{'Tensor' if isinstance(obj, Tensor) else 'Operation'} {obj} is not an element of this graph."
+                    " It was made in another one: use a session of that graph, tf.Session(graph=...), or make it here."
                 )
             return obj
         raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")

@@ -77,7 +77,7 @@ def import_graph_def(
         try:
             importer.add_all()
             return None if wanted is None else [importer.element(text) for text in wanted]
-        except BaseException:
+        except BaseException:  # even Ctrl-C leaves no half of a graph behind
             importer.undo()
             raise
 

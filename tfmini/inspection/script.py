@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import runpy
 import sys
@@ -15,6 +14,8 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.compat import alias
+from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.compat.script_text import script_text
 from tfmini.graph.default_graph import as_in_a_new_process, get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.inspection.clusters import Jobs, read_cluster
@@ -50,8 +51,8 @@ def of_script(
 ) -> tuple[Subject, Jobs | None]:
     """The graph that a script (or ``module:function``) builds, and the cluster that it gave its server.
 
-    The script sees the command line ``arguments``, to which the role of worker 0 is added where it defines
-    role flags and ``jobs`` are given, and TF_CONFIG for it.
+    With ``jobs`` the script is told, as by `tfmini launch`, that it is the chief or the first worker: by TF_CONFIG,
+    and by role flags before its ``arguments`` where it defines them.
 
     Raises:
       ValueError: the script ended without a graph.
@@ -90,7 +91,9 @@ def _entry(entry: str) -> Graph:
 
 def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
     old_argv, folder = sys.argv[:], str(script.resolve().parent)
-    sys.argv[:] = [str(script), *arguments, *_role_flags(script, arguments, jobs)]
+    sys.argv[:] = [str(script), *arguments]
+    if jobs is not None:
+        sys.argv[1:] = role_arguments(*_role(jobs), defined_role_flags(script_text(script)), arguments)
     sys.path.insert(0, folder)
     try:
         runpy.run_path(str(script), run_name="__main__")
@@ -106,20 +109,12 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
     return get_default_graph()
 
 
-def _role_flags(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> list[str]:
-    """The usual flags of a worker 0, where the script's text defines them and they are not given."""
-    if jobs is None:
-        return []
-    text = script.read_text()
-    values = {"job_name": "worker", "task_index": "0", "task_id": "0"}
-    values |= {f"{job}_hosts": ",".join(_addresses(job, jobs)) for job in ("ps", "worker")}
-    given = {argument.lstrip("-").partition("=")[0] for argument in arguments}
-    defined = [name for name in values if f'"{name}"' in text or f"'{name}'" in text or f"--{name}" in text]
-    return [f"--{name}={values[name]}" for name in defined if name not in given]
-
-
-def _addresses(job: str, jobs: Jobs) -> list[str]:
-    return [f"localhost:{20000 + 1000 * (job == 'worker') + task}" for task in jobs.get(job, [])]
+def _role(jobs: Jobs) -> tuple[str, int, ClusterSpec]:
+    """(job, task, cluster) of the script: the chief or the first worker if there is one."""
+    job = next((name for name in ("chief", "worker") if jobs.get(name)), next(iter(jobs)))
+    first = {name: 20000 + 1000 * i for i, name in enumerate(jobs)}
+    addresses = {name: {task: f"localhost:{first[name] + task}" for task in tasks} for name, tasks in jobs.items()}
+    return job, min(jobs[job]), ClusterSpec(addresses)
 
 
 @contextmanager
@@ -138,12 +133,10 @@ def _blaming(what: str) -> Iterator[None]:
 
 @contextmanager
 def _environment(jobs: Jobs | None) -> Iterator[None]:
-    """TF_CONFIG of the first worker, while the body runs."""
+    """TF_CONFIG of the script's task, while the body runs."""
     old = os.environ.get("TF_CONFIG")
     if jobs is not None:
-        job = next((name for name in ("chief", "worker") if jobs.get(name)), next(iter(jobs)))
-        cluster = {name: _addresses(name, jobs) for name in jobs}
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}})
+        os.environ["TF_CONFIG"] = tf_config(*_role(jobs))
     try:
         yield
     finally:

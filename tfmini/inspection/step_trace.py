@@ -166,7 +166,8 @@ def read_trace(path: str | Path) -> StepTrace:
         return StepTrace.of(protos.RunMetadata.FromString(data).step_stats)
     except (DecodeError, KeyError, TypeError, ValueError, zlib.error) as error:
         text = f"{path} is neither a timeline of `tfmini trace` nor a RunMetadata with step stats"
-        raise ValueError(f"{text}: {error}") from None
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{text}: {reason}") from None
 
 
 def packed_stats(step_stats: Any) -> str:

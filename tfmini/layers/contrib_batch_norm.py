@@ -50,8 +50,8 @@ def batch_norm(
     Args:
       updates_collections: where the updates of the averages go; None: they run with the layer.
       param_initializers, param_regularizers: by variable: beta, gamma, moving_mean, moving_variance.
-      batch_weights, zero_debias_moving_mean, renorm, adjustment: not supported.
-      The others are those of `tfmini.layers.normalization.batch_normalization`.
+      batch_weights, zero_debias_moving_mean: not supported.
+      renorm_decay: the ``renorm_momentum`` of ``tf.layers.batch_normalization``, whose arguments the others are.
 
     Raises:
       NotImplementedError: for what is not supported.
@@ -64,8 +64,9 @@ def batch_norm(
         inputs = convert_to_tensor(inputs)
         layer = BatchNormalization(
             axis=1 if data_format == "NCHW" else -1, momentum=decay, epsilon=epsilon, center=center, scale=scale,
-            trainable=trainable, renorm=renorm, adjustment=adjustment, fused=fused, name=opened.name, _scope=opened,
-            _reuse=reuse, **_parameters(param_initializers, param_regularizers),
+            trainable=trainable, renorm=renorm, renorm_clipping=renorm_clipping, renorm_momentum=renorm_decay,
+            adjustment=adjustment, fused=fused, name=opened.name, _scope=opened, _reuse=reuse,
+            **_parameters(param_initializers, param_regularizers),
         )  # fmt: skip
         layer.updates_collection = None
         outputs = layer(inputs, training=is_training)

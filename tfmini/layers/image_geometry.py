@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.array_layout import pad, reverse
+from tfmini.ops.array_layout import reverse
+from tfmini.ops.array_padding import pad
 from tfmini.ops.array_shape import expand_dims, squeeze
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.array_slicing import slice as slice_of

@@ -11,7 +11,8 @@ from tfmini.graph.operation import Tensor
 from tfmini.layers.image_colours import convert_image_dtype
 from tfmini.ops.array_filling import zeros
 from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_layout import pad, tile
+from tfmini.ops.array_layout import tile
+from tfmini.ops.array_padding import pad
 from tfmini.ops.array_shape import expand_dims, reshape
 from tfmini.ops.array_shape import shape as shape_of
 from tfmini.ops.math_contraction import tensordot

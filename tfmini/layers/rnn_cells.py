@@ -23,6 +23,7 @@ from tfmini.ops.math_elementwise import add, multiply
 from tfmini.ops.math_matmul import matmul
 from tfmini.ops.math_unary import sigmoid, tanh
 from tfmini.ops.nn_bias import bias_add
+from tfmini.ops.partitioners import Partitioner, fixed_size_partitioner
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import TensorShape
 
@@ -275,6 +276,10 @@ class BasicLSTMCell(_TwoPartState):
         return new_h, self._joined(new_c, new_h)
 
 
+def _partitioner(shards: int | None) -> Partitioner | None:
+    return None if shards is None else fixed_size_partitioner(shards)
+
+
 class LSTMCell(_TwoPartState):
     """An LSTM with optional peepholes, clipping and projection (``tf.nn.rnn_cell.LSTMCell``).
 
@@ -284,7 +289,8 @@ class LSTMCell(_TwoPartState):
       initializer: of the weights.
       num_proj: the width of the output after a projection.
       proj_clip: the output is kept within plus and minus this.
-      num_unit_shards, num_proj_shards: into how many parts the variables are cut.
+      num_unit_shards, num_proj_shards: into how many parts the kernels are cut; None: none. (TensorFlow deprecates
+        them in favour of a variable scope's partitioner.)
       The others are those of `BasicLSTMCell`.
     """
 
@@ -309,6 +315,7 @@ class LSTMCell(_TwoPartState):
         super().__init__(num_units, state_is_tuple, activation, reuse, name, dtype, **kwargs)
         self._use_peepholes, self._cell_clip, self._initializer = use_peepholes, cell_clip, initializer
         self._num_proj, self._proj_clip, self._forget_bias = num_proj, proj_clip, forget_bias
+        self._unit_partitioner, self._proj_partitioner = _partitioner(num_unit_shards), _partitioner(num_proj_shards)
 
     @property
     def _output_width(self) -> int:
@@ -317,13 +324,17 @@ class LSTMCell(_TwoPartState):
     def build(self, input_shape: Any) -> None:
         units, start = self._num_units, self._initializer
         rows = self._width(input_shape) + self._output_width
-        self._kernel = self.add_weight(_KERNEL, [rows, 4 * units], initializer=start)
+        self._kernel = self.add_weight(
+            _KERNEL, [rows, 4 * units], initializer=start, partitioner=self._unit_partitioner
+        )
         self._bias = self.add_weight(_BIAS, [4 * units], initializer=Zeros(dtype=self._dtype))
         if self._use_peepholes:
             names = ("w_f_diag", "w_i_diag", "w_o_diag")
             self._peepholes = [self.add_weight(name, [units], initializer=start) for name in names]
         if self._num_proj is not None:
-            self._projection = self.add_weight("projection/kernel", [units, self._num_proj], initializer=start)
+            self._projection = self.add_weight(
+                "projection/kernel", [units, self._num_proj], initializer=start, partitioner=self._proj_partitioner
+            )
 
     def call(self, inputs: Any, state: Any) -> Any:
         c, h = self._parts(state)

@@ -360,7 +360,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     with name_scope(name) as scope:
         position = convert_to_tensor(axis, name="concat_dim", dtype=dtypes.int32)
         if position._shape not in (None, ()):
-            raise ValueError(f"Shape {position.shape} must have rank 0")
+            raise ValueError(f"Shape {position.shape} must have rank 0: that of the axis in tf.concat(values, axis).")
         return identity(values[0], name=scope + "concat")
 
 

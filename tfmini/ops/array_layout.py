@@ -1,4 +1,4 @@
-"""Elements in another order or repeated: tile, pad, reverse, roll, meshgrid, repeat."""
+"""Elements in another order or repeated: tile, reverse, roll, meshgrid, repeat."""
 
 from __future__ import annotations
 
@@ -15,20 +15,14 @@ from tfmini.graph.registry import op
 from tfmini.ops.array_filling import ones
 from tfmini.ops.array_gather import gather
 from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_shape import broadcast_to, expand_dims, rank, reshape, shape, size
-from tfmini.ops.array_values import as_ndarray, refuse, zero_of
+from tfmini.ops.array_shape import broadcast_to, expand_dims, reshape, shape, size
+from tfmini.ops.array_values import refuse
 from tfmini.ops.casting import cast
 from tfmini.ops.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.scoping import name_scope
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
 _tile = op("Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32")
-_PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
-_pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}")
-_pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}")
-_MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
-_mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
-_mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
 _reverse = op(
     "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
     " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}"
@@ -83,154 +77,6 @@ def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
     total = handle_of("Sum")(reshape(grad, split), axes)
     total.set_shape(value._shape)
     return [total, None]
-
-
-# ---- Pad ----------------------------------------------------------------------------------------
-
-
-@_pad.shape
-@_pad_v2.shape
-@_mirror_pad.shape
-def _pad_shape(node: Operation) -> list[RawShape]:
-    return [_padded_shape(node, 1)]
-
-
-@_mirror_pad_grad.shape
-def _mirror_pad_grad_shape(node: Operation) -> list[RawShape]:
-    return [_padded_shape(node, -1)]
-
-
-def _padded_shape(node: Operation, sign: int) -> RawShape:
-    before, form = node._inputs[0]._shape, node._inputs[1]._shape
-    if form is not None:
-        with_rank(form, 2)
-        merge_dims(form[1], 2)
-    if before is None:
-        return None if form is None or form[0] is None else (None,) * form[0]
-    if form is not None and form[0] is not None:
-        with_rank(before, form[0])
-    paddings = constant_value(node._inputs[1])
-    if paddings is None:
-        return tuple(
-            None if d is None or p is None else d + sign * p
-            for d, p in zip(before, _partial_widths(node._inputs[1], len(before)))
-        )
-    if paddings.size and paddings.min() < 0:
-        raise ValueError("Paddings must be non-negative")
-    return tuple(None if d is None else d + sign * sum(p) for d, p in zip(before, paddings.tolist()))
-
-
-def _partial_widths(paddings: Tensor, rank: int) -> list[int | None]:
-    """How much padding each axis gets in all, where that can be seen: the tensor is packed from rows."""
-    if paddings.op.type != "Pack" or paddings.op.attrs["axis"] != 0:
-        return [None] * rank
-    return [_partial_width(row) for row in paddings.op._inputs]
-
-
-def _partial_width(row: Tensor) -> int | None:
-    value = constant_value(row)
-    if value is not None:
-        return int(value.sum())
-    if row.op.type != "Pack":
-        return None
-    parts = [constant_value(t) for t in row.op._inputs]
-    found = [p for p in parts if p is not None]
-    return int(sum(found)) if len(found) == len(parts) else None
-
-
-def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
-    pairs: list[Any] = paddings.tolist()
-    if len(pairs) != np.ndim(value):
-        refuse(
-            f"The first dimension of paddings must be the rank of inputs{list(paddings.shape)} {list(np.shape(value))}"
-        )
-    for low, high in pairs:
-        if low < 0 or high < 0:
-            refuse(f"Paddings must be non-negative: {low} {high}")
-    return pairs
-
-
-@_pad.kernel("CPU")
-def _pad_kernel(value: Any, paddings: Any) -> Any:
-    return _pad_with(value, paddings, zero_of(value.dtype))
-
-
-@_pad_v2.kernel("CPU")
-def _pad_v2_kernel(value: Any, paddings: Any, constant_values: Any) -> Any:
-    return _pad_with(value, paddings, as_ndarray(constant_values)[()])
-
-
-def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
-    pairs = _checked_paddings(value, paddings)
-    sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
-    result = np.full(sizes, filler, value.dtype) if filler else np.zeros(sizes, value.dtype)
-    if value.dtype == object and not filler:
-        result[...] = filler
-    result[tuple(slice(low, low + d) for d, (low, _) in zip(value.shape, pairs))] = value
-    return result
-
-
-def _check_mirror(value: Any, pairs: list[Any], mode: bytes) -> None:
-    limit = 1 if mode == b"REFLECT" else 0
-    for i, (low, high) in enumerate(pairs):
-        if max(low, high) > value.shape[i] - limit:
-            which = "less" if limit else "no greater"
-            refuse(f"paddings must be {which} than the dimension size: {low}, {high} {which} than {value.shape[i]}")
-
-
-@_mirror_pad.kernel("CPU")
-def _mirror_pad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
-    pairs = _checked_paddings(value, paddings)
-    _check_mirror(value, pairs, mode)
-    return np.pad(value, pairs, "reflect" if mode == b"REFLECT" else "symmetric") if pairs else value
-
-
-@_mirror_pad_grad.kernel("CPU")
-def _mirror_pad_grad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
-    skip = 1 if mode == b"REFLECT" else 0
-    result = value
-    for axis, (low, high) in enumerate(_checked_paddings(value, paddings)):
-        if low or high:
-            result = _fold(np.moveaxis(result, axis, 0), low, high, skip)
-            result = np.moveaxis(result, 0, axis)
-    return result
-
-
-def _fold(value: Any, low: int, high: int, skip: int) -> Any:
-    """Adds the mirrored borders of axis 0 back to where they were copied from."""
-    count = value.shape[0] - low - high
-    result = value[low : low + count].copy()
-    if low:
-        result[skip : skip + low] += value[:low][::-1]
-    if high:
-        result[count - skip - high : count - skip] += value[low + count :][::-1]
-    return result
-
-
-@_pad.gradient
-@_pad_v2.gradient
-def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    value, paddings = node._inputs[:2]
-    low = handle_of("Slice")(paddings, [0, 0], stack([rank(value), 1]))
-    begin = reshape(low, [-1])
-    inner = handle_of("Slice")(grad, begin, shape(value, out_type=begin.dtype))
-    return [inner, None, None][: len(node._inputs)] if node.type == "Pad" else [inner, None, _border_sum(grad, inner)]
-
-
-def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
-    """The gradient of the constant around the padded tensor: everything but the inside."""
-    whole, part = (handle_of("Sum")(t, handle_of("Range")(0, handle_of("Rank")(t), 1)) for t in (grad, inner))
-    return handle_of("Sub")(whole, part)  # type: ignore[no-any-return]
-
-
-@_mirror_pad.gradient
-def _mirror_pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad_grad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
-
-
-@_mirror_pad_grad.gradient
-def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
 
 
 # ---- Reverse, Roll ------------------------------------------------------------------------------
@@ -338,34 +184,6 @@ def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
     return _tile(input, multiples, name=name)  # type: ignore[no-any-return]
-
-
-def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
-) -> Tensor:
-    """``tensor`` with a border (``tf.pad``).
-
-    Args:
-      tensor: of rank n.
-      paddings: [n, 2], the width before and after along each axis.
-      mode: CONSTANT, REFLECT or SYMMETRIC.
-      name: of the op.
-      constant_values: a scalar of the same type.
-
-    Raises:
-      ValueError: for another mode.
-    """
-    kind = mode.upper()
-    if kind == "CONSTANT":
-        if not isinstance(constant_values, Tensor) and np.isscalar(constant_values) and constant_values == 0:
-            return _pad(tensor, paddings, name=name)  # type: ignore[no-any-return]
-        if isinstance(constant_values, int):  # it wraps around in a type that does not hold it
-            tensor = convert_to_tensor(tensor)
-            constant_values = np.array(constant_values).astype(tensor.dtype.as_numpy_dtype)
-        return _pad_v2(tensor, paddings, constant_values, name=name)  # type: ignore[no-any-return]
-    if kind not in ("REFLECT", "SYMMETRIC"):
-        raise ValueError(f"Unknown padding mode: {mode}")
-    return _mirror_pad(tensor, paddings, mode=kind, name=name)  # type: ignore[no-any-return]
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:

@@ -68,6 +68,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
     """``t`` scaled down, where needed, so that its L2 norm per element is at most ``clip_norm``."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
         t = convert_to_tensor(t, name="t")
+        clip_norm = convert_to_tensor(clip_norm, dtype=t._dtype.base_dtype, name="clip_norm")
         one = np.array(1, t._dtype.numpy)
         count = cast(array_shape.size(t), t._dtype.base_dtype)
         norm = sqrt_op(reduce_sum(mul_op(t, t), axis=array_filling.range(array_shape.rank(t))))

@@ -42,7 +42,7 @@ def from_control_flow_context_def(context_def: Any, import_scope: str | None = N
         return cond_context_from_proto(context_def.cond_ctxt, import_scope)
     if kind == "while_ctxt":
         return while_context_from_proto(context_def.while_ctxt, import_scope)
-    raise NotImplementedError(f"Unknown ControlFlowContextDef field: {kind}")
+    raise NotImplementedError(f"Unknown ControlFlowContextDef field: {kind}; there are cond_ctxt and while_ctxt.")
 
 
 register_proto_function(

@@ -52,7 +52,9 @@ class CriticalSection:
         if critical_section_def:
             if name is not None:
                 raise ValueError("critical_section_def and shared_name are mutually exclusive.")
-            raise NotImplementedError("Not yet implemented")
+            raise NotImplementedError(
+                "tfmini makes no CriticalSection from a critical_section_def; give the shared_name of the other one."
+            )
         with name_scope(name, "CriticalSection", []) as scope:
             self._handle: Tensor = mutex_op(shared_name=scope if shared_name is None else shared_name, name=scope)
         add_to_collection(CRITICAL_SECTIONS, self)

@@ -118,7 +118,7 @@ def _qr_gradient(node: Operation, dq: Tensor, dr: Tensor) -> list[Any]:
     q, r = node._outputs
     shape = node._inputs[0]._shape
     if shape is None or None in shape[-2:]:
-        raise NotImplementedError("QrGrad not implemented with dynamic shapes.")
+        raise NotImplementedError("QrGrad not implemented with dynamic shapes: give the input one by set_shape.")
     wide, tall = shape[-2] < shape[-1], shape[-2] > shape[-1]  # type: ignore[operator]
     if wide or tall and node.attrs["full_matrices"]:
         raise NotImplementedError(
@@ -167,7 +167,9 @@ def _svd_gradient(node: Operation, grad_s: Tensor, grad_u: Tensor, grad_v: Tenso
     s, u, v = node._outputs
     count = s._shape[-1] if s._shape is not None else None
     if count is None:
-        raise NotImplementedError("SVD gradient has not been implemented for input with unknown inner matrix shape.")
+        raise NotImplementedError(
+            "SVD gradient has not been implemented for input with unknown inner matrix shape: give it one by set_shape."
+        )
     u, v, grad_u, grad_v = (getitem(t, (Ellipsis, slice(None, count))) for t in (u, v, grad_u, grad_v))
     gaps = _gaps(s * s)
     diagonal = matrix_diag(s)

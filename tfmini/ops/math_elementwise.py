@@ -282,6 +282,8 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
         return truediv(x, y, name)
+    if hasattr(y, "graph"):  # then a Python number takes the type of y
+        return x / y  # type: ignore[no-any-return]
     return convert_to_tensor(x) / y  # type: ignore[no-any-return]
 
 

@@ -189,10 +189,6 @@ def _one_minus_square(x: Tensor) -> Tensor:
     return sub_op(_number(1, x), square_op(x))  # type: ignore[no-any-return]
 
 
-def _square_minus_one(x: Tensor) -> Tensor:
-    return sub_op(square_op(x), _number(1, x))  # type: ignore[no-any-return]
-
-
 def _bell(factor: float, x: Tensor) -> Tensor:
     """factor * 2 / sqrt(pi) * exp(-x ** 2)"""
     return mul_op(_number(factor * 2.0 / np.sqrt(np.pi), x), exp_op(neg_op(square_op(x))))  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
@@ -189,7 +190,8 @@ def batch_normalization(
         if scale is not None:
             inverse = multiply(inverse, scale)
         shift = multiply(mean, inverse)
-        shift = negative(shift) if offset is None else subtract(offset, shift)
+        # By the operator: an offset that is a Python or numpy value takes the type of the rest.
+        shift = negative(shift) if offset is None else offset - shift
         return add(multiply(x, cast(inverse, x.dtype)), cast(shift, x.dtype))
 
 

@@ -159,7 +159,9 @@ def _convert(variable: PartitionedVariable, dtype: Any = None, name: str | None 
             f" '{variable.dtype.name}'"
         )
     if as_ref:
-        raise NotImplementedError("PartitionedVariable doesn't support being used as a reference.")
+        raise NotImplementedError(
+            f"PartitionedVariable {variable.name!r} doesn't support being used as a reference: iterate for its parts."
+        )
     return variable.as_tensor()
 
 

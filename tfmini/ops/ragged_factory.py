@@ -39,7 +39,7 @@ def ragged_constant(
         if not splits:
             return flat_tensor
         levels = [constant(s, dtypes.as_dtype(row_splits_dtype)) for s in splits]
-        return RaggedTensor.from_nested_row_splits(flat_tensor, levels)
+        return RaggedTensor.from_nested_row_splits(flat_tensor, levels, validate=False)
 
 
 def ragged_constant_value(

@@ -10,17 +10,20 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.ops import array_filling, array_gather, array_joining, array_shape
-from tfmini.ops.array_identity import placeholder
+from tfmini.ops.array_identity import identity, placeholder
 from tfmini.ops.array_scatter import scatter_nd, tensor_scatter_update
 from tfmini.ops.array_slicing import getitem
 from tfmini.ops.casting import cast
+from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
 from tfmini.ops.constant import constant
 from tfmini.ops.math_reductions import cumsum
 from tfmini.ops.math_segments import unsorted_segment_sum
 from tfmini.ops.reduce_functions import reduce_max
-from tfmini.ops.scoping import name_scope
+from tfmini.ops.scoping import control_dependencies, name_scope
 from tfmini.ops.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
+
+_INVALID = "Arguments to {} do not form a valid RaggedTensor"
 
 
 class RaggedTensorValue:
@@ -63,7 +66,9 @@ class RaggedTensorValue:
 class RaggedTensor:
     """A tensor whose rows may differ in length (``tf.RaggedTensor``); made by the ``from_…`` methods.
 
-    Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged again.
+    Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged again. With ``validate`` a
+    ``from_…`` method's arguments that do not cut the values into rows are an InvalidArgumentError: at once where they
+    are static, else in the step.
     """
 
     def __init__(self, values: Any, row_splits: Tensor, internal: bool = False) -> None:
@@ -82,7 +87,7 @@ class RaggedTensor:
         if isinstance(row_splits, (list, tuple)) and not row_splits:
             raise ValueError("row_splits tensor may not be empty.")
         with name_scope(name, "RaggedFromRowSplits", [values, row_splits]):
-            return cls(as_ragged(values), _index_vector(row_splits), internal=True)
+            return _cut(as_ragged(values), _index_vector(row_splits), validate, "from_row_splits")
 
     @classmethod
     def from_row_lengths(
@@ -92,7 +97,8 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
             lengths = _index_vector(row_lengths)
             zero = constant([0], lengths._dtype.base_dtype)
-            return cls(as_ragged(values), array_joining.concat([zero, cumsum(lengths)], 0), internal=True)
+            splits = array_joining.concat([zero, cumsum(lengths)], 0)
+            return _cut(as_ragged(values), splits, validate, "from_row_lengths")
 
     @classmethod
     def from_value_rowids(
@@ -102,11 +108,14 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
             rowids = _index_vector(value_rowids)
             dtype = rowids._dtype.base_dtype
+            if validate:
+                rowids = _rising(rowids, nrows, "from_value_rowids")
             if nrows is None:
                 padded = array_joining.concat([constant([-1], dtype), rowids], 0)
                 nrows = reduce_max(padded) + 1
             lengths = unsorted_segment_sum(array_filling.ones_like(rowids), rowids, cast(nrows, dtype))
-            return cls.from_row_lengths(values, lengths)
+            splits = array_joining.concat([constant([0], dtype), cumsum(lengths)], 0)
+            return _cut(as_ragged(values), splits, validate, "from_value_rowids")
 
     @classmethod
     def from_row_starts(
@@ -116,7 +125,7 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
             values, starts = as_ragged(values), _index_vector(row_starts)
             end = array_shape.reshape(cast(_row_count(values), starts._dtype.base_dtype), [1])
-            return cls(values, array_joining.concat([starts, end], 0), internal=True)
+            return _cut(values, array_joining.concat([starts, end], 0), validate, "from_row_starts")
 
     @classmethod
     def from_row_limits(
@@ -126,7 +135,7 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
             limits = _index_vector(row_limits)
             zero = constant([0], limits._dtype.base_dtype)
-            return cls(as_ragged(values), array_joining.concat([zero, limits], 0), internal=True)
+            return _cut(as_ragged(values), array_joining.concat([zero, limits], 0), validate, "from_row_limits")
 
     @classmethod
     def from_nested_row_splits(
@@ -138,7 +147,7 @@ class RaggedTensor:
         with name_scope(name, "RaggedFromNestedRowSplits", [flat_values]):
             found = flat_values
             for splits in reversed(nested_row_splits):
-                found = cls.from_row_splits(found, splits)
+                found = cls.from_row_splits(found, splits, validate=validate)
             return found  # type: ignore[no-any-return]
 
     @classmethod
@@ -305,6 +314,38 @@ class RaggedTensor:
         return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
 
 
+def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTensor:
+    """The values in rows; with ``validate`` the splits are checked before they are used."""
+    if not isinstance(validate, bool):
+        raise TypeError("validate must have type bool")
+    if validate:
+        text = _INVALID.format(method)
+        zero = constant(0, splits._dtype.base_dtype)
+        last = cast(_row_count(values), splits._dtype.base_dtype)
+        checks = [
+            assert_equal(getitem(splits, 0), zero, message=text),
+            assert_less_equal(getitem(splits, slice(None, -1)), getitem(splits, slice(1, None)), message=text),
+            assert_equal(getitem(splits, -1), last, message=text),
+        ]
+        with control_dependencies(checks):
+            splits = identity(splits)
+    return RaggedTensor(values, splits, internal=True)
+
+
+def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
+    """Row numbers, checked to be in order and rows that there are."""
+    text = _INVALID.format(method)
+    dtype = rowids._dtype.base_dtype
+    checks = [
+        assert_less_equal(constant(0, dtype), getitem(rowids, slice(None, 1)), message=text),
+        assert_less_equal(getitem(rowids, slice(None, -1)), getitem(rowids, slice(1, None)), message=text),
+    ]
+    if nrows is not None:
+        checks.append(assert_less(getitem(rowids, slice(-1, None)), cast(nrows, dtype), message=text))
+    with control_dependencies(checks):
+        return identity(rowids)
+
+
 def _row_count(values: Any) -> Tensor:
     if isinstance(values, RaggedTensor):
         return values.nrows()
@@ -324,7 +365,7 @@ def as_ragged(values: Any) -> Any:
     if isinstance(values, RaggedTensor):
         return values
     if isinstance(values, RaggedTensorValue):
-        return RaggedTensor.from_row_splits(values.values, values.row_splits)
+        return RaggedTensor.from_row_splits(values.values, values.row_splits, validate=False)
     return convert_to_tensor(values, name="values")
 
 

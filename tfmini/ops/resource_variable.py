@@ -106,7 +106,7 @@ class BaseResourceVariable(Variable):
 
     def set_shape(self, shape: Any) -> None:
         """Not for resource variables."""
-        raise NotImplementedError("ResourceVariable does not implement set_shape()")
+        raise NotImplementedError("ResourceVariable does not implement set_shape(): give its shape when it is made.")
 
     def _after(self, op: Operation, read_value: bool = True) -> Any:
         return UnreadVariable(self, op) if read_value else op

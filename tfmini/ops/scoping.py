@@ -63,7 +63,7 @@ class name_scope:
                 self._push(graph.as_default())
         try:
             return self._push(graph.name_scope(self._name))  # type: ignore[no-any-return]
-        except BaseException:
+        except BaseException:  # no `with` body follows that would leave the scopes entered so far
             self.__exit__(None, None, None)
             raise
 

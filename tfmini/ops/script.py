@@ -152,7 +152,7 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
 
 def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     array = np.asarray(value)
-    _check_representable(array, value)
+    _check_representable(array)
     is_text = array.dtype.kind in "OSU"
     if is_text and dtype is dtypes.string:
         return _as_bytes(array)
@@ -165,7 +165,7 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     return array.copy()
 
 
-def _check_representable(array: Any, value: Any) -> None:
+def _check_representable(array: Any) -> None:
     """Refuses what no tensor can hold: structured arrays, and objects other than text."""
     if array.dtype.kind == "V" and array.dtype.names is not None:
         raise errors.InternalError(None, None, f"Unsupported numpy data type: {array.dtype}")

@@ -273,7 +273,7 @@ def _to_dense_shape(node: Operation) -> list[RawShape]:
 @to_dense_op.kernel("CPU")
 def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, validate_indices: bool) -> Any:
     indices, values = as_ndarray(indices), as_ndarray(values)
-    rows = _index_rows(indices, np.size(shape))
+    rows = _index_rows(indices)
     if np.ndim(shape) != 1:
         refuse(f"output_shape must be rank 1, got shape {list(np.shape(shape))}")
     if rows.shape[1] != len(shape):
@@ -291,7 +291,7 @@ def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, val
     return out
 
 
-def _index_rows(indices: Any, rank: int) -> Any:
+def _index_rows(indices: Any) -> Any:
     """A scalar is one element of a vector, a vector several, a matrix one element per row."""
     if indices.ndim > 2:
         refuse(f"sparse_indices should be a scalar, vector, or matrix, got shape {list(indices.shape)}")

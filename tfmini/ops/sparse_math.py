@@ -241,7 +241,9 @@ def _cwise_kernel(kind: str) -> Callable[..., Any]:
 def _cwise_gradient(kind: str) -> Callable[..., list[Any]]:
     def gradient(node: Operation, grad: Tensor) -> list[Any]:
         if kind == "Add":
-            raise NotImplementedError("Gradient for SparseDenseCwiseAdd is not implemented.")
+            raise NotImplementedError(
+                "Gradient for SparseDenseCwiseAdd is not implemented: add by tf.sparse.add, which has one."
+            )
         indices, values, shape, dense = node._inputs
         places = _dense_places(indices, shape, dense)
         there = array_gather.gather_nd(dense, places)

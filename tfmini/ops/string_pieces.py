@@ -270,7 +270,7 @@ def _result(found: Any, result_type: str) -> Any:
         return SparseTensor(indices, values, _pair(shape))
     if result_type == "RaggedTensor":
         rows = getitem(indices, (slice(None), 0))
-        return RaggedTensor.from_value_rowids(values, rows, nrows=getitem(shape, 0))
+        return RaggedTensor.from_value_rowids(values, rows, nrows=getitem(shape, 0), validate=False)
     raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
 
 

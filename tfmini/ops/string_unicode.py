@@ -251,7 +251,7 @@ def unicode_decode_with_offsets(
 
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
         splits, codes, starts = decode_offsets_op(texts, **options)
-        return RaggedTensor.from_row_splits(codes, splits), RaggedTensor.from_row_splits(starts, splits)
+        return tuple(RaggedTensor.from_row_splits(parts, splits, validate=False) for parts in (codes, starts))
 
     return _per_level(input, name, "UnicodeDecodeWithOffsets", of_vector)
 
@@ -268,7 +268,7 @@ def unicode_decode(
 
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
         splits, codes = decode_op(texts, **options)
-        return (RaggedTensor.from_row_splits(codes, splits),)
+        return (RaggedTensor.from_row_splits(codes, splits, validate=False),)
 
     return _per_level(input, name, "UnicodeDecode", of_vector)[0]
 
@@ -327,7 +327,7 @@ def _encode_level(codes: Any, rank: int, encode: Any) -> Any:
             return codes.with_values(_encode_level(values, rank - 1, encode))
         return encode(values, codes.row_splits)
     if rank == 1:
-        whole = RaggedTensor.from_row_splits(codes, stack([cast(0, dtypes.int64), _length(codes)]))
+        whole = RaggedTensor.from_row_splits(codes, stack([cast(0, dtypes.int64), _length(codes)]), validate=False)
         return array_shape.reshape(encode(whole.values, whole.row_splits), [])
     if rank == 2:
         rows = RaggedTensor.from_tensor(codes)
@@ -367,7 +367,7 @@ def string_bytes_split(input: Any, name: str | None = None) -> Any:
     def of_vector(texts: Tensor) -> tuple[Any, ...]:
         indices, values, shape = split_op(texts, delimiter="", skip_empty=False)
         rows = getitem(indices, (slice(None), 0))
-        return (RaggedTensor.from_value_rowids(values, rows, getitem(shape, 0)),)
+        return (RaggedTensor.from_value_rowids(values, rows, getitem(shape, 0), validate=False),)
 
     return _per_level(_strings(input), name, "StringByteSplit", of_vector)[0]
 

@@ -110,7 +110,8 @@ class TableState:
           FailedPreconditionError: before the table was initialised.
         """
         if not self.is_initialized:
-            raise errors.FailedPreconditionError(None, None, "Table not initialized.")
+            text = "Table not initialized. Run tf.tables_initializer() first."
+            raise errors.FailedPreconditionError(None, None, text)
         if np.shape(default) != self.value_shape:
             text = f"Expected shape {format_raw(self.value_shape)} for default value, got "
             raise _invalid(text + format_raw(np.shape(default)))

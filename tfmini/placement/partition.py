@@ -19,7 +19,6 @@ from tfmini.graph.frames import has_flow
 from tfmini.graph.liveness import uncertain_values
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
-from tfmini.graph.prune import in_topological_order
 from tfmini.placement.loop_drivers import LoopDrivers
 from tfmini.placement.waves import number_groups
 
@@ -231,31 +230,6 @@ class _Cutter:
         while name in self.nodes:
             name = f"{base}_S{next(self.counter)}"
         return name
-
-
-# ---------------------------------------------------------------- back again
-
-
-def stitch(partitions: Partitions) -> Nodes:
-    """Joins every ``_Send`` to its ``_Recv`` again: the graph that was cut, each node on its device."""
-    inputs: dict[Endpoint, Endpoint] = {}
-    controls: dict[str, str] = {}
-    made = set(partitions.drivers)
-    for pair in partitions.pairs:
-        made.update((pair.send, pair.recv))
-        if pair.carriers is None:
-            inputs[pair.recv, 0] = pair.source
-        else:
-            made.update(pair.carriers)
-            controls[pair.carriers[1]] = pair.source[0]
-    whole: Nodes = {}
-    for part in partitions.parts.values():
-        for name, node in part.items():
-            if name not in made:
-                joined = [inputs.get(endpoint, endpoint) for endpoint in node.inputs]
-                after = [controls.get(source, source) for source in node.controls]
-                whole[name] = Node(name, node.op, node.device, joined, after, node.attrs)
-    return in_topological_order(whole)
 
 
 def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:

@@ -31,7 +31,7 @@ from tfmini.rpc.link import Link
 from tfmini.rpc.membership import TICK_S, RecentIds
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
-from tfmini.rpc.security import Keys, check_exposure, parse_address
+from tfmini.rpc.security import Keys, check_exposure, keys_of_environment, parse_address
 from tfmini.rpc.stream_lane import streams_wanted
 from tfmini.rpc.transport import Connection, Listener, Transport
 from tfmini.rpc.waiter import Clock, Waiter
@@ -52,7 +52,7 @@ class Endpoint:
       incarnation: a random number that names this life of the task.
       cluster_fingerprint: refuse peers that name another one; "": accept all.
       transports: by scheme, instead of the usual ones.
-      keys: CURVE keys for tcp.
+      keys: CURVE keys for tcp; None: see ``TFMINI_KEYS``.
       insecure: allow listening beyond loopback without keys; None: see ``TFMINI_INSECURE``.
       lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
     """
@@ -81,7 +81,7 @@ class Endpoint:
         self._real = reactor if isinstance(reactor, Reactor) else None
         self.host_id = host_id() if self._real is not None and lanes is not False else ""
         self.streams = self._real is not None and lanes is not False and streams_wanted()
-        self._keys = keys
+        self._keys = keys_of_environment() if keys is None else keys
         self._insecure = insecure
         self._transports = dict(transports) if transports is not None else self._usual_transports()
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from typing import Any
 from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
-from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
+from tfmini.rpc.transport import Listener
 
 TOKEN_BYTES = 32
 _AUTH_S = 5.0
@@ -192,39 +192,3 @@ def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection
         sock.close()
         raise
     return LaneConnection(sock, mine, reactor, address)
-
-
-class _ListenerWithConnections(LaneListener):
-    """A listener that owns its connections; its address carries the token."""
-
-    def __init__(self, reactor: Reactor, on_connection: Callable[[Connection], None]) -> None:
-        super().__init__(reactor)
-        self._on_connection = on_connection
-        self._connections: list[LaneConnection] = []
-        self.address += "/" + self.invite(self._admit, once=False).hex()
-
-    def _admit(self, connection: LaneConnection) -> None:
-        self._connections.append(connection)
-        self._on_connection(connection)
-
-    def close(self) -> None:
-        super().close()
-        for connection in self._connections:
-            connection.close("the listener was closed")
-
-
-class LaneTransport(Transport):
-    """Lanes by themselves, without a ZeroMQ connection before; the address holds the secret."""
-
-    def __init__(self, reactor: Reactor) -> None:
-        self._reactor = reactor
-
-    def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
-        return _ListenerWithConnections(self._reactor, on_connection)
-
-    def connect(self, address: str) -> Connection:
-        name, _, token = address.removeprefix("lane://").partition("/")
-        try:
-            return connect_lane(name, bytes.fromhex(token), self._reactor)
-        except (OSError, ValueError) as error:
-            return RefusedConnection(self._reactor, address, f"no lane there: {error}")

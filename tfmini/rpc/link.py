@@ -186,7 +186,8 @@ class Link:
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
         if hello.expected_task and own.task and hello.expected_task != own.task:
-            self.refuse(f"you look for {hello.expected_task}, but this is {own.task}", permanent=True)
+            text = f"you look for {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two differ"
+            self.refuse(text, permanent=True)
             return
         if not self._is_own_cluster(hello):
             return

@@ -385,12 +385,16 @@ class CollectiveFailure(Message):
 
 @message(kind=108, direction=PEER)
 class CollectiveStage(Message):
-    """In the sender's shared memory, its parts of a collective lie there from now on; see `collectives.stages`."""
+    """In the sender's shared memory, its parts of a collective lie there from its count-th run on.
+
+    See `collectives.stages`.
+    """
 
     epoch: int
     rank: int
     sender: int
     instance: int
+    count: int
     serial: int
     offset: int
     nbytes: int

@@ -7,13 +7,13 @@ Both are made of the declarations in `messages` alone::
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
 from tfmini.rpc import codec, messages
 from tfmini.rpc.connection_messages import CONNECTION, HANDSHAKE
-from tfmini.rpc.records import PROTOCOL_VERSION
-from tfmini.rpc.services import protocol_table
+from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 
 _TITLES = {
     CONNECTION: "On every connection",
@@ -45,6 +45,24 @@ The side that connects says Hello; until then at most {codec.HANDSHAKE_LIMIT >> 
 {codec.MESSAGE_LIMIT >> 30} GiB; frame 0 is no larger than the last column says. *Retry*: a `safe` request may be sent
 again when its fate is unknown; one that is `never` sent again is refused the second time.
 """
+
+
+def protocol_table() -> list[dict[str, Any]]:
+    """One row per kind, by number: kind, name, direction, fields, reply, retry, header_limit (bytes), text."""
+    return [
+        {
+            "kind": row.kind,
+            "name": row.name,
+            "direction": row.direction,
+            "fields": [(f.name, f.describe()) for f in row.fields],
+            "reply": row.reply.__name__ if row.reply else "",
+            "retry": "" if row.is_reply else row.retry.value,
+            "header_limit": cls.header_limit,
+            "text": inspect.cleandoc(cls.__doc__ or ""),
+        }
+        for _, cls in sorted(REGISTRY.items())
+        for row in (cls.row,)
+    ]
 
 
 def page() -> str:

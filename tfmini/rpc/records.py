@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-PROTOCOL_VERSION = 3  # tests/rpc/protocol.txt says what it stands for
+PROTOCOL_VERSION = 4  # tests/rpc/protocol.txt says what it stands for
 
 # Bytes of frame 0 of kinds with a graph (a million nodes fit); with bytes, names or tensors; with numbers and texts.
 _GRAPH_HEADER, _BULKY_HEADER, _PLAIN_HEADER = 256 << 20, 64 << 20, 1 << 20
@@ -177,7 +177,7 @@ def message(
 
     Args:
       kind: its number on the wire.
-      direction: ``"client->master"`` and so on; for people and for the service tables.
+      direction: ``"client->master"`` and so on; for people and the page of the protocol.
       reply: the kind that answers it; None for one-way messages and replies.
       retry: whether it may be sent twice.
       is_reply: whether it only ever answers a request.

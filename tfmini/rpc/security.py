@@ -1,8 +1,8 @@
 """Addresses, and who may use them.
 
 A server on loopback or a Unix socket needs no keys. Beyond that it needs CURVE keys (traffic is
-encrypted and only holders of an admitted key get in) or an explicit word that none are wanted:
-``TFMINI_INSECURE=1`` or ``insecure=True``.
+encrypted and only holders of an admitted key get in), in the file that ``TFMINI_KEYS`` names, or
+an explicit word that none are wanted: ``TFMINI_INSECURE=1`` or ``insecure=True``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SCHEMES = {
     "lane": "lane",
 }
 INSECURE_ENV = "TFMINI_INSECURE"
+KEYS_ENV = "TFMINI_KEYS"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +138,12 @@ def load_keys(secret_file: str, admitted: tuple[bytes, ...] = ()) -> Keys:
     return Keys(public, secret, frozenset(admitted))
 
 
+def keys_of_environment() -> Keys | None:
+    """The keys in the secret file that ``TFMINI_KEYS`` names; None where it is unset. Raises as `load_keys`."""
+    path = os.environ.get(KEYS_ENV, "")
+    return load_keys(path) if path else None
+
+
 def check_exposure(address: Address, keys: Keys | None, insecure: bool | None = None) -> None:
     """Refuses to listen where strangers could connect.
 
@@ -150,9 +157,9 @@ def check_exposure(address: Address, keys: Keys | None, insecure: bool | None = 
     raise errors.FailedPreconditionError(
         None,
         None,
-        f"Listening at {address} would let anybody on the network run code in this process. Pass CURVE keys "
-        f"(tfmini.rpc.security.generate_keys), listen on localhost, or set {INSECURE_ENV}=1 if the network "
-        f"is trusted.",
+        f"Listening at {address} would let anybody on the network run code in this process. Make keys by "
+        f"`tfmini keys` and let {KEYS_ENV} name their file on every machine, listen on localhost, or set "
+        f"{INSECURE_ENV}=1 if the network is trusted.",
     )
 
 

@@ -176,9 +176,9 @@ class Pump:
             self.sock.close(LINGER_MS)
 
     def wait_unbound(self) -> None:
-        """Until ZeroMQ's thread has closed the listening descriptor (bounded: 1 s)."""
+        """Until ZeroMQ's thread has closed the listening descriptor (bounded: 10 s, should it be starved)."""
         with self._monitor_lock:
-            while self._monitor.poll(1000):
+            while self._monitor.poll(10_000):
                 event, _ = _EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])
                 if event == zmq.EVENT_CLOSED:
                     return

@@ -25,7 +25,7 @@ import zmq
 
 from tfmini.rpc.codec import MESSAGE_LIMIT
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.security import Address, Keys, parse_address
+from tfmini.rpc.security import KEYS_ENV, Address, Keys, parse_address
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
 from tfmini.rpc.zmq_connection import ZmqConnection
 from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
@@ -42,6 +42,7 @@ _HANDSHAKE_FAULTS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there does not speak our protocol or use our keys",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "what listens there broke off the handshake",
 }
+_KEYLESS = f"; it may ask for keys: {KEYS_ENV} names none here"
 
 
 class _DealerConnection(ZmqConnection):
@@ -107,7 +108,7 @@ class _DealerConnection(ZmqConnection):
         if event == zmq.EVENT_CONNECTED:
             self._connected, self.fd = True, value
         elif event in _HANDSHAKE_FAULTS:
-            self._fault = _HANDSHAKE_FAULTS[event]
+            self._fault = _HANDSHAKE_FAULTS[event] + (_KEYLESS if self._is_plain else "")
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
             self._pump.drain()
             closed = (

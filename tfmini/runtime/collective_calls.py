@@ -14,6 +14,7 @@ from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.collectives.stages import fingerprint_text
 from tfmini.graph.node import Node
 from tfmini.graph.waiting import Wait
+from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
 from tfmini.runtime.collective_groups import canonical
 
 _REMEMBERED_NODES = 10_000
@@ -91,25 +92,46 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     if attrs.get("_collective_any_rows"):
         sizes[:1] = ["?"]
     reduction = None
-    op = {"CollectiveGather": "gather"}.get(node.op, "broadcast")
     if node.op == "CollectiveReduce":
         reduction = attrs["merge_op"].decode(), attrs["final_op"].decode()
-        op = f"all-reduce({', '.join(reduction)})"
+    pieces = max(1, len(attrs.get("subdiv_offsets", ())))
+    op = _described(node, reduction, pieces)
     name = attrs.get("_collective_name", b"").decode()
-    fingerprint = Fingerprint(name, f"[{', '.join(sizes)}]", attrs["T"].name, op, 0)
+    dtype = attrs.get("_collective_dtype", attrs["T"].name.encode()).decode()
+    fingerprint = Fingerprint(name, f"[{', '.join(sizes)}]", dtype, op, 0)
     group_key, group_size, instance = attrs["group_key"], attrs["group_size"], attrs["instance_key"]
     quoted = f' of "{name}"' if name else ""
     cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
     return About(
         node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.lasting()), cause,
-        reduction, max(1, len(attrs.get("subdiv_offsets", ()))),
+        reduction, pieces,
     )  # fmt: skip
+
+
+def _described(node: Node, reduction: tuple[str, str] | None, pieces: int) -> str:
+    """The op of a fingerprint: with all that ranks must agree on."""
+    if reduction is not None:
+        return f"all-reduce({', '.join(reduction)}{f', {pieces} pieces' if pieces > 1 else ''})"
+    if node.op == "CollectiveGather":
+        return "gather"
+    root = node.attrs.get("_collective_root")
+    return "broadcast" if root is None else f"broadcast(from rank {root})"
 
 
 def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     assert call.about.reduction is not None
     merge, final = call.about.reduction
-    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces)
+    out = result_memory(call.value)
+    return schedules.all_reduce(rank, len(members), call.value, merge, final, call.about.pieces, out)
+
+
+def result_memory(value: Any) -> tuple[Any, Any]:
+    """Memory for a result, and what to hand out of it: of a large one, whose pages are warm, a view of its loan."""
+    if value.nbytes < POOL_FROM:
+        out = np.empty(value.size, value.dtype)
+        return out, out
+    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
+    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
 
 
 def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:

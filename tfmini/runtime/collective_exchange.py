@@ -68,7 +68,7 @@ class Member:
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
       lost: who was lost while nothing was under way; the next call fails.
-      stages: where all ranks share memory.
+      stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
@@ -87,6 +87,7 @@ class Member:
         self.joined_at = time.monotonic()
         self.warn_after_s = 0.0
         self.stages: Stages | None = None
+        self.pids: list[int] = []
         self.running: dict[int, Exchange] = {}
         self.later: dict[int, collections.deque[Call]] = {}
         self._steps: collections.deque[int] = collections.deque(maxlen=_REMEMBERED_STEPS)

@@ -44,7 +44,7 @@ class CollectiveExecutor:
         self._by_epoch: dict[tuple[int, int], Member] = {}
         self._early: dict[int, list[m.CollectiveData | m.CollectiveStage]] = {}
         self._early_count = 0
-        self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
+        self._over: collections.OrderedDict[int, Member | None] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self.closed = False
         self._local: collections.deque[m.CollectiveData] = collections.deque()
@@ -96,7 +96,7 @@ class CollectiveExecutor:
         is_queued = False
         if not member.epoch:
             with self.lock:
-                is_queued = not member.epoch
+                is_queued = not (member.epoch or member.over)
                 if is_queued:
                     member.queued.append(call)
         if member.lost:
@@ -104,7 +104,7 @@ class CollectiveExecutor:
         elif joins:
             self._join(member)
         elif not is_queued:
-            self._begin(member, call)
+            self.proceed(member, call)
         if not self._watch.ticking:
             self._watch.start()
 
@@ -145,30 +145,33 @@ class CollectiveExecutor:
             self.fail(member, failure, tell=True)
             return
         for call in queued:
-            self._begin(member, call)
+            self.proceed(member, call)
         for message in early:
             if message.rank == member.rank:
                 self.receive(message)
 
-    def _begin(self, member: Member, call: Call) -> None:
-        if member.over:
-            call.wait.fail(errors.AbortedError(None, None, f"{call.describe()}: its group has ended."))
-            return
+    def proceed(self, member: Member, call: Call) -> None:
+        """Begins a call whose group is complete."""
         try:
             if self._shared.begin(member, call):
                 return
             schedule = call.schedule(member.rank, member.members)
-        except errors.OpError as error:
-            self.fail(member, error, tell=True, extra=call)
+        except Exception as error:  # noqa: BLE001 - there is nobody else to answer the call
+            self.fail(member, _failure(error, call), tell=True, extra=call)
             return
         with self.lock:
-            exchange = self.new_exchange(member, call)
-            exchange.schedule = schedule
-            early = member.early.pop(exchange.key, [])
-            with exchange.lock:  # before anybody can deliver to it
-                member.exchanges[exchange.key] = exchange
-                sends = schedule.begin()
-                finished = exchange.finish()
+            is_over = member.over
+            if not is_over:
+                exchange = self.new_exchange(member, call)
+                exchange.schedule = schedule
+                early = member.early.pop(exchange.key, [])
+                with exchange.lock:  # before anybody can deliver to it
+                    member.exchanges[exchange.key] = exchange
+                    sends = schedule.begin()
+                    finished = exchange.finish()
+        if is_over:
+            call.wait.fail(errors.AbortedError(None, None, f"{call.describe()}: its group has ended."))
+            return
         self._post(member, exchange, sends)
         for message in early:
             self._deliver(member, exchange, message)
@@ -254,12 +257,18 @@ class CollectiveExecutor:
     def _deliver(self, member: Member, exchange: Exchange, message: m.CollectiveData) -> None:
         if message.fingerprint != exchange.packed and not self._agree(member, exchange, message):
             return
-        with exchange.lock:
-            if exchange.finished:
-                return
-            exchange.present.add(message.sender)
-            sends = exchange.schedule.receive(message.sender, message.tag, message.values[0])
-            finished = exchange.finish()
+        try:
+            with exchange.lock:
+                if exchange.finished:
+                    return
+                exchange.present.add(message.sender)
+                sends = exchange.schedule.receive(message.sender, message.tag, message.values[0])
+                finished = exchange.finish()
+        except (ValueError, IndexError) as error:  # what does not fit: nobody else would end the exchange
+            text = f"{member.who(member.rank)} cannot use what {member.who(message.sender)} sent for"
+            text = f"{text} {exchange.call.describe()}: {error}"
+            self.fail(member, errors.InvalidArgumentError(None, None, text), tell=True)
+            return
         self._post(member, exchange, sends)
         if finished:
             self.answer(member, exchange)
@@ -297,7 +306,7 @@ class CollectiveExecutor:
             del self._members[member.group_key, member.device]
         self._by_epoch.pop((member.epoch, member.rank), None)
         if member.epoch:
-            self._over[member.epoch] = None
+            self._over[member.epoch] = member
             if len(self._over) > _REMEMBERED_EPOCHS:
                 self._over.popitem(last=False)
         calls = member.take_calls()
@@ -316,7 +325,7 @@ class CollectiveExecutor:
     def failed(self, epoch: int, error: errors.OpError) -> None:
         """A group has failed elsewhere."""
         with self.lock:
-            self._over[epoch] = None
+            self._over.setdefault(epoch, None)
             self._early_count -= len(self._early.pop(epoch, []))
             members = [member for (e, _), member in self._by_epoch.items() if e == epoch]
         for member in members:
@@ -350,6 +359,16 @@ class CollectiveExecutor:
         """Another rank asks, or answers, whether an exchange has been called."""
         self._watch.probed(probe)
 
+    def tell_left(self, epoch: int, sender: int) -> None:
+        """A rank waits in a life of a group that has ended here: it cannot have heard of that."""
+        with self.lock:
+            left = self._over.get(epoch)
+        if left is not None:
+            text = f"{left.who(left.rank)} has left group {left.group_key}."
+            status = m.status_of(errors.AbortedError(None, None, text), self.task)
+            failure = m.CollectiveFailure(epoch, status.code, text, "", "", status.task, True)
+            self._peer(left.tasks[sender]).send(failure)
+
     def waiting(self) -> list[Member]:
         """The members that wait for something."""
         with self.lock:
@@ -372,3 +391,11 @@ class CollectiveExecutor:
         for member in members:
             self.fail(member, errors.CancelledError(None, None, f"{self.task} is shutting down."))
         self._shared.close()
+
+
+def _failure(error: Exception, call: Call) -> errors.OpError:
+    """Why a call could not begin."""
+    if isinstance(error, errors.OpError):
+        return error
+    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
+    return kind(None, None, f"{call.describe()} cannot begin: {type(error).__name__}: {error}")

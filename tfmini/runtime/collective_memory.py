@@ -3,6 +3,7 @@
 Each task has one *arena*, a sealed memfd of which only the pages in use exist. Another task opens it by the
 descriptor of its owner (``/proc/<pid>/fd/<n>``), which the kernel allows to processes of the same user, and maps it
 read-only. Nothing of it has a name in the file system, and nothing is left of it when its owner dies.
+
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import mmap
 import os
 import secrets
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.collectives.stages import IS_ORDERED
 from tfmini.rpc.lane_listener import host_id
+from tfmini.rpc.shared_blocks import size_class
+from tfmini.runtime.other_memory import other_memory
 
-ARENA_BYTES = 1 << 30  # of addresses; memory is taken page by page as it is used
+ARENA_BYTES = 1 << 33  # of addresses; memory is taken page by page as it is used
 _PAGE = 4096
 _NONCE = 16
 _SEALS = 0x2 | 0x4  # against shrinking and growing
@@ -30,14 +33,46 @@ _ADD_SEALS, _GET_SEALS = 1033, 1034
 Bytes = np.ndarray[Any, Any]
 
 
+class Place(NamedTuple):
+    """Where an arena is.
+
+    Attributes:
+      host: equal for processes that can map each other's arenas.
+      descriptor: of its owner; ``nonce``: what stands at its beginning, in hexadecimal digits.
+      address: where its owner has it; 0 if that may not read the memory of others (`other_memory`).
+    """
+
+    host: str
+    pid: int
+    descriptor: int
+    nonce: str
+    address: int
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """From a message.
+
+        Raises:
+          ValueError: it is none.
+        """
+        host, pid, descriptor, nonce, address = text.split("|")
+        return cls(host, int(pid), int(descriptor), nonce, int(address))
+
+    def __str__(self) -> str:
+        return "|".join(map(str, self))
+
+
 class Arena:
-    """This task's memory. The first page says whose it is; the rest is given out in blocks of powers of two.
+    """This task's memory. The first page says whose it is; the rest is given out in blocks of few sizes.
+
+    Args:
+      can_be_read: whether its place says at which address its owner has it.
 
     Raises:
       OSError: there is none to be had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, can_be_read: bool) -> None:
         self._fd = os.memfd_create("tfmini-collectives", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._fd, ARENA_BYTES)
@@ -48,11 +83,16 @@ class Arena:
             raise
         nonce = secrets.token_bytes(_NONCE)
         self._memory[:_NONCE] = np.frombuffer(nonce, np.uint8)
-        self.place = f"{_host()}|{os.getpid()}|{self._fd}|{nonce.hex()}"
+        address = self._memory.ctypes.data if can_be_read else 0
+        self.place = str(Place(_host(), os.getpid(), self._fd, nonce.hex(), address))
         self._end = _PAGE
         self._free: dict[int, list[int]] = {}
         self._lock = threading.Lock()
         self._serials = itertools.count(1)
+
+    def hide(self) -> None:
+        """Its place says no more where its owner has it, so that nobody reads that process's memory."""
+        self.place = str(Place.parse(self.place)._replace(address=0))
 
     def serial(self) -> int:
         """A number that no block had before."""
@@ -64,7 +104,7 @@ class Arena:
         Raises:
           ResourceExhaustedError: too many collectives are under way.
         """
-        size = max(_PAGE, 1 << (nbytes - 1).bit_length())
+        size = -(-nbytes // _PAGE) * _PAGE if nbytes <= 16 * _PAGE else size_class(nbytes)
         with self._lock:
             free = self._free.get(size)
             if free:
@@ -99,27 +139,29 @@ def _host() -> str:
     return f"{host}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
-def make_arena() -> Arena | None:
+def make_arena(can_be_read: bool = False) -> Arena | None:
     """An arena; None where there can be none, or ``TFMINI_LANE=off`` forbids it."""
     try:
-        return Arena() if _host() else None
+        return Arena(can_be_read) if _host() else None
     except (OSError, ValueError):
         return None
 
 
 def can_share(places: list[str]) -> bool:
     """Whether all are different processes of one host."""
-    hosts = {place.partition("|")[0] for place in places}
-    return len(hosts) == 1 and "" not in hosts and len({place.split("|")[1] for place in places}) == len(places)
+    if "" in places:
+        return False
+    known = [Place.parse(place) for place in places]
+    return len({place.host for place in known}) == 1 and len({place.pid for place in known}) == len(known)
 
 
 class Neighbours:
     """The arenas of other tasks, by their places."""
 
     def __init__(self) -> None:
-        self._maps: dict[str, Bytes] = {}
+        self._maps: dict[Place, Bytes] = {}
 
-    def map(self, place: str) -> Bytes:
+    def map(self, place: Place) -> Bytes:
         """The arena there, read-only.
 
         Raises:
@@ -127,20 +169,28 @@ class Neighbours:
         """
         found = self._maps.get(place)
         if found is None:
-            _, pid, number, nonce = place.split("|")
-            fd = os.open(f"/proc/{int(pid)}/fd/{int(number)}", os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{place.pid}/fd/{place.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 if os.fstat(fd).st_size != ARENA_BYTES or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                     raise ValueError(f"{place} is no arena")
                 memory = mmap.mmap(fd, ARENA_BYTES, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
             finally:
                 os.close(fd)
-            if memory[:_NONCE].hex() != nonce:
+            if memory[:_NONCE].hex() != place.nonce:
                 raise ValueError(f"{place} belongs to somebody else now")
             found = self._maps[place] = np.frombuffer(memory, np.uint8)
         return found
 
-    def keep(self, places: set[str]) -> None:
+    def can_read(self, place: Place) -> bool:
+        """Whether the nonce of an arena can be read out of its owner's memory."""
+        memory, found = other_memory(), np.empty(_NONCE, np.uint8)
+        try:
+            is_read = memory is not None and memory.read(place.pid, place.address, found)
+        except OSError:  # kept apart by something that reading one's own memory does not show
+            return False
+        return is_read and found.tobytes().hex() == place.nonce
+
+    def keep(self, places: set[Place]) -> None:
         """Forgets all others."""
         for place in [place for place in self._maps if place not in places]:
             del self._maps[place]

@@ -1,7 +1,8 @@
 """All-reduce among tasks that share memory: the driver of `collectives.shared_reduce`.
 
-Ranks read each other's memory. What is sent is where a rank's parts lie, once per collective, and a bell for a rank
-that waits. Whoever rings, calls or brings news drives the exchange as far as it goes; nobody waits for a lock.
+Ranks read each other's memory: what is laid out in stages, or, where they may, large tensors where they are. What is
+sent is where a rank's stage lies, once per collective, and a bell for a rank that waits. Whoever rings, calls or
+brings news drives the exchange as far as it goes; nobody waits for a lock.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
-from tfmini.collectives.shared_reduce import SharedReduce, is_direct
+from tfmini.collectives.shared_moves import moves_for
+from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
-from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
-from tfmini.runtime.collective_calls import Call
+from tfmini.runtime.collective_calls import Call, result_memory
 from tfmini.runtime.collective_exchange import Exchange, Member
-from tfmini.runtime.collective_memory import Arena, Neighbours, can_share, make_arena
+from tfmini.runtime.collective_memory import Arena, Neighbours, Place, can_share, make_arena
 from tfmini.runtime.collective_stages import Channel, Stages
 from tfmini.runtime.futex import Futex, futex
+from tfmini.runtime.other_memory import other_memory
 
 
 class Owner(Protocol):
     """What it needs of the executor."""
 
     lock: Any
+    closed: bool
     sent_messages: int
     sent_bytes: int
 
@@ -36,6 +39,7 @@ class Owner(Protocol):
     def fail(self, member: Member, error: errors.OpError, tell: bool = False, extra: Call | None = None) -> None: ...
     def answer(self, member: Member, exchange: Exchange) -> None: ...
     def new_exchange(self, member: Member, call: Call) -> Exchange: ...
+    def proceed(self, member: Member, call: Call) -> None: ...
 
 
 class SharedCollectives:
@@ -46,13 +50,14 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
+        self._in_use: dict[Member, list[Place]] = {}  # by the members that live: the places of their groups
         self._futex: Futex | None = None
 
     def place(self) -> str:
         """Where this task's memory is; "": nowhere."""
         with self._owner.lock:
             if self._arena is None and self._is_possible:
-                self._arena = make_arena()
+                self._arena = make_arena(can_be_read=other_memory() is not None)
                 self._futex = futex() if self._arena is not None else None
                 self._is_possible = self._arena is not None
             return self._arena.place if self._arena is not None else ""
@@ -61,39 +66,53 @@ class SharedCollectives:
         """The group is complete; maps the memory of all if it can be shared.
 
         Raises:
-          UnavailableError: another rank's cannot be mapped. The next life of the group goes by messages.
+          UnavailableError: another rank's cannot be mapped, or not be read. The next life of the group goes by
+            messages, or by what is laid out.
         """
         if self._arena is None or not can_share(places):
             return
+        known = [Place.parse(text) for text in places]
+        pulls = all(place.address for place in known)
         try:
-            neighbours = [self._neighbours.map(place) for place in places]
+            neighbours = [self._neighbours.map(place) for place in known]
         except (OSError, ValueError) as error:
-            self._is_possible, self._arena = False, None
-            text = f"{member.device} cannot map the memory of a rank of group {member.group_key}: {error}"
-            raise errors.UnavailableError(None, None, text) from None
+            self._arena.close()
+            self._arena, self._is_possible = None, False
+            raise _another_way(member, f"cannot map the memory of a rank: {error}") from None
+        if pulls and not all(map(self._neighbours.can_read, known)):
+            self._arena.hide()
+            raise _another_way(member, "is not allowed to read the memory of a rank")
         member.stages = Stages(member.rank, self._arena, neighbours)
+        member.pids = [place.pid for place in known] if pulls else []
+        self._in_use[member] = known
 
     def begin(self, member: Member, call: Call) -> bool:
         """Begins an all-reduce in shared memory; False: it has to go by messages."""
-        stages = member.stages
-        if stages is None or call.about.reduction is None:
+        if member.stages is None or call.about.reduction is None:
             return False
         owner, instance = self._owner, call.instance
+        value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
+        memory = result_memory(value)
         with owner.lock:
+            stages = member.stages
+            if stages is None or member.over:
+                return False
             if instance in member.running:
                 member.later.setdefault(instance, collections.deque()).append(call)
                 return True
-            value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
             exchange = owner.new_exchange(member, call)
-            channel, news = stages.open(instance, value.nbytes, exchange.count)
-            schedule = exchange.schedule = self._schedule(member, exchange, channel, value)
+            moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
+            channel, news = stages.open(instance, moves.stage_bytes(value.nbytes), exchange.count)
+            follows, channel.moves = channel.moves is moves, moves
+            schedule = exchange.schedule = self._schedule(member, exchange, channel, follows, value, memory)
             member.running[instance] = exchange
             member.exchanges[exchange.key] = exchange
-            owner.sent_bytes += schedule.sent_bytes
+            owner.sent_bytes += schedule.moves.sent_bytes
         if news is not None:
             for rank in range(len(member.members)):
                 if rank != member.rank:
-                    self._send(member, m.CollectiveStage(member.epoch, rank, member.rank, instance, *news))
+                    place = m.CollectiveStage(member.epoch, rank, member.rank, instance, exchange.count, *news)
+                    self._send(member, place)
         self._drive(member, exchange)
         self._let_sleep(member, exchange)
         return True
@@ -117,18 +136,31 @@ class SharedCollectives:
         self._drive(member, exchange)
         return True
 
-    def _schedule(self, member: Member, exchange: Exchange, channel: Channel, value: Any) -> SharedReduce:
-        about = exchange.call.about
-        assert about.reduction is not None
-        is_loose, channel.is_small = channel.is_small, is_direct(value.nbytes)
-        out, face = _memory_like(value)
+    def _schedule(
+        self, member: Member, exchange: Exchange, channel: Channel, follows: bool, value: Any, memory: tuple[Any, Any]
+    ) -> SharedReduce:
+        about, pids, moves = exchange.call.about, member.pids, channel.moves
+        assert about.reduction is not None and moves is not None
+        out, face = memory
+
+        def read(rank: int, address: int, into: Any) -> bool:
+            others = other_memory()
+            return others is not None and others.read(pids[rank], address, into)
+
         return SharedReduce(
-            member.rank, len(member.members), value, *about.reduction, channel.stages, exchange.count, about.text,
-            exchange.step, out, is_loose, face, None if self._futex is None else self._futex.wake,
+            moves(member.rank, channel.stages, exchange.count, value, *about.reduction, out, follows, read),
+            value.shape, face, about.text, exchange.step, None if self._futex is None else self._futex.wake,
             self._futex is not None and patient(exchange.call.wait) is not None,
         )  # fmt: skip
 
     def _drive(self, member: Member, exchange: Exchange) -> None:
+        try:
+            self._go_on(member, exchange)
+        except Exception as error:  # noqa: BLE001 - on whatever thread this is, nobody else would end the exchange
+            text = f"{member.who(member.rank)} cannot go on with {exchange.call.describe()}: {error}"
+            self._owner.fail(member, errors.UnavailableError(None, None, text), tell=True)
+
+    def _go_on(self, member: Member, exchange: Exchange) -> None:
         exchange.again = True
         while exchange.again:
             if not exchange.lock.acquire(False):
@@ -141,12 +173,21 @@ class SharedCollectives:
                 exchange.lock.release()
             for rank in ring:
                 self._send(member, m.CollectiveBell(member.epoch, rank, member.rank, exchange.call.instance))
-            if exchange.schedule.stranger >= 0:
+            if exchange.schedule.lost >= 0:
+                self._lost(member, exchange)
+            elif exchange.schedule.stranger >= 0:
                 self._compare(member, exchange)
             elif is_over:
                 self._over(member, exchange)
         if member.over:
             self.leave(member)
+
+    def _lost(self, member: Member, exchange: Exchange) -> None:
+        """A rank died after it had said where its tensor is: the others wait for nothing of it."""
+        rank = exchange.schedule.lost
+        text = f"Collective lost {member.who(rank)} in {exchange.call.describe()}: {exchange.fingerprint};"
+        text = f"{text} lost by {member.device}: its memory cannot be read any more"
+        self._owner.fail(member, errors.UnavailableError(None, None, text, task=member.tasks[rank]), tell=True)
 
     def _compare(self, member: Member, exchange: Exchange) -> None:
         schedule, stages = exchange.schedule, member.stages
@@ -173,7 +214,7 @@ class SharedCollectives:
             following = waiting.popleft() if waiting else None
         self._owner.answer(member, exchange)
         if following is not None:
-            self.begin(member, following)
+            self._owner.proceed(member, following)
 
     def _send(self, member: Member, message: Any) -> None:
         self._owner.sent_messages += 1
@@ -182,20 +223,31 @@ class SharedCollectives:
     # ---- what comes from others -------------------------------------------------------------
 
     def placed(self, member: Member, message: m.CollectiveStage) -> None:
-        """Another rank's parts of a collective lie elsewhere from now on."""
-        with self._owner.lock:
-            if member.stages is None or member.over:
-                return
-            member.stages.place(message.instance, message.sender, message.serial, message.offset, message.nbytes)
-            stages = member.stages.channel(message.instance).stages
-            theirs, own = stages[message.sender], stages[member.rank]
-            assert theirs is not None
-            # It may have begun to wait for what had come before this side knew whom to ring.
-            marks = (WROTE, REDUCED, COPIED)
-            waits = own is not None and any(0 < theirs.wanted(word) <= own.words[word] for word in marks)
+        """Another rank's parts of a collective lie elsewhere from one of its runs on."""
+        try:
+            waits = self._take_place(member, message)
+        except ValueError as error:
+            refusal = errors.InvalidArgumentError(None, None, f"{member.who(message.sender)} is wrong: {error}")
+            self._owner.fail(member, refusal, tell=True)
+            return
         if waits:
             self._send(member, m.CollectiveBell(member.epoch, message.sender, member.rank, message.instance))
         self.look(member, message.instance)
+
+    def _take_place(self, member: Member, message: m.CollectiveStage) -> bool:
+        """Whether the other rank has begun to wait for what had come before this side knew whom to ring."""
+        place = message.serial, message.offset, message.nbytes
+        with self._owner.lock:
+            if member.stages is None or member.over:
+                return False
+            if not member.stages.place(message.instance, message.count, message.sender, *place):
+                return False
+            stages = member.stages.channel(message.instance).stages
+            theirs, own = stages[message.sender], stages[member.rank]
+            assert theirs is not None
+            return own is not None and any(
+                0 < theirs.wanted(word) <= own.words[word] for word in (WROTE, REDUCED, COPIED)
+            )
 
     def look(self, member: Member, instance: int) -> None:
         """Drives a collective: somebody has rung, or some time has passed."""
@@ -211,6 +263,8 @@ class SharedCollectives:
     def leave(self, member: Member) -> None:
         """This life of the group is over: gives its memory back as soon as nobody writes to it."""
         with self._owner.lock:
+            if member.stages is not None:
+                member.stages.invalidate(for_good=self._owner.closed)
             held = []
             for exchange in list(member.running.values()):
                 if not exchange.lock.acquire(False):
@@ -219,8 +273,10 @@ class SharedCollectives:
             else:
                 member.running = {}
                 if member.stages is not None:
-                    member.stages.close()
+                    member.stages.close(for_good=self._owner.closed)
                     member.stages = None
+                self._in_use.pop(member, None)
+                self._neighbours.keep({place for places in self._in_use.values() for place in places})
             for exchange in held:
                 exchange.lock.release()
 
@@ -231,10 +287,6 @@ class SharedCollectives:
             self._arena, self._is_possible = None, False
 
 
-def _memory_like(value: Any) -> tuple[Any, Any]:
-    """Memory for a result and what to show of it: of a large one, whose pages are warm, a view of its loan."""
-    if value.nbytes < POOL_FROM:
-        out = np.empty(value.size, value.dtype)
-        return out, out
-    memory, loan = RECEIVE_BUFFERS.take(value.nbytes)
-    return np.frombuffer(memory, value.dtype), loan.view(value.dtype)
+def _another_way(member: Member, why: str) -> errors.OpError:
+    text = f"{member.device} {why}. The next run of group {member.group_key} goes another way."
+    return errors.UnavailableError(None, None, text)

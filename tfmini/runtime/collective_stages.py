@@ -2,18 +2,19 @@
 
 A collective keeps its stage from step to step, so that in the steady state ranks find each other's parts without
 a message. When all stages of a member take more than `KEEP_BYTES`, those that have been idle longest are given up;
-their collectives get new ones, and the other ranks are told of them, when they run again.
+their collectives get new ones, and the other ranks are told of them, when they run again. Others may still read
+what lay in the old one: each run of a collective therefore goes by the stages that were announced up to it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tfmini.collectives.shared_reduce import stage_bytes
+from tfmini.collectives.shared_moves import Moves
 from tfmini.collectives.stages import COPIED, WINDOW_BITS, Stage
 from tfmini.runtime.collective_memory import Arena, Bytes
 
-KEEP_BYTES = 16 << 20
+KEEP_BYTES = 64 << 20
 
 
 @dataclass
@@ -21,17 +22,28 @@ class Channel:
     """What a member knows of one collective.
 
     Attributes:
-      stages: of all ranks, by rank.
-      is_small: the latest exchange was of a small tensor.
+      stages: of all ranks, by rank, as the latest run here goes by them.
+      announced: (rank, count, stage) of other ranks, for later runs.
+      moves: how the latest run went.
     """
 
     stages: list[Stage | None]
+    announced: list[tuple[int, int, Stage]] = field(default_factory=list)
     offset: int = 0
     size: int = 0
-    is_small: bool = False
-    count: int = 0
+    moves: type[Moves] | None = None
+    count: int = -1
     is_busy: bool = False
-    outgrown: list[tuple[int, int]] = field(default_factory=list)
+    outgrown: list[tuple[Stage, int, int]] = field(default_factory=list)
+
+    def begin(self, count: int) -> None:
+        """A run begins: it goes by the stages that have been announced for it."""
+        self.count, self.is_busy = count, True
+        self.stages = list(self.stages)  # the run before keeps its own
+        for rank, since, stage in self.announced:
+            if since <= count:
+                self.stages[rank] = stage
+        self.announced = [entry for entry in self.announced if entry[1] > count]
 
 
 class Stages:
@@ -53,8 +65,8 @@ class Stages:
             found = self._channels[instance] = Channel([None] * len(self._neighbours))
         return found
 
-    def place(self, instance: int, sender: int, serial: int, offset: int, size: int) -> None:
-        """Another rank has told where its stage is.
+    def place(self, instance: int, count: int, sender: int, serial: int, offset: int, size: int) -> bool:
+        """Another rank has told where its stage is from its ``count``-th run on; whether the latest run here uses it.
 
         Raises:
           ValueError: it cannot be there.
@@ -62,23 +74,28 @@ class Stages:
         memory = self._neighbours[sender][offset : offset + size]
         if offset < 0 or len(memory) != size or size < 4096 or offset % 4096:
             raise ValueError(f"rank {sender} has no stage at {offset}")
-        self.channel(instance).stages[sender] = Stage(memory, serial)
+        channel, stage = self.channel(instance), Stage(memory, serial)
+        if count > channel.count:
+            channel.announced.append((sender, count, stage))
+            return False
+        channel.stages[sender] = stage
+        return True
 
-    def open(self, instance: int, nbytes: int, count: int) -> tuple[Channel, tuple[int, int, int] | None]:
-        """Prepares the own stage for an exchange; with it (serial, offset, size) when the others must be told of it.
+    def open(self, instance: int, needed: int, count: int) -> tuple[Channel, tuple[int, int, int] | None]:
+        """Prepares a run, whose stage takes so many bytes; with (serial, offset, size) when the others must be told.
 
         Raises:
           ResourceExhaustedError: there is no memory.
         """
         channel = self.channel(instance)
-        channel.is_busy, channel.count = True, count
+        channel.begin(count)
         self._channels[instance] = self._channels.pop(instance)
-        needed = stage_bytes(nbytes)
-        if channel.stages[self._rank] is not None and channel.size >= needed:
-            return channel, None
-        if channel.size:
-            # Others may still read the exchange before.
-            channel.outgrown.append((channel.offset, channel.size))
+        own = channel.stages[self._rank]
+        if own is not None:
+            if channel.size >= needed:
+                return channel, None
+            # Others may still read the run before.
+            channel.outgrown.append((own, channel.offset, channel.size))
         self._make_room(needed)
         channel.offset, channel.size = self._arena.take(needed)
         self._bytes += channel.size
@@ -95,7 +112,7 @@ class Stages:
                 self._give_back(channel)
 
     def _is_idle(self, channel: Channel) -> bool:
-        """Whether all others are through with the latest exchange."""
+        """Whether all others are through with the latest run."""
         over = channel.count + 1 << WINDOW_BITS
         stages = [stage for rank, stage in enumerate(channel.stages) if rank != self._rank]
         # One whose rank has given it up has gone on as well.
@@ -103,18 +120,28 @@ class Stages:
 
     def _give_back(self, channel: Channel) -> None:
         own = channel.stages[self._rank]
-        if own is not None:
-            own.words[0] = 0  # for nobody
-        for offset, size in [(channel.offset, channel.size), *channel.outgrown]:
-            if size:
-                self._arena.give_back(offset, size)
-                self._bytes -= size
+        for stage, offset, size in [*channel.outgrown, *([(own, channel.offset, channel.size)] if own else [])]:
+            stage.give_up()
+            self._arena.give_back(offset, size)
+            self._bytes -= size
         channel.stages[self._rank] = None
         channel.offset = channel.size = 0
         channel.outgrown.clear()
 
-    def close(self) -> None:
-        """Gives all back."""
+    def invalidate(self, for_good: bool) -> None:
+        """Nothing that lies there counts any more: the tensors of runs that are under way may go at any time."""
         for channel in self._channels.values():
-            self._give_back(channel)
+            own = channel.stages[self._rank]
+            if own is not None and (channel.is_busy or not for_good):
+                own.give_up()
+
+    def close(self, for_good: bool) -> None:
+        """Gives all back.
+
+        Args:
+          for_good: the arena goes, too. Then nobody gets these blocks, and others may read to the end what is complete.
+        """
+        for channel in self._channels.values():
+            if channel.is_busy or not for_good:
+                self._give_back(channel)
         self._channels.clear()

@@ -36,6 +36,7 @@ class Executor(Protocol):
     def member_of(self, epoch: int, rank: int) -> Member | None: ...
     def send(self, member: Member, task: str, message: Any) -> None: ...
     def fail(self, member: Member, error: errors.OpError, tell: bool = False) -> None: ...
+    def tell_left(self, epoch: int, sender: int) -> None: ...
 
 
 class Watch:
@@ -106,11 +107,14 @@ class Watch:
         """Another rank asks, or answers, whether an exchange has been called."""
         with self._executor.lock:
             member = self._executor.member_of(probe.epoch, probe.rank)
-            if member is None:
-                return
-            exchange = member.exchanges.get((probe.instance, probe.count))
-            called = probe.count < member.counts.get(probe.instance, 0)
-            oldest = member.oldest()
+            if member is not None:
+                exchange = member.exchanges.get((probe.instance, probe.count))
+                called = probe.count < member.counts.get(probe.instance, 0)
+                oldest = member.oldest()
+        if member is None:
+            if not probe.is_answer:
+                self._executor.tell_left(probe.epoch, probe.sender)
+            return
         if probe.is_answer:
             if exchange is not None and probe.waited_ms >= 0:
                 exchange.present.add(probe.sender)

@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
+from tfmini.runtime.fetches import explained
 from tfmini.runtime.tensor_handles import TensorHandle
 from tfmini.shapes import RawShape, TensorShape, compatible_raw
 
@@ -39,8 +40,7 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
     try:
         tensor = graph.as_graph_element(key, allow_operation=False)
     except (TypeError, KeyError, ValueError) as error:
-        text = error.args[0] if error.args else error
-        raise TypeError(f"Cannot interpret feed_dict key as Tensor: {text}") from None
+        raise TypeError(f"Cannot interpret feed_dict key as Tensor: {explained(error, graph, key)}") from None
     if not graph.is_feedable(tensor):
         raise ValueError(f"Tensor {tensor} may not be fed.")
     return [(tensor, value)]
@@ -62,7 +62,10 @@ def converter(tensor: Tensor) -> Convert:
             array = value
         else:
             _refuse_tensor(tensor, value)
-            array = _cast(value, dtype)
+            try:
+                array = _cast(value, dtype)
+            except (TypeError, ValueError) as error:  # numpy's does not say whose value it is
+                raise type(error)(f"{error} (fed for {tensor.name!r}, which is {dtype.name})") from None
         return array if any_shape or array.shape == shape else _check_shape(tensor, shape, array)
 
     return convert

@@ -12,6 +12,19 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
 
 Build = Callable[[list[Any]], Any]
+_NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds
+
+
+def explained(error: Exception, graph: Graph, name: Any) -> str:
+    """What is said about a feed or fetch that is nothing of the graph, with the names that come nearest to it."""
+    text = str(error.args[0]) if error.args else str(error)
+    if not isinstance(error, KeyError) or not isinstance(name, str):
+        return text
+    from difflib import get_close_matches  # serves errors only
+
+    op_name, colon, index = name.partition(":")
+    near = get_close_matches(op_name, [op.name for op in graph._order[-_NAMES_COMPARED:]], n=3)
+    return f"{text} Did you mean {' or '.join(repr(n + colon + index) for n in near)}?" if near else text
 
 
 class Fetches:
@@ -114,7 +127,7 @@ class Fetches:
                 f"Fetch argument {fetch!r} has invalid type {type(fetch)!r}, must be a string or Tensor. ({error})"
             ) from None
         except (KeyError, ValueError) as error:
-            text = error.args[0] if error.args else error
+            text = explained(error, self._graph, fetch)
             raise ValueError(f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({text})") from None
         if not self._graph.is_fetchable(element):
             from tfmini.errors import InaccessibleTensorError

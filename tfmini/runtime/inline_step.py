@@ -163,7 +163,7 @@ class InlineStep(LocalStep):
         self._waits[wait] = None
         try:
             kernel(wait, *arguments)
-        except BaseException:
+        except BaseException:  # even Ctrl-C: a kernel that never started will never answer
             wait.forget()
             raise
 

@@ -9,6 +9,7 @@ from tfmini.graph.frames import NEXT_OPS
 from tfmini.runtime.codegen import BlockContext, generate_block
 from tfmini.runtime.levels import Level, Segment
 from tfmini.runtime.lowering import Lowering
+from tfmini.runtime.start_order import starts_first
 from tfmini.runtime.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
@@ -69,7 +70,7 @@ class _Layout:
     def _blocks(self) -> dict[int, list[list[Unit]]]:
         """The units of each wave, cut into blocks; each unit learns the number of its block."""
         by_wave: dict[int, list[Unit]] = {wave: [] for wave in self.order}
-        for unit in self.lowering.units:
+        for unit in starts_first(self.lowering):
             by_wave[unit.wave].append(unit)
         number = 0
         blocks: dict[int, list[list[Unit]]] = {}

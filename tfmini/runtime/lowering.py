@@ -38,7 +38,7 @@ _MAX_FOLDED_BYTES = 10 << 20
 # Pure, but somebody may have made them for the error they raise.
 _CHECKS = frozenset({"CheckNumerics", "EnsureShape", "Reshape", "Cast"})
 _RECEIVES = frozenset({"_Recv", "_HostRecv"})
-_SENDS = frozenset({"_Send", "_HostSend"})
+SENDS = frozenset({"_Send", "_HostSend"})
 _NO_CODE = frozenset({"NoOp", "ControlTrigger"})
 # Python's own `x if condition else y`, and the end of a wait: an op that stands for another value.
 _COPIES = frozenset({"LoopCond"})
@@ -222,7 +222,7 @@ class Lowering:
             guard = self.liveness.admit(node)
         if op in _RECEIVES:
             self._admit_receive(node, wave)
-        elif op in _SENDS:
+        elif op in SENDS:
             self._admit_send(node, wave, guard)
         elif op == "Const":
             self.constants[node.name, 0] = node.attrs["value"]

@@ -26,6 +26,7 @@ class Master:
 
     Attributes:
       task, own_devices: the worker's, under the name that sessions know it by.
+      closed: whether its server has been stopped.
 
     Args:
       worker: the worker of the same task.
@@ -48,6 +49,7 @@ class Master:
         self.own_devices = worker.devices
         self.config = config
         self.sessions: dict[str, MasterSession] = {}
+        self.closed = False
         self._tasks = dict(tasks or {})
         self._peer_for = peer_for
         self._lock = threading.Lock()
@@ -231,7 +233,8 @@ class Master:
         one_done()
 
     def close(self) -> None:
-        """Closes all sessions."""
+        """Closes all sessions, and opens no more."""
+        self.closed = True
         for session in list(self.sessions.values()):
             session.closed_because = f"{self.task} is shutting down."
             session.close()

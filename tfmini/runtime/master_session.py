@@ -160,7 +160,7 @@ class MasterSession:
             registration.start()
         except errors.OpError as error:
             self._prepared(key, error, None)
-        except BaseException as error:
+        except BaseException as error:  # even Ctrl-C
             # Whoever else waits for this plan must not wait for ever.
             self._prepared(key, errors.InternalError(None, None, f"{type(error).__name__}: {error}"), None)
             raise
@@ -277,10 +277,6 @@ class MasterSession:
     def step_over(self, step_id: int) -> None:
         """A step has ended."""
         self._steps.pop(step_id, None)
-
-    def running_steps(self) -> list[int]:
-        """The ids of the steps under way."""
-        return list(self._steps)
 
     def close(self) -> None:
         """Cancels running steps and lets the tasks forget the session."""

@@ -36,8 +36,12 @@ class SessionOptions:
 
     @classmethod
     def from_proto(cls, config: Any) -> SessionOptions:
-        """The options of a ConfigProto, or the defaults for None."""
-        options = cls(connect_timeout_s=float(os.environ.get(CONNECT_TIMEOUT_ENV, _DEFAULT_CONNECT_TIMEOUT_S)))
+        """The options of a ConfigProto, or the defaults for None.
+
+        Raises:
+          ValueError: the environment's timeout is no number.
+        """
+        options = cls(connect_timeout_s=_connect_timeout_s())
         if config is None:
             return options
         timeout_ms = config.operation_timeout_in_ms
@@ -80,3 +84,11 @@ class SessionOptions:
             operation_timeout_s=other.operation_timeout_s or self.operation_timeout_s,
             isolate_session_state=self.isolate_session_state or other.isolate_session_state,
         )
+
+
+def _connect_timeout_s() -> float:
+    text = os.environ.get(CONNECT_TIMEOUT_ENV) or str(_DEFAULT_CONNECT_TIMEOUT_S)
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{CONNECT_TIMEOUT_ENV} must be a number of seconds, got {text!r}.") from None

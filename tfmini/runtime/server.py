@@ -191,9 +191,11 @@ class Server:
         if not self._started:
             self.stop()
             return
-        previous = {signum: signal.signal(signum, self._terminate) for signum in _ending_signals()}
-        launch_report.tell(self._job, self._index, joined=True)
+        previous = {signum: signal.getsignal(signum) for signum in _ending_signals()}
         try:
+            for signum in previous:  # from the first one on a signal may come at any point
+                signal.signal(signum, self._terminate)
+            launch_report.tell(self._job, self._index, joined=True)
             while not self._ended.done:
                 get_reactor().drive(self._ended)
         except _Terminated:

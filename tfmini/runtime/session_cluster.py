@@ -55,7 +55,10 @@ def open_session(
 
     Raises:
       InvalidArgumentError: see `SessionCluster`.
+      UnavailableError: when the server has been stopped.
     """
+    if server.closed:
+        raise errors.UnavailableError(None, None, f"The server of {server.task} has been stopped: make another one.")
     if not options.cluster:
         session = server.create_session((), options)
 

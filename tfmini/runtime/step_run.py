@@ -79,7 +79,7 @@ class Activation:
         wait = StepWait(self, key)
         try:
             kernel(wait, *arguments)
-        except BaseException:
+        except BaseException:  # even Ctrl-C: a kernel that never started will never answer
             wait.forget()
             raise
 

@@ -220,7 +220,7 @@ class Worker:
         """Starts a step; ``on_done`` is called once, possibly before this returns."""
         try:
             graph.program.bind(graph.resources)
-        except BaseException:
+        except BaseException:  # even Ctrl-C: what has arrived for a step that never runs would stay for ever
             self.forget_step(step_id)
             raise
         if graph.program.trace is None:

@@ -9,7 +9,7 @@
 
 Each task is a Python process that makes a `Server` and joins it. Ports are reserved by listening
 sockets that the tasks inherit, so there is no race for them and no need to wait for a task: what
-connects early waits in the socket's backlog.
+connects early waits in the socket's backlog. Nobody else gets the port of a task that was killed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until join takes it ove
 print("ready", flush=True)
 server.join()
 """
-_STOP_S = 10.0
+_STOP_S = 60.0  # a task may have much to end, on a machine that has much to do
 
 
 class ProcessCluster:
@@ -59,10 +59,10 @@ class ProcessCluster:
         program: str = _TASK,
         arguments: Sequence[str] = (),
     ) -> None:
-        self._program, self._arguments = program, tuple(arguments)
+        self._program, self.arguments = program, tuple(arguments)
         self._ids = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         self._local = TaskId(*local) if local else None
-        self._reserved = reserve_cluster(self._ids)
+        self._reserved = reserve_cluster(self._ids, to_the_end=True)
         self.spec: ClusterSpec = self._reserved.spec
         self.processes: dict[TaskId, subprocess.Popen[str]] = {}
         self.server: Any = None
@@ -92,7 +92,7 @@ class ProcessCluster:
         if TaskId(job, task) not in self.processes:
             environment[LISTEN_FD_ENV] = str(listener.fileno())
             handed = [listener.fileno()]
-        about = [json.dumps(self.spec.as_dict()), job, str(task), *self._arguments]
+        about = [json.dumps(self.spec.as_dict()), job, str(task), *self.arguments]
         command = [sys.executable, "-c", self._program, *about]
         process = subprocess.Popen(command, pass_fds=handed, env=environment, stdout=subprocess.PIPE, text=True)
         if handed:

@@ -13,6 +13,7 @@ import click
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does in a step, and what crosses the wire."),
+    "keys": ("tfmini.tools.keys:keys", "Make the keys that servers of several machines ask for."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),
@@ -45,9 +46,8 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if not close:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", error.ctx) from None
+            remedy = f"Did you mean '{close[0]}'?" if close else f"There are {', '.join(self.list_commands(ctx))}."
+            raise click.UsageError(f"{error.message} {remedy}", error.ctx) from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -25,7 +25,18 @@ from tfmini.inspection.text import VIEWS, view
 _LINES = 50  # of a difference, on one screen
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+class _WithScript(click.Command):
+    """A command whose options may stand on both sides of a script's name, whose own options come after ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            text = f"{error.format_message()} (Options of the script itself come after --.)"
+            raise click.UsageError(text, ctx) from None
+
+
+@click.command(cls=_WithScript, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
@@ -66,6 +77,8 @@ def inspect(
     """
     if source is None and options["entry"] is None:
         raise click.UsageError("Give a SOURCE, or --entry MODULE:FUNCTION.")
+    if source is not None and options["entry"] is not None:
+        raise click.UsageError(f"Give a SOURCE or --entry, not both: {source} and --entry {options['entry']}.")
     found = _inspected(source, options)
     for path, make in ((dot, picture.dot), (svg, drawn), (html, page)):
         if path:

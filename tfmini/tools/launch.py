@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-import tokenize
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import click
 from rich.console import Console
 
+from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.compat.script_text import script_text
 from tfmini.launch_report import REPORT_ENV, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
 from tfmini.tools.ports import ReservedCluster, reserve_cluster
+<<<<<<< HEAD
 from tfmini.tools.roles import defined_role_flags, imported_modules, module_role_flags, role_arguments, tf_config
+=======
+>>>>>>> main
 from tfmini.tools.supervision import Finish, Supervision, TaskId
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks.")
 @click.option(
     "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."
@@ -144,10 +147,14 @@ def task_commands(
     report: int,
 ) -> dict[TaskId, TaskCommand]:
     """The command line and environment of every task."""
+<<<<<<< HEAD
     flags = role_flags_of(script)
+=======
+    flags = defined_role_flags(script_text(script))
+>>>>>>> main
     return {
         task: TaskCommand(
-            argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(task, cluster.spec, flags, args)],
+            argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(*task, cluster.spec, flags, args)],
             env=_environment(task, cluster, threads, report),
             listener=listener,
             prefix=prefixes[task],
@@ -178,7 +185,7 @@ def _environment(task: TaskId, cluster: ReservedCluster, threads: int, report: i
     # Defaults first: what the user has set wins. Without PYTHONUNBUFFERED, prints would arrive at the end.
     defaults = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
     role = {
-        "TF_CONFIG": tf_config(task, cluster.spec),
+        "TF_CONFIG": tf_config(*task, cluster.spec),
         LISTEN_FD_ENV: str(cluster.listeners[task].fileno()),
         REPORT_ENV: report_variable(report),
     }
@@ -190,17 +197,8 @@ def _misplaced(script: str, args: Sequence[str]) -> list[str]:
     context = click.get_current_context()
     ours = {spelling for option in context.command.params for spelling in option.opts if spelling.startswith("--")}
     given = dict.fromkeys(arg.partition("=")[0] for arg in args)
-    text = _source(script)
+    text = script_text(script)
     return [word for word in given if word in ours and word[2:] not in text and word[2:].replace("-", "_") not in text]
-
-
-def _source(script: str) -> str:
-    """The script's text, decoded as Python would; a text that cannot be decoded has no flags to find."""
-    try:
-        with tokenize.open(script) as file:
-            return file.read()
-    except (SyntaxError, UnicodeDecodeError):
-        return Path(script).read_text(encoding="latin-1")
 
 
 def _say(console: Console, text: str) -> None:

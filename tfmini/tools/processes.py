@@ -3,6 +3,7 @@
 Each task is the leader of a session and process group, so that a signal reaches whatever the script started, and
 nothing else. When the leader ends, the rest of its group is killed. Should the launcher be killed, the guardian
 (`guardian.py`) kills the groups; each task announces itself to it before it runs a single line of the script.
+A task is born with SIGINT held back; `script_run` lets it in when it can end without a traceback of our imports.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Guardian:
             os.write(self._process.stdin.fileno(), line.encode("ascii"))
 
     def announce_self(self) -> None:
-        """Called in the child between fork and exec, so that no moment is left without cover."""
+        """Called in the child before exec, so that no moment is left without cover."""
         self._tell(f"+{os.getpid()}\n")
 
     def release(self, group: int) -> None:
@@ -69,11 +70,16 @@ class TaskProcess:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=keep_fds,
-            preexec_fn=guardian.announce_self,  # noqa: PLW1509
+            preexec_fn=self._prepare,  # noqa: PLW1509
         )
         assert self._popen.stdout is not None
         self.output: IO[bytes] = self._popen.stdout
         os.set_blocking(self.output.fileno(), False)
+
+    def _prepare(self) -> None:
+        """What the child does between fork and exec."""
+        self._guardian.announce_self()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
     @property
     def pid(self) -> int:

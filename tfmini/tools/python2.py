@@ -7,9 +7,7 @@ it; `of_error` looks at an exception and recognises what only Python 2 had (``xr
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -217,12 +215,3 @@ _MESSAGES = {
 
 def _of_message(message: str, line: int) -> Finding | None:
     return next((Finding(line, *found) for start, found in _MESSAGES.items() if message.startswith(start)), None)
-
-
-def decoded(data: bytes) -> str:
-    """A script's text, by its coding line; one that cannot be decoded is read as Latin-1."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return data.decode(encoding).replace("\r\n", "\n")
-    except (SyntaxError, UnicodeDecodeError):
-        return data.decode("latin-1").replace("\r\n", "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
 from tfmini.compat import alias
+from tfmini.compat.script_text import script_text
 from tfmini.launch_report import is_launched
 from tfmini.tools import python2, tracing
 
@@ -34,6 +36,8 @@ def run_script(script: str, args: Sequence[str]) -> int:
         data = file.read()
     main = _main_module(script, args)
     try:
+        if is_launched():  # held back by `TaskProcess` until here: Ctrl-C during our imports ends the task at once
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = compile(data, script, "exec", dont_inherit=True)
         exec(code, main.__dict__)
     except SystemExit:
@@ -89,8 +93,7 @@ def _hints(error: BaseException, script: str) -> list[str]:
 
 def _syntax_hints(path: str) -> list[str]:
     try:
-        with open(path, "rb") as file:
-            findings = python2.in_source(python2.decoded(file.read()))
+        findings = python2.in_source(script_text(path))
     except OSError:  # code that came from no file
         return []
     if not findings:

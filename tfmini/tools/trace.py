@@ -13,8 +13,9 @@ from rich.console import Console
 
 from tfmini.inspection.measured import summary
 from tfmini.inspection.step_trace import read_trace
-from tfmini.tools.launch import launch
+from tfmini.tools.launch import cluster_tasks, launch
 from tfmini.tools.script_run import run_script
+from tfmini.tools.supervision import TaskId
 from tfmini.tools.tracing import TRACE_ENV, TraceRequest
 
 
@@ -43,13 +44,16 @@ def trace(
 ) -> None:
     """Run SCRIPT ARGS... and write the timeline of one of its steps, with what all tasks did, sent and waited for.
 
-    With --ps or --workers the script runs as every task of a local cluster, as under `tfmini launch`; otherwise in this
-    process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` shows its times
-    beside the tables.
+    With --ps, --workers or --chief the script runs as every task of a local cluster, as under `tfmini launch`;
+    otherwise in this process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace`
+    shows its times beside the tables.
     """
     clustered = ps is not None or workers is not None or chief
-    where = (task or ("chief/0" if chief else "worker/0")) if clustered else ""
+    ps, workers = 1 if ps is None else ps, 1 if workers is None else workers
+    where = _task(task, cluster_tasks(ps, workers, chief) if clustered else [], chief)
     path = Path(output).absolute()
+    if not path.parent.is_dir():
+        raise click.ClickException(f"Cannot write {output}: there is no directory {path.parent}.")
     path.unlink(missing_ok=True)
     with _environment(TraceRequest(str(path), run_number, where, fetch)):
         code = _launched(ps, workers, chief, script, args) if clustered else _run_here(script, args)
@@ -62,10 +66,21 @@ def trace(
     sys.exit(code)
 
 
-def _launched(ps: int | None, workers: int | None, chief: bool, script: str, args: tuple[str, ...]) -> int:
-    options = {name: value for name, value in (("ps", ps), ("workers", workers)) if value is not None}
+def _task(asked: str | None, tasks: list[TaskId], chief: bool) -> str:
+    """The task to trace, ``worker/0``; "" where there is no cluster."""
+    if not tasks:
+        if asked:
+            raise click.UsageError(f"--task {asked} is one of a cluster: give --ps, --workers or --chief, too.")
+        return ""
+    where = asked or ("chief/0" if chief else "worker/0")
+    if where not in map(str, tasks):
+        raise click.UsageError(f"The cluster has no task {where}; --task may be {', '.join(map(str, tasks))}.")
+    return where
+
+
+def _launched(ps: int, workers: int, chief: bool, script: str, args: tuple[str, ...]) -> int:
     try:
-        click.get_current_context().invoke(launch, chief=chief, script=script, args=args, **options)
+        click.get_current_context().invoke(launch, ps=ps, workers=workers, chief=chief, script=script, args=args)
     except SystemExit as end:
         return _code(end)
     return 0

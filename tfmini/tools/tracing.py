@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tfmini.cluster import tf_config_object
+
 TRACE_ENV = "TFMINI_TRACE"
 
 Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -50,7 +52,7 @@ class TraceRequest:
         if not text:
             return None
         request = cls(**json.loads(text))
-        own = json.loads(environment.get("TF_CONFIG") or "{}").get("task", {})
+        own = tf_config_object(environment).get("task", {})
         is_here = not request.task or request.task == f"{own.get('type')}/{own.get('index')}"
         return request if is_here else None
 

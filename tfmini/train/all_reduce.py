@@ -1,9 +1,9 @@
 """Data-parallel training without parameter servers: every worker keeps all variables, gradients are all-reduced.
 
 Each worker builds the same graph in a session of its own; the collectives meet by their keys, which are
-counted in the order of construction. Gradients become ready during back-propagation roughly in the
-reverse order of their variables; in that order they are packed into *buckets*, and the all-reduce of a
-bucket starts as soon as its gradients are there, while the others are still being computed.
+counted in the order of construction. In the order in which back-propagation yields them, gradients are packed into
+*buckets*. The all-reduce of a bucket starts as soon as its gradients are there, and the others are computed
+meanwhile: see `tfmini.runtime.start_order`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import Any
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_joining, array_shape, casting, collective_ops, control, math_elementwise
+from tfmini.ops import array_joining, array_shape, collective_ops, control, math_elementwise
 from tfmini.ops.scoping import device, name_scope
 from tfmini.ops.state_functions import assign
 from tfmini.ops.variables import global_variables
+from tfmini.train.collective_dtypes import as_bits, for_arithmetic
 from tfmini.train.optimizer import GradAndVar, Optimizer
 from tfmini.train.session_run_hook import SessionRunHook
 
-BUCKET_BYTES = 256 << 10
-"""The most that gradients of one dtype are fused into; a larger gradient travels alone."""
+BUCKET_BYTES = 1 << 20
+"""The most that gradients of one dtype are fused into; a larger gradient travels alone.
 
-_CARRIED = ("float32", "float16", "float64", "int32", "int64")
-_CARRIER = {"uint32": "int64", "bfloat16": "float32"}  # of the other dtypes; those that are missing go as int32
+A collective costs its ranks a fraction of a millisecond whatever its size; what is fused is copied once more, and sets
+out when its last part is there. CPU time of a step with 40 gradients of 40 KB, two ranks: each alone 47 ms, buckets of
+256 KB 17, 1 MB 13, 4 MB 12.
+"""
+
 _keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -50,11 +54,32 @@ class Ranks:
         counters = _keys.setdefault(get_default_graph(), {})
         return next(counters.setdefault(self.group_key, itertools.count(1)))  # type: ignore[no-any-return]
 
-    def _named(self, name: str) -> Any:
-        return get_default_graph()._attr_scope({"_collective_name": name.encode()})
+    def _scope(self, value: Tensor, name: str, **more: Any) -> Any:
+        """Attrs of a collective that other ranks compare with theirs: more than TF's op has."""
+        return get_default_graph()._attr_scope(
+            {"_collective_name": name.encode(), "_collective_dtype": value.dtype.name.encode(), **more}
+        )
 
     def all_reduce(self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
         """The sum (``merge``: ``Mul``, ``Min``, ``Max``) of a tensor over all workers, or the mean.
+
+        Integers wrap around, and their mean is rounded towards zero; of booleans Add and Max are any, Mul and Min all.
+
+        Raises:
+          TypeError: for strings and other tensors that are no numbers, the order or mean of uint64, the product or
+            order of complex numbers, the mean of booleans.
+        """
+        value = convert_to_tensor(tensor)
+        if self.size == 1:
+            return value
+        carried, restored = for_arithmetic(value, merge, mean)
+        with device(self.device), self._scope(value, name):
+            keys = (self.size, self.group_key, self._instance())
+            got = collective_ops.all_reduce(carried, *keys, merge, "Div" if mean else "Id")
+        return restored(got)
+
+    def all_gather(self, tensor: Any, name: str = "") -> Tensor:
+        """The workers' tensors joined along the first dimension, in which they may differ.
 
         Raises:
           TypeError: for strings and other tensors that are no numbers.
@@ -62,36 +87,20 @@ class Ranks:
         value = convert_to_tensor(tensor)
         if self.size == 1:
             return value
-        with device(self.device), self._named(name):
-            final = "Div" if mean else "Id"
-            keys = (self.size, self.group_key, self._instance())
-            got = collective_ops.all_reduce(_carried(value), *keys, merge, final)
-        return _restored(got, value)
-
-    def all_gather(self, tensor: Any, name: str = "") -> Tensor:
-        """The workers' tensors joined along the first dimension, in which they may differ.
-
-        Raises:
-          TypeError: as `all_reduce`.
-        """
-        value = convert_to_tensor(tensor)
-        if self.size == 1:
-            return value
-        shape = value.shape if value.shape.ndims is None else [None, *value.shape.as_list()[1:]]
-        any_rows = get_default_graph()._attr_scope({"_collective_any_rows": True})
-        with device(self.device), self._named(name), any_rows:
+        carried, restored = as_bits(value)
+        shape = carried.shape if carried.shape.ndims is None else [None, *carried.shape.as_list()[1:]]
+        with device(self.device), self._scope(value, name, _collective_any_rows=True):
             got = collective_ops.collective_gather(
-                _carried(value), shape=shape, group_size=self.size, group_key=self.group_key,
-                instance_key=self._instance(),
+                carried, shape=shape, group_size=self.size, group_key=self.group_key, instance_key=self._instance(),
             )  # fmt: skip
-        return _restored(got, value)
+        return restored(got)
 
     def broadcast(self, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
         """The tensor of one worker, on all. Its static shape must be known.
 
         Raises:
           ValueError: when it is not.
-          TypeError: as `all_reduce`.
+          TypeError: as `all_gather`.
         """
         value = convert_to_tensor(tensor)
         if not 0 <= root_rank < self.size:
@@ -101,13 +110,13 @@ class Ranks:
         if not value.shape.is_fully_defined():
             raise ValueError(f"A tensor to broadcast needs a known shape; {value.name} has {value.shape}.")
         keys = (self.size, self.group_key, self._instance())
-        carried = _carried(value)
-        with device(self.device), self._named(name):
+        carried, restored = as_bits(value)
+        with device(self.device), self._scope(value, name, _collective_root=root_rank):
             if self.rank == root_rank:
-                got = collective_ops.broadcast_send(carried, value.shape, carried.dtype, *keys)
+                got = collective_ops.broadcast_send(carried, carried.shape, carried.dtype, *keys)
             else:
-                got = collective_ops.broadcast_recv(value.shape, carried.dtype, *keys)
-        return _restored(got, value)
+                got = collective_ops.broadcast_recv(carried.shape, carried.dtype, *keys)
+        return restored(got)
 
     def broadcast_variables(self, variables: Iterable[Any], root_rank: int = 0) -> Operation:
         """An operation that gives variables the values that they have at one worker."""
@@ -117,19 +126,6 @@ class Ranks:
                 value = self.broadcast(variable.value(), root_rank, variable.op.name)
                 updates.append(value.op if self.rank == root_rank else assign(variable, value).op)
             return control.group(*updates)
-
-
-def _carried(value: Tensor) -> Tensor:
-    """As one of the dtypes that collectives take."""
-    if value.dtype.name in _CARRIED:
-        return value
-    if not (value.dtype.is_integer or value.dtype.is_floating or value.dtype.is_bool):
-        raise TypeError(f"Collectives carry numbers; {value.name} is of type {value.dtype.name}.")
-    return casting.cast(value, _CARRIER.get(value.dtype.name, "int32"))  # type: ignore[no-any-return]
-
-
-def _restored(got: Tensor, value: Tensor) -> Tensor:
-    return got if got.dtype == value.dtype else casting.cast(got, value.dtype)
 
 
 class AllReduceOptimizer(Optimizer):
@@ -249,15 +245,16 @@ class BroadcastVariablesHook(SessionRunHook):
 def buckets(pairs: Sequence[GradAndVar], limit: int) -> list[list[int]]:
     """Which dense gradients travel together, in the order in which back-propagation yields them.
 
-    That is the reverse order of the variables. A bucket holds gradients of one dtype and known shapes that
-    stand side by side there, and at most ``limit`` bytes unless it holds one only.
+    That is the order in which it has made their ops: the last layer's come first, and the gradient of a variable
+    with several uses when the last of them is there. A bucket holds gradients of one dtype and known shapes that
+    stand side by side in it, and at most ``limit`` bytes unless it holds one only: so none waits for others longer
+    than it takes to compute that many bytes.
     """
     found: list[list[int]] = []
     room, kind = 0, None
-    for i in reversed(range(len(pairs))):
+    dense = [i for i, (grad, _) in enumerate(pairs) if not (grad is None or isinstance(grad, IndexedSlices))]
+    for i in sorted(dense, key=lambda i: pairs[i][0].op):
         grad = pairs[i][0]
-        if grad is None or isinstance(grad, IndexedSlices):
-            continue
         count = grad.shape.num_elements()
         nbytes = limit + 1 if count is None else count * grad.dtype.size
         if not found or nbytes > room or grad.dtype != kind:

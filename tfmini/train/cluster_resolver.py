@@ -8,13 +8,11 @@ subclass's business: an argument, several other resolvers, ``TF_CONFIG``, or Kub
 from __future__ import annotations
 
 import collections
-import json
-import os
 from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Any
 
-from tfmini.cluster import ClusterSpec
+from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
 from tfmini.graph.graph import Graph
 from tfmini.runtime.session import Session
 
@@ -236,7 +234,7 @@ class TFConfigClusterResolver(ClusterResolver):
 
     def _task(self, key: str) -> Any:
         given = self._given[key]
-        return _tf_config().get("task", {}).get(key) if given is None else given
+        return tf_config_object().get("task", {}).get(key) if given is None else given
 
     @property
     def task_type(self) -> str | None:
@@ -262,7 +260,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def rpc_layer(self) -> str | None:
         """The scheme before addresses."""
         given: str | None = self._given["rpc_layer"]
-        return _tf_config().get("rpc_layer") if given is None else given
+        return tf_config_object().get("rpc_layer") if given is None else given
 
     @rpc_layer.setter
     def rpc_layer(self, value: str | None) -> None:
@@ -279,13 +277,13 @@ class TFConfigClusterResolver(ClusterResolver):
         return super().num_accelerators(job, self.task_id if task_id is None else task_id, config_proto)
 
     def cluster_spec(self) -> ClusterSpec:
-        return ClusterSpec(_tf_config().get("cluster", {}))
+        return tf_config_cluster(tf_config_object())
 
     def master(
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
         """``session_master`` of ``TF_CONFIG`` if given, "" for a cluster of one task, else the task's address."""
-        session_master = _tf_config().get("session_master")
+        session_master = tf_config_object().get("session_master")
         if session_master is not None:
             return str(session_master)
         spec = self.cluster_spec()
@@ -294,10 +292,6 @@ class TFConfigClusterResolver(ClusterResolver):
         job = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
         return _url(spec.task_address(job, index), rpc_layer or self.rpc_layer)  # type: ignore[arg-type]
-
-
-def _tf_config() -> dict[str, Any]:
-    return json.loads(os.environ.get("TF_CONFIG") or "{}")  # type: ignore[no-any-return]
 
 
 class KubernetesClusterResolver(ClusterResolver):

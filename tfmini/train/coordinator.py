@@ -8,14 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any
 
 from tfmini import errors
 
 _log = logging.getLogger("tfmini")
 
-ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 _POLL_S = 0.05  # how quickly `join` sees that the last thread has ended by itself
 
 

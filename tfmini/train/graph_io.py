@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any
 
+from tfmini.checkpoint import files
 from tfmini.graph.graph import Graph
 
 
@@ -20,11 +20,14 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
 
     Returns:
       The path of the file.
+
+    Raises:
+      OpError: when the file system refuses.
     """
     graph_def = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
-    os.makedirs(logdir, exist_ok=True)
+    os.makedirs(files.local_path(logdir), exist_ok=True)
     path = os.path.join(logdir, name)
-    _write_atomically(path, _as_text(graph_def) if as_text else graph_def.SerializeToString())
+    files.write_atomically(path, _as_text(graph_def) if as_text else graph_def.SerializeToString())
     return path
 
 
@@ -33,15 +36,3 @@ def _as_text(graph_def: Any) -> bytes:
 
     text: str = text_format.MessageToString(graph_def)
     return text.encode()
-
-
-def _write_atomically(path: str, content: bytes) -> None:
-    """A reader sees the old file or the new one: the content is written beside it and then moved."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=os.path.basename(path) + ".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

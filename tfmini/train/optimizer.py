@@ -204,7 +204,7 @@ class Optimizer:
         """Adds the update of one variable, on the variable's device."""
         with name_scope("update_" + var.op.name), colocate_with(var):
             if not isinstance(var, Variable):
-                raise NotImplementedError("Trying to update a Tensor ", var)
+                raise NotImplementedError(f"Trying to update a Tensor {var}: give the variable itself in var_list.")
             if isinstance(grad, IndexedSlices):
                 return self._sparse_update(grad, var)
             apply = self._resource_apply_dense if is_resource(var) else self._apply_dense
@@ -384,7 +384,7 @@ def _target(var: Any) -> Any:
         return var if is_resource(var) else state_of(var)
     if isinstance(var, Tensor):
         return var
-    raise NotImplementedError("Trying to optimize unsupported type ", var)
+    raise NotImplementedError(f"Trying to optimize unsupported type {type(var).__name__}: {var!r} is no variable.")
 
 
 def _converted(grads_and_vars: Iterable[GradAndVar]) -> list[GradAndVar]:

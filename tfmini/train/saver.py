@@ -337,6 +337,7 @@ class Saver:
           NotFoundError: when it lacks a variable.
           InvalidArgumentError: when a variable has another shape or type.
           DataLossError: when it is torn or altered.
+          FailedPreconditionError: when it is a directory.
         """
         if self._is_empty:
             return
@@ -355,6 +356,11 @@ class Saver:
             self._restore_objects(sess, prefix, keys)
         except errors.InvalidArgumentError as error:
             raise _explained(error, "a mismatch between the current graph and the graph") from None
+        except errors.FailedPreconditionError as error:
+            if not os.path.isdir(local_path(prefix)):
+                raise
+            hint = f"save_path is a directory: give tf.train.latest_checkpoint({prefix!r}), if there is one."
+            raise type(error)(error.node_def, error.op, f"{error.message}\n{hint}") from None
 
     def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
         """Restores what a `Checkpoint` has saved, by the names that its variables had."""

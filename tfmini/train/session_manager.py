@@ -94,7 +94,7 @@ class SessionManager:
             if not restored:
                 self._initialise(sess, init_op, init_feed_dict, init_fn)
             self._make_ready(sess, init_op, init_fn)
-        except BaseException:
+        except BaseException:  # even Ctrl-C: the caller never gets the session, so nobody else can close it
             close_quietly(sess)
             raise
         return sess
@@ -224,7 +224,7 @@ class SessionManager:
                 return sess, False
             saver.restore(sess, found.model_checkpoint_path)
             saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
-        except BaseException:
+        except BaseException:  # even Ctrl-C: the caller never gets the session, so nobody else can close it
             close_quietly(sess)
             raise
         return sess, True

@@ -160,7 +160,7 @@ class ReadinessWait:
         try:
             while not looks.over.wait(min(_TICK_S, self._left_s())):
                 self._check()
-        except BaseException:
+        except BaseException:  # even Ctrl-C: nobody would close the session that it may still find
             looks.give_up()
             raise
         if looks.error is not None:

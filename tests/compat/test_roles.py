@@ -1,4 +1,4 @@
-"""How launched tasks learn their role: flags found in the source, placeholders, TF_CONFIG."""
+"""How scripts learn their role: flags found in the source, placeholders, TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
+<<<<<<< HEAD:tests/tools/test_roles.py
 from tfmini.tools.launch import role_flags_of
 from tfmini.tools.roles import (
     defined_role_flags,
@@ -16,9 +17,12 @@ from tfmini.tools.roles import (
     tf_config,
 )
 from tfmini.tools.supervision import TaskId
+=======
+from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
+>>>>>>> main:tests/compat/test_roles.py
 
 CLUSTER = ClusterSpec({"ps": ["h:1", "h:2"], "worker": ["h:3"]})
-W0, PS1 = TaskId("worker", 0), TaskId("ps", 1)
+W0, PS1 = ("worker", 0), ("ps", 1)
 
 TF_FLAGS = """
 import tensorflow as tf
@@ -57,7 +61,7 @@ def test_a_source_that_does_not_parse_is_searched(source: str) -> None:
 
 def test_role_arguments_come_before_the_users() -> None:
     flags = {"job_name": "--job-name", "task_index": "--task_index", "ps_hosts": "--ps_hosts"}
-    assert role_arguments(PS1, CLUSTER, flags, ["train", "--steps=3"]) == [
+    assert role_arguments(*PS1, CLUSTER, flags, ["train", "--steps=3"]) == [
         "--job-name=ps",
         "--task_index=1",
         "--ps_hosts=h:1,h:2",
@@ -68,12 +72,12 @@ def test_role_arguments_come_before_the_users() -> None:
 
 @pytest.mark.parametrize("given", ["--job_name", "--job-name=x", "-job_name"])
 def test_what_the_user_gives_is_not_given_twice(given: str) -> None:
-    assert role_arguments(W0, CLUSTER, {"job_name": "--job_name"}, [given]) == [given]
+    assert role_arguments(*W0, CLUSTER, {"job_name": "--job_name"}, [given]) == [given]
 
 
 def test_placeholders() -> None:
     args = ["{job}-{task}", "--ps={ps_hosts}", "--w={worker_hosts}", '{"json": {}}', "{other}"]
-    assert role_arguments(PS1, CLUSTER, {}, args) == [
+    assert role_arguments(*PS1, CLUSTER, {}, args) == [
         "ps-1",
         "--ps=h:1,h:2",
         "--w=h:3",
@@ -83,6 +87,7 @@ def test_placeholders() -> None:
 
 
 def test_tf_config_is_what_cluster_from_tf_config_reads() -> None:
+<<<<<<< HEAD:tests/tools/test_roles.py
     assert cluster_from_tf_config({"TF_CONFIG": tf_config(PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
 
 
@@ -112,3 +117,6 @@ def test_a_script_gets_the_flags_of_a_module_beside_it(tmp_path: Path) -> None:
     assert role_flags_of(str(script)) == {"job_name": "--job_name"}
     script.write_text("import model\nflags.DEFINE_string('task_index', '', '')\n")
     assert role_flags_of(str(script)) == {"task_index": "--task_index"}
+=======
+    assert cluster_from_tf_config({"TF_CONFIG": tf_config(*PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
+>>>>>>> main:tests/compat/test_roles.py

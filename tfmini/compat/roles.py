@@ -1,4 +1,4 @@
-"""How a task of a launched cluster learns its role: `TF_CONFIG`, the usual flags, placeholders. No I/O.
+"""How a script learns which task it is: `TF_CONFIG`, the usual flags, placeholders. No I/O.
 
 Old distributed scripts take `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and `--worker_hosts`. A task
 is given those of them that its script defines and that the user has not given already, before the user's own
@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfmini.cluster import ClusterSpec
-from tfmini.tools.supervision import TaskId
 
 ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
 
@@ -86,23 +85,23 @@ def _flags_of_call(call: ast.Call) -> Iterator[str]:
 
 
 def role_arguments(
-    task: TaskId, cluster: ClusterSpec, flags: dict[str, str], args: Sequence[str]
+    job: str, task: int, cluster: ClusterSpec, flags: dict[str, str], args: Sequence[str]
 ) -> list[str]:
     """The command line of one task after the script's name: role flags, then `args` with placeholders replaced.
 
     `flags` is what `defined_role_flags` found.
     """
-    values = _role_values(task, cluster)
+    values = _role_values(job, task, cluster)
     given = {_canonical(arg) for arg in args if arg.startswith("-")}
     ours = [f"{spelling}={values[flag]}" for flag, spelling in flags.items() if flag not in given]
     return ours + [_fill(arg, values) for arg in args]
 
 
-def _role_values(task: TaskId, cluster: ClusterSpec) -> dict[str, str]:
+def _role_values(job: str, task: int, cluster: ClusterSpec) -> dict[str, str]:
     return {
-        "job_name": task.job,
-        "task_index": str(task.task),
-        "task_id": str(task.task),
+        "job_name": job,
+        "task_index": str(task),
+        "task_id": str(task),
         "ps_hosts": ",".join(_addresses(cluster, "ps")),
         "worker_hosts": ",".join(_addresses(cluster, "worker")),
     }
@@ -118,6 +117,6 @@ def _fill(arg: str, values: dict[str, str]) -> str:
     return arg.replace("{ps_hosts}", values["ps_hosts"]).replace("{worker_hosts}", values["worker_hosts"])
 
 
-def tf_config(task: TaskId, cluster: ClusterSpec) -> str:
+def tf_config(job: str, task: int, cluster: ClusterSpec) -> str:
     """The value of the variable TF_CONFIG for one task."""
-    return json.dumps({"cluster": cluster.as_dict(), "task": {"type": task.job, "index": task.task}})
+    return json.dumps({"cluster": cluster.as_dict(), "task": {"type": job, "index": task}})

@@ -1,0 +1,281 @@
+"""What may happen between tasks that share memory, in an order that each test chooses: all in one process."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini import errors
+from tfmini.rpc import messages as m
+from tfmini.runtime import collective_memory, collective_shared
+from tfmini.runtime.collective_executor import CollectiveExecutor
+from tfmini.runtime.other_memory import other_memory
+
+pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")
+can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
+
+
+class Answer:
+    """A wait."""
+
+    def __init__(self, step_id: int) -> None:
+        self.step = types.SimpleNamespace(step_id=step_id)
+        self.value: Any = None
+        self.error: errors.OpError | None = None
+
+    def done(self, result: Any = None) -> None:
+        self.value = result
+
+    def fail(self, error: errors.OpError) -> None:
+        self.error = error
+
+    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        return True
+
+
+class Tasks:
+    """Executors whose messages lie in a queue until they are delivered."""
+
+    def __init__(self, count: int) -> None:
+        self.names = [f"/job:worker/replica:0/task:{i}" for i in range(count)]
+        addresses = {name: f"host:{i}" for i, name in enumerate(self.names)}
+        self.posted: collections.deque[tuple[str, Any]] = collections.deque()
+        self.delivered: collections.Counter[type[Any]] = collections.Counter()
+        self.all = {name: CollectiveExecutor(name) for name in self.names}
+        for executor in self.all.values():
+            executor.connect(addresses, "", self._peer, lambda *_: None)
+
+    def _peer(self, task: str, address: str) -> Any:
+        def call(request: m.CollectiveJoin, answered: Any, wait_for_ready: bool) -> None:
+            who = (request.group_key, request.group_size, request.device, request.place)
+            self.all[task].leader.join(*who, answered)
+
+        return types.SimpleNamespace(call=call, send=lambda message, dropped=None: self.posted.append((task, message)))
+
+    def begin(self, rank: int, value: Any, instance: int = 1, step_id: int = 1) -> Answer:
+        answer = Answer(step_id)
+        attrs = {"merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": len(self.all),
+                 "instance_key": instance}  # fmt: skip
+        node: Any = types.SimpleNamespace(op="CollectiveReduce", device=f"{self.names[rank]}/device:CPU:0", attrs=attrs)
+        self[rank].begin(answer, node, np.asarray(value, np.float32))
+        return answer
+
+    def __getitem__(self, rank: int) -> CollectiveExecutor:
+        return self.all[self.names[rank]]
+
+    def deliver(self, *kinds: type[Any], to: int | None = None) -> None:
+        """Delivers what has been posted, and what comes of it."""
+        kept = []
+        while self.posted:
+            task, message = self.posted.popleft()
+            if (kinds and not isinstance(message, kinds)) or (to is not None and task != self.names[to]):
+                kept.append((task, message))
+                continue
+            self.delivered[type(message)] += 1
+            if isinstance(message, m.CollectiveBell):
+                self.all[task].rung(message)
+            elif isinstance(message, m.CollectiveProbe):
+                self.all[task].probed(message)
+            elif isinstance(message, m.CollectiveFailure):
+                self.all[task].failed(message.epoch, m.error_of(message))
+            else:
+                self.all[task].receive(message)
+        self.posted.extend(kept)
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tasks]:
+    monkeypatch.setattr(collective_shared, "can_share", lambda places: all(places))
+    made = Tasks(2)
+    yield made
+    for executor in made.all.values():
+        executor.close()
+
+
+def in_step(tasks: Tasks) -> None:
+    """One small all-reduce, so that the group stands."""
+    answers = [tasks.begin(rank, [1.0]) for rank in range(2)]
+    tasks.deliver()
+    assert [answer.value.tolist() for answer in answers] == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("pulls", [True, False])
+def test_a_larger_tensor_follows_while_another_rank_still_reads(
+    tasks: Tasks, pulls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage of the next run must not be taken for that of this one."""
+    if not pulls:
+        monkeypatch.setattr(collective_shared, "other_memory", lambda: None)
+    in_step(tasks)
+    sizes = [100_000, 3_000_000, 5_000_000]
+    slow: list[Answer] = []
+    quick: list[Answer] = []
+    for step, size in enumerate(sizes):
+        slow.append(tasks.begin(0, np.full(size, step + 1.0), step_id=step + 2))
+        quick.append(tasks.begin(1, np.full(size, step + 1.0), step_id=step + 2))
+        tasks.deliver(m.CollectiveStage)  # news first, bells later
+    for _ in range(5):
+        tasks.deliver()
+        for executor in tasks.all.values():
+            for member in executor.waiting():
+                for exchange in list(member.exchanges.values()):
+                    executor.look(member, exchange)
+    for answers in (slow, quick):
+        for step, answer in enumerate(answers):
+            assert answer.error is None
+            assert answer.value.shape == (sizes[step],) and (answer.value == 2 * (step + 1)).all()
+
+
+def test_an_announcement_for_the_next_run_leaves_this_one_alone(tasks: Tasks) -> None:
+    in_step(tasks)
+    first = tasks.begin(0, np.full(100_000, 1.0), step_id=2)
+    tasks.deliver(to=1)
+    member = tasks[0].waiting()[0]
+    before = member.running[1].schedule.moves.stages[1]
+    tasks[0].receive(m.CollectiveStage(member.epoch, 0, 1, 1, member.counts[1], 77, 4096, 4096))
+    assert member.running[1].schedule.moves.stages[1] is before
+    other = tasks.begin(1, np.full(100_000, 2.0), step_id=2)
+    tasks.deliver()
+    assert (first.value == 3).all() and (other.value == 3).all()
+
+
+def test_a_call_of_a_group_that_ends_meanwhile_is_answered(tasks: Tasks) -> None:
+    in_step(tasks)
+    member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
+    assert member is not None
+    call = tasks[1]._calls.make(Answer(5), types.SimpleNamespace(
+        op="CollectiveReduce", device=member.device, attrs={
+            "merge_op": b"Add", "final_op": b"Id", "T": tf.float32, "group_key": 1, "group_size": 2,
+            "instance_key": 1,
+        },
+    ), np.ones(1, np.float32))  # type: ignore[arg-type] # fmt: skip
+    tasks[1].fail(member, errors.AbortedError(None, None, "the end"))
+    tasks[1].proceed(member, call)  # as a thread that has looked the member up before
+    assert isinstance(call.wait.error, errors.AbortedError)  # type: ignore[attr-defined]
+    assert not member.exchanges and not member.running
+
+
+def test_who_stops_after_its_last_step_leaves_what_others_still_read(tasks: Tasks) -> None:
+    in_step(tasks)
+    quick = tasks.begin(1, [2.0], step_id=2)
+    slow = tasks.begin(0, [3.0], step_id=2)
+    tasks.posted.clear()  # no bell comes: the other task is through and stops
+    while quick.value is None:
+        member = tasks[1].waiting()[0]
+        tasks[1].look(member, next(iter(member.exchanges.values())))
+    tasks[1].close()
+    tasks.posted.clear()
+    for member in tasks[0].waiting():
+        for exchange in list(member.exchanges.values()):
+            tasks[0].look(member, exchange)
+    assert slow.error is None and slow.value.tolist() == [5.0]
+
+
+def test_who_waits_in_a_group_that_others_have_left_is_told(tasks: Tasks) -> None:
+    in_step(tasks)
+    waiting = tasks.begin(0, [1.0], step_id=2)
+    member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
+    assert member is not None
+    tasks[1].fail(member, errors.AbortedError(None, None, "the end"))  # tells nobody
+    tasks.deliver()
+    assert waiting.error is None
+    mine = tasks[0].waiting()[0]
+    tasks[0]._watch._ask(mine, next(iter(mine.exchanges.values())))
+    tasks.deliver()
+    assert isinstance(waiting.error, errors.AbortedError)
+    assert "rank 1 (/job:worker/replica:0/task:1/device:CPU:0) has left group 1" in waiting.error.message
+
+
+def test_what_does_not_fit_ends_the_exchange(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_shared, "can_share", lambda places: False)
+    answers = [tasks.begin(rank, np.ones(100_000)) for rank in range(2)]
+    tasks.deliver(m.CollectiveGroup)
+    for _, message in tasks.posted:
+        object.__setattr__(message, "values", (message.values[0][:-1],))
+    tasks.deliver()
+    assert all(isinstance(answer.error, errors.InvalidArgumentError) for answer in answers)
+
+
+def test_many_large_collectives_keep_their_stages(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_shared, "other_memory", lambda: None)
+    for step in range(3):
+        answers = [tasks.begin(r, np.ones(300_000), instance=i, step_id=step + 1) for i in range(10) for r in range(2)]
+        tasks.deliver()
+        assert all((answer.value == 2).all() for answer in answers)
+    assert tasks.delivered[m.CollectiveStage] == 20
+
+
+# ---- who dies, or may not read ---------------------------------------------------------------
+
+
+def members(tasks: Tasks) -> list[Any]:
+    found = [executor.member_of(*next(iter(executor._by_epoch))) for executor in tasks.all.values()]
+    assert None not in found
+    return found
+
+
+@can_read
+def test_a_rank_that_dies_after_its_offer_is_reported(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is gone, but its stage still says that it is there."""
+    in_step(tasks)
+    tasks.begin(1, np.ones(1 << 20), step_id=2)
+    monkeypatch.setattr(members(tasks)[0], "pids", [1 << 22, 1 << 22])  # no process has that number
+    waiting = tasks.begin(0, np.ones(1 << 20), step_id=2)
+    tasks.deliver(m.CollectiveStage)
+    assert isinstance(waiting.error, errors.UnavailableError)
+    assert "Collective lost rank 1 (/job:worker/replica:0/task:1/device:CPU:0) in" in waiting.error.message
+
+
+@can_read
+def test_a_group_whose_members_may_not_read_goes_by_windows(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_shared.Neighbours, "can_read", lambda self, place: False)
+    first = [tasks.begin(rank, np.ones(1 << 20)) for rank in range(2)]
+    tasks.deliver()
+    assert all(isinstance(answer.error, errors.UnavailableError) for answer in first)
+    again = [tasks.begin(rank, np.ones(1 << 20), step_id=2) for rank in range(2)]
+    tasks.deliver()
+    assert all((answer.value == 2).all() for answer in again)
+    assert tasks.delivered[m.CollectiveData] == 0 and members(tasks)[0].pids == []
+
+
+def test_a_call_that_cannot_begin_ends_the_group(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_step(tasks)
+    waiting = tasks.begin(1, np.ones(4), step_id=2)
+
+    def no_memory(value: Any) -> Any:
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collective_shared, "result_memory", no_memory)
+        failed = tasks.begin(0, np.ones(4), step_id=2)
+    assert isinstance(failed.error, errors.ResourceExhaustedError) and "cannot begin" in failed.error.message
+    tasks.deliver()
+    assert isinstance(waiting.error, errors.ResourceExhaustedError)
+    in_step(tasks)
+
+
+def test_a_call_while_another_thread_drives_a_group_that_has_failed(tasks: Tasks) -> None:
+    in_step(tasks)
+    tasks.begin(0, np.ones(4), instance=2, step_id=2)
+    member = members(tasks)[0]
+    [exchange] = member.exchanges.values()
+    with exchange.lock:  # as its driver has
+        tasks[0].fail(member, errors.AbortedError(None, None, "the end"))
+        assert member.stages is not None and not member.stages.channel(2).stages[0].is_valid
+        answer = Answer(3)
+        tasks[0].proceed(member, tasks[0]._calls.make(answer, exchange.call._node, np.ones(4, np.float32)))
+    assert isinstance(answer.error, errors.AbortedError)
+
+
+def test_a_stage_where_none_can_be_ends_the_group(tasks: Tasks) -> None:
+    in_step(tasks)
+    waiting = tasks.begin(0, np.ones(4), step_id=2)
+    member = members(tasks)[0]
+    tasks[0].receive(m.CollectiveStage(member.epoch, 0, 1, 1, 1, 77, 13, 4096))
+    assert isinstance(waiting.error, errors.InvalidArgumentError) and "no stage at 13" in waiting.error.message

@@ -1,0 +1,24 @@
+"""What a wait for a ready model says when its time is up."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import tfmini as tf
+
+
+def said_after_a_wait(manager: tf.train.SessionManager, target: str, part: str) -> str:
+    """The error of a wait that runs into its limit, without the limit.
+
+    One that is over before the first look tells less than ``part``: then a longer one is tried.
+    """
+    for seconds in (0.4, 2.0, 10.0, 50.0):
+        begin = time.monotonic()
+        with pytest.raises(tf.errors.DeadlineExceededError) as info:
+            manager.wait_for_session(target, max_wait_secs=seconds)
+        assert time.monotonic() - begin >= seconds
+        if part in str(info.value):
+            break
+    return str(info.value).replace(f"waiting {seconds:g} secs", "waiting")
