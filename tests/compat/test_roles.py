@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
-<<<<<<< HEAD:tests/tools/test_roles.py
-from tfmini.tools.launch import role_flags_of
-from tfmini.tools.roles import (
+from tfmini.compat.role_flags import role_flags_of
+from tfmini.compat.roles import (
     defined_role_flags,
     imported_modules,
     module_role_flags,
     role_arguments,
     tf_config,
 )
-from tfmini.tools.supervision import TaskId
-=======
-from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
->>>>>>> main:tests/compat/test_roles.py
 
 CLUSTER = ClusterSpec({"ps": ["h:1", "h:2"], "worker": ["h:3"]})
 W0, PS1 = ("worker", 0), ("ps", 1)
@@ -87,8 +82,7 @@ def test_placeholders() -> None:
 
 
 def test_tf_config_is_what_cluster_from_tf_config_reads() -> None:
-<<<<<<< HEAD:tests/tools/test_roles.py
-    assert cluster_from_tf_config({"TF_CONFIG": tf_config(PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
+    assert cluster_from_tf_config({"TF_CONFIG": tf_config(*PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
 
 
 def test_flags_of_an_imported_module_count_where_the_import_defines_them() -> None:
@@ -117,6 +111,3 @@ def test_a_script_gets_the_flags_of_a_module_beside_it(tmp_path: Path) -> None:
     assert role_flags_of(str(script)) == {"job_name": "--job_name"}
     script.write_text("import model\nflags.DEFINE_string('task_index', '', '')\n")
     assert role_flags_of(str(script)) == {"task_index": "--task_index"}
-=======
-    assert cluster_from_tf_config({"TF_CONFIG": tf_config(*PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
->>>>>>> main:tests/compat/test_roles.py

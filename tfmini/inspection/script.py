@@ -14,8 +14,8 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.compat import alias
-from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
-from tfmini.compat.script_text import script_text
+from tfmini.compat.role_flags import role_flags_of
+from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.graph.default_graph import as_in_a_new_process, get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.inspection.clusters import Jobs, read_cluster
@@ -93,7 +93,7 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
     old_argv, folder = sys.argv[:], str(script.resolve().parent)
     sys.argv[:] = [str(script), *arguments]
     if jobs is not None:
-        sys.argv[1:] = role_arguments(*_role(jobs), defined_role_flags(script_text(script)), arguments)
+        sys.argv[1:] = role_arguments(*_role(jobs), role_flags_of(script), arguments)
     sys.path.insert(0, folder)
     try:
         runpy.run_path(str(script), run_name="__main__")

@@ -10,17 +10,14 @@ from contextlib import closing, contextmanager
 import click
 from rich.console import Console
 
-from tfmini.compat.roles import defined_role_flags, role_arguments, tf_config
+from tfmini.compat.role_flags import role_flags_of
+from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.compat.script_text import script_text
 from tfmini.launch_report import REPORT_ENV, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
 from tfmini.tools.ports import ReservedCluster, reserve_cluster
-<<<<<<< HEAD
-from tfmini.tools.roles import defined_role_flags, imported_modules, module_role_flags, role_arguments, tf_config
-=======
->>>>>>> main
 from tfmini.tools.supervision import Finish, Supervision, TaskId
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -147,11 +144,7 @@ def task_commands(
     report: int,
 ) -> dict[TaskId, TaskCommand]:
     """The command line and environment of every task."""
-<<<<<<< HEAD
     flags = role_flags_of(script)
-=======
-    flags = defined_role_flags(script_text(script))
->>>>>>> main
     return {
         task: TaskCommand(
             argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(*task, cluster.spec, flags, args)],
@@ -162,23 +155,6 @@ def task_commands(
         )
         for task, listener in cluster.listeners.items()
     }
-
-
-def role_flags_of(script: str) -> dict[str, str]:
-    """The role flags of a script, or else of the modules in its directory that it imports."""
-    own = defined_role_flags(_source(script))
-    if own:
-        return own
-    folder = Path(script).resolve().parent
-    seen: dict[Path, str] = {}
-    waiting = [_source(script)]
-    while waiting:
-        for name in imported_modules(waiting.pop()):
-            path = folder.joinpath(*name.split(".")).with_suffix(".py")
-            if path not in seen and path.is_file():
-                seen[path] = _source(str(path))
-                waiting.append(seen[path])
-    return {flag: spelling for text in seen.values() for flag, spelling in module_role_flags(text).items()}
 
 
 def _environment(task: TaskId, cluster: ReservedCluster, threads: int, report: int) -> dict[str, str]:
