@@ -188,8 +188,16 @@ def test_who_waits_in_a_group_that_others_have_left_is_told(tasks: Tasks) -> Non
     mine = tasks[0].waiting()[0]
     tasks[0]._watch._ask(mine, next(iter(mine.exchanges.values())))
     tasks.deliver()
-    assert isinstance(waiting.error, errors.AbortedError)
-    assert "rank 1 (/job:worker/replica:0/task:1/device:CPU:0) has left group 1" in waiting.error.message
+    assert isinstance(waiting.error, errors.AbortedError) and "the end" in waiting.error.message
+
+
+def test_who_enters_a_group_that_has_failed_already_hears_why(tasks: Tasks) -> None:
+    late = tasks.begin(0, [1.0])
+    member = tasks[0]._members[1, f"{tasks.names[0]}/device:CPU:0"]
+    [epoch] = {message.epoch for _, message in tasks.posted} or {77}
+    tasks[0].failed(epoch, errors.InvalidArgumentError(None, None, "they differ"))
+    tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", "")))
+    assert isinstance(late.error, errors.InvalidArgumentError) and "they differ" in late.error.message
 
 
 def test_what_does_not_fit_ends_the_exchange(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ class CollectiveExecutor:
         self._by_epoch: dict[tuple[int, int], Member] = {}
         self._early: dict[int, list[m.CollectiveData | m.CollectiveStage]] = {}
         self._early_count = 0
-        self._over: collections.OrderedDict[int, Member | None] = collections.OrderedDict()
+        self._over: collections.OrderedDict[int, tuple[Member | None, errors.OpError]] = collections.OrderedDict()
         self.lock = threading.RLock()  # guards the tables; never held while a wait is answered
         self.closed = False
         self._local: collections.deque[m.CollectiveData] = collections.deque()
@@ -125,12 +125,12 @@ class CollectiveExecutor:
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
         with self.lock:
             member.enter(group.epoch, list(group.members))
-            try:
-                self._shared.enter(member, list(group.places))
-            except errors.OpError as error:
-                failure: errors.OpError | None = error
-            else:
-                failure = None
+            failure = self._over[group.epoch][1] if group.epoch in self._over else None
+            if failure is None:
+                try:
+                    self._shared.enter(member, list(group.places))
+                except errors.OpError as error:
+                    failure = error
             self._by_epoch[group.epoch, member.rank] = member
             queued, member.queued = member.queued, []
             early = self._early.pop(group.epoch, [])
@@ -293,29 +293,32 @@ class CollectiveExecutor:
         """Ends this life of the group here, and with ``tell`` everywhere."""
         with self.lock:
             was_over = member.over
-            calls = [] if was_over else self._forget(member)
+            calls = [] if was_over else self._forget(member, error)
         if tell and member.epoch and not was_over:
             self._tell(member, error)
         for call in [*calls, *([extra] if extra else [])]:
             call.wait.fail(error)
 
-    def _forget(self, member: Member) -> list[Call]:
+    def _forget(self, member: Member, error: errors.OpError) -> list[Call]:
         """Takes a member out of the tables; returns the calls that are left without an answer."""
         member.over = True
         if self._members.get((member.group_key, member.device)) is member:
             del self._members[member.group_key, member.device]
         self._by_epoch.pop((member.epoch, member.rank), None)
         if member.epoch:
-            self._over[member.epoch] = member
-            if len(self._over) > _REMEMBERED_EPOCHS:
-                self._over.popitem(last=False)
+            self._remember(member.epoch, member, error)
         calls = member.take_calls()
         self._shared.leave(member)
         return calls
 
+    def _remember(self, epoch: int, member: Member | None, error: errors.OpError) -> None:
+        """A life of a group is over, also for those who are yet to hear that it has begun."""
+        self._over[epoch] = member, error
+        if len(self._over) > _REMEMBERED_EPOCHS:
+            self._over.popitem(last=False)
+
     def _tell(self, member: Member, error: errors.OpError) -> None:
-        s = m.status_of(error, self.task)
-        failure = m.CollectiveFailure(member.epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
+        failure = _failure_message(member.epoch, error, self.task)
         for task in dict.fromkeys(member.tasks):
             if task == self.task:
                 self.failed(member.epoch, error)
@@ -325,7 +328,8 @@ class CollectiveExecutor:
     def failed(self, epoch: int, error: errors.OpError) -> None:
         """A group has failed elsewhere."""
         with self.lock:
-            self._over.setdefault(epoch, None)
+            if epoch not in self._over:
+                self._remember(epoch, None, error)
             self._early_count -= len(self._early.pop(epoch, []))
             members = [member for (e, _), member in self._by_epoch.items() if e == epoch]
         for member in members:
@@ -362,12 +366,9 @@ class CollectiveExecutor:
     def tell_left(self, epoch: int, sender: int) -> None:
         """A rank waits in a life of a group that has ended here: it cannot have heard of that."""
         with self.lock:
-            left = self._over.get(epoch)
+            left, error = self._over.get(epoch, (None, errors.AbortedError(None, None, "The group has ended.")))
         if left is not None:
-            text = f"{left.who(left.rank)} has left group {left.group_key}."
-            status = m.status_of(errors.AbortedError(None, None, text), self.task)
-            failure = m.CollectiveFailure(epoch, status.code, text, "", "", status.task, True)
-            self._peer(left.tasks[sender]).send(failure)
+            self._peer(left.tasks[sender]).send(_failure_message(epoch, error, self.task))
 
     def waiting(self) -> list[Member]:
         """The members that wait for something."""
@@ -391,6 +392,11 @@ class CollectiveExecutor:
         for member in members:
             self.fail(member, errors.CancelledError(None, None, f"{self.task} is shutting down."))
         self._shared.close()
+
+
+def _failure_message(epoch: int, error: errors.OpError, task: str) -> m.CollectiveFailure:
+    s = m.status_of(error, task)
+    return m.CollectiveFailure(epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
 
 
 def _failure(error: Exception, call: Call) -> errors.OpError:
