@@ -61,6 +61,7 @@ def test_versions() -> None:
 @pytest.mark.parametrize(
     ("read", "told"),
     [
+        (lambda: tf.mul, "tf.mul is of TensorFlow 0.x; TensorFlow 1.0 calls it tf.multiply"),
         (lambda: tf.keras, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
         (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),

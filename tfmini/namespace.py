@@ -149,8 +149,11 @@ def _explain(namespace: str, name: str, names: list[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    from tfmini.out_of_scope import way_around  # serves errors only
+    from tfmini.out_of_scope import new_name, way_around  # serves errors only
 
+    renamed = new_name(dotted)
+    if renamed is not None:
+        return f"{plain}: tf.{dotted} is of TensorFlow 0.x; TensorFlow 1.0 calls it {renamed}"
     way = way_around(dotted)
     if way is not None:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {way}"

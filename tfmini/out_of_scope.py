@@ -40,6 +40,20 @@ _NAMES = {
     "enable_tensor_equality": _GRAPH_WAY,
     "enable_control_flow_v2": _LOOP_WAY,
     "contrib.eager": _GRAPH_WAY,
+    "contrib.boosted_trees": "the models of scikit-learn",
+    "contrib.factorization": "the models of scikit-learn",
+    "contrib.tensor_forest": "the models of scikit-learn",
+    "contrib.distributions": "tf.random_normal, tf.random_uniform and formulas in ops",
+    "contrib.quantize": _FLOAT_WAY,
+    "contrib.slim.nets": "a network of your own, from tf.contrib.slim's layers",
+    "contrib.slim.dataset": "tf.data.TFRecordDataset with tf.parse_single_example",
+    "contrib.slim.dataset_data_provider": "tf.data.TFRecordDataset with tf.parse_single_example",
+    "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
+    "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
+    "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
+    "contrib.cluster_resolver": "tf.distribute.cluster_resolver",
+    "contrib.tensorboard": "tf.summary.FileWriter; the projector's configuration is a text file of its own",
+    "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.distribute",
     "py_function": "tf.py_func, whose function gets numpy arrays: there are no eager tensors",
     "distribute.experimental": "tf.train.replica_device_setter",
@@ -101,9 +115,7 @@ _NAMES = {
     "linalg.tridiagonal_matmul": _MATRIX_WAY,
     "linalg.tridiagonal_solve": _MATRIX_WAY,
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
-    "image.sample_distorted_bounding_box": "tf.random_crop",
     "image.combined_non_max_suppression": "tf.image.non_max_suppression per class",
-    "image.draw_bounding_boxes": "Pillow's ImageDraw in a tf.py_func",
     "image.adjust_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
     "image.random_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
     "image.resize_image_with_pad": "tf.image.resize_images and tf.image.pad_to_bounding_box",
@@ -139,6 +151,44 @@ _RAW_OPS = (
     (r"^Audio|Wav$|^Mfcc|^LMDB|Proto(V2)?$", "Python code in a tf.py_func"),
     (r"SummaryDbWriter|^WriteAudio", "tf.summary.FileWriter"),
 )  # fmt: skip
+
+
+# Names of TensorFlow 0.x that 1.0 gave up, and what they became.
+_BEFORE_1_0 = {
+    "mul": "tf.multiply",
+    "sub": "tf.subtract",
+    "neg": "tf.negative",
+    "pack": "tf.stack",
+    "unpack": "tf.unstack",
+    "concat_v2": "tf.concat",
+    "inv": "tf.reciprocal",
+    "select": "tf.where",
+    "listdiff": "tf.setdiff1d",
+    "complex_abs": "tf.abs",
+    "batch_matmul": "tf.matmul",
+    "batch_svd": "tf.svd",
+    "batch_cholesky": "tf.cholesky",
+    "batch_matrix_diag": "tf.matrix_diag",
+    "scalar_summary": "tf.summary.scalar",
+    "histogram_summary": "tf.summary.histogram",
+    "image_summary": "tf.summary.image",
+    "audio_summary": "tf.summary.audio",
+    "merge_summary": "tf.summary.merge",
+    "merge_all_summaries": "tf.summary.merge_all",
+    "train.SummaryWriter": "tf.summary.FileWriter",
+    "image.per_image_whitening": "tf.image.per_image_standardization",
+    "nn.deconv2d": "tf.nn.conv2d_transpose",
+    "nn.rnn": "tf.nn.static_rnn",
+    "nn.bidirectional_rnn": "tf.nn.static_bidirectional_rnn",
+    "models.rnn.rnn_cell": "tf.nn.rnn_cell",
+    "models.rnn.rnn": "tf.nn",
+    "RegisterShape": "tfmini.graph.registry.op, whose shape function is a part of the op",
+}
+
+
+def new_name(dotted: str) -> str | None:
+    """What TensorFlow 1.0 calls a name of 0.x below ``tf``; None where it is no such name."""
+    return _BEFORE_1_0.get(dotted)
 
 
 def way_around(dotted: str) -> str | None:

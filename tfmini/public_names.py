@@ -289,6 +289,12 @@ NAMES: dict[str, dict[str, str]] = {
             "local_variable model_variable variable"
         ),
         "ops.cond": "smart_cond smart_constant_value",
+        "ops.type_specs": "TensorSpec",
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
+        "train.checkpoint_initializers": "init_from_checkpoint",
+        "train.checkpoint_reader": "list_variables load_checkpoint load_variable",
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
@@ -298,17 +304,36 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.layers": {
         "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
+        ),
+        "layers.contrib_embeddings": (
+            "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
+        ),
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear relu=fully_connected separable_conv2d=separable_convolution2d "
             "separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+        "layers.contrib_summaries": (
+            "summarize_activation summarize_activations summarize_biases summarize_collection "
+            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
         ),
         "layers.regularizers": (
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer "
             "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d"
+        ),
+        "ops.nn_embedding": "safe_embedding_lookup_sparse",
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
+    },
+    "contrib.layers.summaries": {
+        "layers.contrib_summaries": (
+            "summarize_activation summarize_activations summarize_biases summarize_collection "
+            "summarize_tensor summarize_tensors summarize_variables summarize_weights"
         ),
     },
     "contrib.layers.utils": {
@@ -323,6 +348,9 @@ NAMES: dict[str, dict[str, str]] = {
             "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download "
             "read_data_sets"
         ),
+    },
+    "contrib.legacy_seq2seq": {
+        "layers.sequence_losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
     },
     "contrib.lookup": {
         "ops.table_initializers": (
@@ -346,20 +374,45 @@ NAMES: dict[str, dict[str, str]] = {
             "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
         ),
     },
+    "contrib.metrics": {
+        "layers.contrib_metrics": (
+            "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
+            "streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error "
+            "streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+            "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+            "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+            "streaming_root_mean_squared_error streaming_sensitivity_at_specificity "
+            "streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k "
+            "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives "
+            "streaming_true_positives"
+        ),
+    },
     "contrib.rnn": {
+        "layers.contrib_rnn": (
+            "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell "
+            "OutputProjectionWrapper stack_bidirectional_dynamic_rnn"
+        ),
         "layers.rnn": "static_bidirectional_rnn static_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell",
         "layers.rnn_wrappers": "DeviceWrapper DropoutWrapper ResidualWrapper",
+    },
+    "contrib.seq2seq": {
+        "layers.sequence_losses": "sequence_loss",
     },
     "contrib.slim": {
         "layers.arg_scope": (
             "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope has_arg_scope"
         ),
         "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d max_pool3d pool"
+        ),
+        "layers.contrib_embeddings": "maxout scale_gradient",
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
         ),
@@ -373,21 +426,43 @@ NAMES: dict[str, dict[str, str]] = {
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer "
             "variance_scaling_initializer xavier_initializer"
         ),
+        "train.assignment": (
+            "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn"
+        ),
         "train.training_util": (
             "assert_global_step create_global_step get_global_step get_or_create_global_step"
         ),
+    },
+    "contrib.slim.evaluation": {
+        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
+        "train.evaluation": "evaluate_once=slim_evaluate_once evaluation_loop",
     },
     "contrib.slim.initializers": {
         "layers.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
     },
     "contrib.slim.layers": {
         "layers.contrib_batch_norm": "batch_norm",
+        "layers.contrib_convolutions": (
+            "avg_pool3d conv1d conv3d convolution convolution1d convolution3d elu max_pool3d pool relu6"
+        ),
+        "layers.contrib_embeddings": (
+            "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient"
+        ),
         "layers.contrib_layers": (
             "bias_add conv2d conv2d_transpose convolution2d convolution2d_transpose fully_connected "
             "layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d"
         ),
+        "layers.contrib_normalization": "group_norm instance_norm",
         "layers.contrib_plain_layers": (
             "avg_pool2d dropout flatten max_pool2d one_hot_encoding repeat softmax stack unit_norm"
+        ),
+        "train.optimize_loss": "OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES optimize_loss",
+    },
+    "contrib.slim.learning": {
+        "train.slim_learning": "train train_step",
+        "train.train_ops": (
+            "add_gradients_summaries clip_gradient_norms create_train_op=create_slim_train_op "
+            "multiply_gradients"
         ),
     },
     "contrib.slim.losses": {
@@ -399,9 +474,31 @@ NAMES: dict[str, dict[str, str]] = {
             "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
         ),
     },
+    "contrib.slim.metrics": {
+        "layers.contrib_metrics": (
+            "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc "
+            "streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error "
+            "streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+            "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+            "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+            "streaming_root_mean_squared_error streaming_sensitivity_at_specificity "
+            "streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k "
+            "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives "
+            "streaming_true_positives"
+        ),
+    },
+    "contrib.slim.model_analyzer": {
+        "layers.model_analyzer": "analyze_ops analyze_vars tensor_description",
+    },
     "contrib.slim.regularizers": {
         "layers.regularizers": (
             "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer sum_regularizer"
+        ),
+    },
+    "contrib.slim.summaries": {
+        "layers.contrib_summaries": (
+            "add_histogram_summaries add_histogram_summary add_image_summaries add_image_summary "
+            "add_scalar_summaries add_scalar_summary add_zero_fraction_summaries add_zero_fraction_summary"
         ),
     },
     "contrib.slim.utils": {
@@ -423,7 +520,21 @@ NAMES: dict[str, dict[str, str]] = {
         ),
     },
     "contrib.training": {
+        "compat.hparams": "HParams parse_values",
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+        "train.checkpoint_polling": "checkpoints_iterator wait_for_new_checkpoint",
+        "train.evaluation": (
+            "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step"
+        ),
+        "train.slim_learning": "train=train_with_hooks",
+        "train.train_ops": (
+            "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op "
+            "multiply_gradients"
+        ),
+    },
+    "contrib.util": {
+        "ops.constant_value": "constant_value=get_static_value",
+        "ops.tensor_protos": "make_ndarray make_tensor_proto",
     },
     "data": {
         "data.dataset": "Dataset make_initializable_iterator make_one_shot_iterator",
@@ -556,6 +667,7 @@ NAMES: dict[str, dict[str, str]] = {
             "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
             "encode_png extract_jpeg_shape is_jpeg"
         ),
+        "ops.image_distortion": "draw_bounding_boxes sample_distorted_bounding_box",
         "ops.image_patches": "extract_image_patches extract_patches",
         "ops.image_resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_values": "random_crop",

@@ -73,6 +73,7 @@ def test_generated_ops() -> None:
         ("import tensorflow.nothing", "tfmini does not have it yet"),
         ("from tensorflow.python.ops import nothing_ops", "tfmini has no module for this part of TensorFlow"),
         ("from tensorflow.contrib import tensor_forest", "use scikit-learn's forests"),
+        ("from tensorflow.contrib.tensorboard.plugins import projector", "use tf.summary.FileWriter"),
     ],
 )
 def test_absences_explain_themselves(code: str, told: str) -> None:

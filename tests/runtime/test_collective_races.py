@@ -15,8 +15,10 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.runtime import collective_memory, collective_shared
 from tfmini.runtime.collective_executor import CollectiveExecutor
+from tfmini.runtime.other_memory import other_memory
 
 pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")
+can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
 
 
 class Answer:
@@ -109,7 +111,7 @@ def test_a_larger_tensor_follows_while_another_rank_still_reads(
 ) -> None:
     """The stage of the next run must not be taken for that of this one."""
     if not pulls:
-        monkeypatch.setattr(collective_shared, "can_pull", lambda places: False)
+        monkeypatch.setattr(collective_shared, "other_memory", lambda: None)
     in_step(tasks)
     sizes = [100_000, 3_000_000, 5_000_000]
     slow: list[Answer] = []
@@ -201,9 +203,79 @@ def test_what_does_not_fit_ends_the_exchange(tasks: Tasks, monkeypatch: pytest.M
 
 
 def test_many_large_collectives_keep_their_stages(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collective_shared, "can_pull", lambda places: False)
+    monkeypatch.setattr(collective_shared, "other_memory", lambda: None)
     for step in range(3):
         answers = [tasks.begin(r, np.ones(300_000), instance=i, step_id=step + 1) for i in range(10) for r in range(2)]
         tasks.deliver()
         assert all((answer.value == 2).all() for answer in answers)
     assert tasks.delivered[m.CollectiveStage] == 20
+
+
+# ---- who dies, or may not read ---------------------------------------------------------------
+
+
+def members(tasks: Tasks) -> list[Any]:
+    found = [executor.member_of(*next(iter(executor._by_epoch))) for executor in tasks.all.values()]
+    assert None not in found
+    return found
+
+
+@can_read
+def test_a_rank_that_dies_after_its_offer_is_reported(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is gone, but its stage still says that it is there."""
+    in_step(tasks)
+    tasks.begin(1, np.ones(1 << 20), step_id=2)
+    monkeypatch.setattr(members(tasks)[0], "pids", [1 << 22, 1 << 22])  # no process has that number
+    waiting = tasks.begin(0, np.ones(1 << 20), step_id=2)
+    tasks.deliver(m.CollectiveStage)
+    assert isinstance(waiting.error, errors.UnavailableError)
+    assert "Collective lost rank 1 (/job:worker/replica:0/task:1/device:CPU:0) in" in waiting.error.message
+
+
+@can_read
+def test_a_group_whose_members_may_not_read_goes_by_windows(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_shared.Neighbours, "can_read", lambda self, place: False)
+    first = [tasks.begin(rank, np.ones(1 << 20)) for rank in range(2)]
+    tasks.deliver()
+    assert all(isinstance(answer.error, errors.UnavailableError) for answer in first)
+    again = [tasks.begin(rank, np.ones(1 << 20), step_id=2) for rank in range(2)]
+    tasks.deliver()
+    assert all((answer.value == 2).all() for answer in again)
+    assert tasks.delivered[m.CollectiveData] == 0 and members(tasks)[0].pids == []
+
+
+def test_a_call_that_cannot_begin_ends_the_group(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_step(tasks)
+    waiting = tasks.begin(1, np.ones(4), step_id=2)
+
+    def no_memory(value: Any) -> Any:
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collective_shared, "result_memory", no_memory)
+        failed = tasks.begin(0, np.ones(4), step_id=2)
+    assert isinstance(failed.error, errors.ResourceExhaustedError) and "cannot begin" in failed.error.message
+    tasks.deliver()
+    assert isinstance(waiting.error, errors.ResourceExhaustedError)
+    in_step(tasks)
+
+
+def test_a_call_while_another_thread_drives_a_group_that_has_failed(tasks: Tasks) -> None:
+    in_step(tasks)
+    tasks.begin(0, np.ones(4), instance=2, step_id=2)
+    member = members(tasks)[0]
+    [exchange] = member.exchanges.values()
+    with exchange.lock:  # as its driver has
+        tasks[0].fail(member, errors.AbortedError(None, None, "the end"))
+        assert member.stages is not None and not member.stages.channel(2).stages[0].is_valid
+        answer = Answer(3)
+        tasks[0].proceed(member, tasks[0]._calls.make(answer, exchange.call._node, np.ones(4, np.float32)))
+    assert isinstance(answer.error, errors.AbortedError)
+
+
+def test_a_stage_where_none_can_be_ends_the_group(tasks: Tasks) -> None:
+    in_step(tasks)
+    waiting = tasks.begin(0, np.ones(4), step_id=2)
+    member = members(tasks)[0]
+    tasks[0].receive(m.CollectiveStage(member.epoch, 0, 1, 1, 1, 77, 13, 4096))
+    assert isinstance(waiting.error, errors.InvalidArgumentError) and "no stage at 13" in waiting.error.message

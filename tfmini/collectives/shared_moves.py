@@ -64,6 +64,7 @@ class Moves:
 
     Attributes:
       plan: in order.
+      unread: the rank whose memory could not be read; -1: none.
       sent_bytes: how much of the tensor others take from this rank, once for each who takes it.
     """
 
@@ -81,6 +82,7 @@ class Moves:
         assert own is not None
         self.own = own
         self.others = [(rank + i) % self.size for i in range(1, self.size)]
+        self.unread = -1
         self.plan = self._plan(follows)
         self.sent_bytes = self._sent_bytes()
 
@@ -177,7 +179,10 @@ class PullMoves(Moves):
 
     def _pull(self, rank: int, word: int, at: int, into: Array) -> bool:
         assert self._read is not None
-        return self._read(rank, self._stage(rank).words[word] + at * into.itemsize, into)
+        if self._read(rank, self._stage(rank).words[word] + at * into.itemsize, into):
+            return True
+        self.unread = rank
+        return False
 
     def _reduce(self, window: int) -> bool:
         low, high = self._share(self.rank, self._mine.size)

@@ -34,6 +34,7 @@ class SharedReduce:
       done: the result is complete.
       stranger: the rank whose fingerprint differs; -1: none does. Then nothing goes on until `accept`.
       is_broken: another rank has left the exchange. Nothing goes on; it tells the others why.
+      lost: a rank that is gone without having left: it tells nobody. -1: none.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class SharedReduce:
         self._others, self._count, self._plan = moves.others, moves.count, moves.plan
         self._to_wake: set[int] = set()
         self.done = self.is_broken = False
-        self.stranger = -1
+        self.stranger = self.lost = -1
         self._unknown = list(self._others)  # whose fingerprints have not been compared
         self._at = 0
         self._spin_s = _SPIN_S if moves.size <= _CORES else 0.0
@@ -85,8 +86,12 @@ class SharedReduce:
             if move.word == WROTE and self._unknown and not self._compare():
                 break
             # What has been read counts only if it was still the others' when it had been read.
-            if not move.run(move.window) or not self._are_valid():
+            is_read = move.run(move.window)
+            if not self._are_valid():
                 self.is_broken = True
+                break
+            if not is_read:
+                self.is_broken, self.lost = True, self.moves.unread
                 break
             self.done = self._at + 1 == len(self._plan)
             self._at += not self.done  # others may look at the move that is waited for at any time

@@ -110,8 +110,12 @@ def _absent(fullname: str, dotted: str) -> str:
         getattr(sys.modules[f"{TARGET}.{parent}" if parent else TARGET], last)
     except AttributeError as error:
         return f"No module named {fullname!r}: {str(error).partition(': ')[2] or error}"
-    except KeyError:  # the parent is a private path
-        pass
+    except KeyError:  # the parent is a private path, or is not there either
+        from tfmini.out_of_scope import way_around  # serves errors only
+
+        around = way_around(plain)
+        if around is not None:
+            return f"No module named {fullname!r}: tf.{plain} is out of tfmini's scope; use {around} instead"
     return f"No module named {fullname!r}: tfmini has no module for this part of TensorFlow. {internals.nearest(plain)}"
 
 

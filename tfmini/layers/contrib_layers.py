@@ -42,16 +42,17 @@ def _collections(variables_collections: Any, name: str) -> Any:
     return variables_collections
 
 
-def _weights(
+def weights_of(
     name: str, shape: Any, dtype: Any, initializer: Any, regularizer: Any, trainable: bool, variables_collections: Any
 ) -> Any:
+    """A variable of a layer, in its collections."""
     return model_variable(
         name, shape=shape, dtype=dtype, initializer=initializer, regularizer=regularizer, trainable=trainable,
         collections=_collections(variables_collections, name),
     )  # fmt: skip
 
 
-def _finished(
+def finished(
     outputs: Tensor,
     channels: int,
     settings: dict[str, Any],
@@ -62,7 +63,7 @@ def _finished(
     if settings["normalizer_fn"] is not None:
         outputs = settings["normalizer_fn"](outputs, **(settings["normalizer_params"] or {}))
     elif settings["biases_initializer"] is not None:
-        biases = _weights(
+        biases = weights_of(
             "biases", [channels], outputs.dtype.base_dtype, settings["biases_initializer"],
             settings["biases_regularizer"], settings["trainable"], settings["variables_collections"],
         )  # fmt: skip
@@ -104,14 +105,14 @@ def fully_connected(
         width = inputs.shape.as_list()[-1]
         if width is None:
             raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
-        weights = _weights(
+        weights = weights_of(
             "weights", [width, num_outputs], inputs.dtype.base_dtype, weights_initializer, weights_regularizer,
             trainable, variables_collections,
         )  # fmt: skip
         rank = inputs.shape.ndims
         outputs = matmul(inputs, weights) if rank == 2 else tensordot(inputs, weights, [[rank - 1], [0]])
         outputs.set_shape(TensorShape([*inputs.shape.as_list()[:-1], num_outputs]))
-        return _finished(outputs, num_outputs, settings, opened)
+        return finished(outputs, num_outputs, settings, opened)
 
 
 def known_format(data_format: str | None) -> str:
@@ -160,7 +161,7 @@ def convolution2d(
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), _channels(inputs, layout), num_outputs]
-        weights = _weights(
+        weights = weights_of(
             "weights", kernel, inputs.dtype.base_dtype, weights_initializer, weights_regularizer, trainable,
             variables_collections,
         )  # fmt: skip
@@ -172,7 +173,7 @@ def convolution2d(
             data_format=layout,
             dilations=around(normalized_tuple(rate, 2, "rate"), layout),
         )
-        return _finished(outputs, num_outputs, settings, opened, layout)
+        return finished(outputs, num_outputs, settings, opened, layout)
 
 
 @add_arg_scope
@@ -201,7 +202,7 @@ def convolution2d_transpose(
     with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
-        weights = _weights(
+        weights = weights_of(
             "weights", [*window, num_outputs, _channels(inputs, layout)], inputs.dtype.base_dtype,
             weights_initializer, weights_regularizer, trainable, variables_collections,
         )  # fmt: skip
@@ -210,7 +211,7 @@ def convolution2d_transpose(
             inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
         )
         outputs.set_shape([size if isinstance(size, int) else None for size in shape])
-        return _finished(outputs, num_outputs, settings, opened, layout)
+        return finished(outputs, num_outputs, settings, opened, layout)
 
 
 def _deconvolved_shape(
@@ -259,7 +260,7 @@ def separable_convolution2d(
         channels = _channels(inputs, layout)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier]
         common = (inputs.dtype.base_dtype,)
-        depthwise = _weights(
+        depthwise = weights_of(
             "depthwise_weights", kernel, *common, weights_initializer, weights_regularizer, trainable,
             variables_collections,
         )  # fmt: skip
@@ -267,15 +268,15 @@ def separable_convolution2d(
         gaps = list(normalized_tuple(rate, 2, "rate"))
         if num_outputs is None:
             outputs = depthwise_conv2d(inputs, depthwise, steps, padding.upper(), rate=gaps, data_format=layout)
-            return _finished(outputs, channels * depth_multiplier, settings, opened, layout)
-        pointwise = _weights(
+            return finished(outputs, channels * depth_multiplier, settings, opened, layout)
+        pointwise = weights_of(
             "pointwise_weights", [1, 1, channels * depth_multiplier, num_outputs], *common,
             pointwise_initializer or weights_initializer, weights_regularizer, trainable, variables_collections,
         )  # fmt: skip
         outputs = separable_conv2d(
             inputs, depthwise, pointwise, steps, padding.upper(), rate=gaps, data_format=layout
         )
-        return _finished(outputs, num_outputs, settings, opened, layout)
+        return finished(outputs, num_outputs, settings, opened, layout)
 
 
 @add_arg_scope
@@ -295,7 +296,7 @@ def bias_add(
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = inputs.shape.as_list()[1 if layout == "NCHW" else -1]
-        biases = _weights(
+        biases = weights_of(
             "biases", [channels], inputs.dtype.base_dtype, initializer, regularizer, trainable, variables_collections
         )
         outputs = add_bias(inputs, biases, layout)
@@ -325,9 +326,9 @@ def layer_norm(
         parameters = sizes[begin_params_axis:]
         beta = gamma = None
         if center:
-            beta = _weights("beta", parameters, dtype, _ZEROS, None, trainable, variables_collections)
+            beta = weights_of("beta", parameters, dtype, _ZEROS, None, trainable, variables_collections)
         if scale:
-            gamma = _weights("gamma", parameters, dtype, _ONES, None, trainable, variables_collections)
+            gamma = weights_of("gamma", parameters, dtype, _ONES, None, trainable, variables_collections)
         start = begin_norm_axis % len(sizes)
         mean, variance = moments(inputs, list(range(start, len(sizes))), keep_dims=True)
         outputs = batch_normalization(inputs, mean, variance, beta, gamma, 1e-12)

@@ -100,9 +100,9 @@ def softmax_cross_entropy_with_logits_v2(
         static = logits._shape
         if axis != -1 and (static is None or axis % len(static) != len(static) - 1):
             precise, labels = _class_last(precise, axis), _class_last(labels, axis)
-        outer = precise._shape
-        if outer is not None and len(outer) == 2:
-            cost = softmax_xent_op(precise, labels, name=scope)[0]
+        if _is_matrix(precise):
+            # Labels of another rank count as well when they have as many rows, as in TensorFlow.
+            cost = softmax_xent_op(precise, labels if _is_matrix(labels) else _flat(labels), name=scope)[0]
         else:
             sizes = shape_of(precise)
             flat = softmax_xent_op(_flat(precise), _flat(labels), name=scope)[0]
@@ -113,6 +113,10 @@ def softmax_cross_entropy_with_logits_v2(
             cost.set_shape(kept)
         result: Tensor = cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
         return result
+
+
+def _is_matrix(tensor: Tensor) -> bool:
+    return tensor._shape is not None and len(tensor._shape) == 2
 
 
 def _class_last(tensor: Tensor, axis: int) -> Tensor:

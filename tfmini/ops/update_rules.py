@@ -308,7 +308,7 @@ def ftrl(
         step = grad
     else:
         step = np.multiply(var, 2 * _one(var) * shrinkage)
-        np.add(step, grad, out=step)
+        step = np.add(step, grad)
     _add_square(accum, grad, t)
     new = _negative_power(accum, power)
     np.subtract(new, old, out=t)
@@ -327,7 +327,8 @@ def ftrl(
 
 
 def _negative_power(accum: Array, power: Any) -> Array:
-    return np.sqrt(accum) if power == -0.5 else np.power(accum, -power)
+    out = np.empty_like(accum)  # an array also at rank 0, where numpy would give a scalar
+    return np.sqrt(accum, out=out) if power == -0.5 else np.power(accum, -power, out=out)
 
 
 def _sign_factor(m: Array, grad: Array, t: Array, beta: Any, rest: Any, decay: Any) -> None:

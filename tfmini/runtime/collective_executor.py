@@ -156,8 +156,8 @@ class CollectiveExecutor:
             if self._shared.begin(member, call):
                 return
             schedule = call.schedule(member.rank, member.members)
-        except errors.OpError as error:
-            self.fail(member, error, tell=True, extra=call)
+        except Exception as error:  # noqa: BLE001 - there is nobody else to answer the call
+            self.fail(member, _failure(error, call), tell=True, extra=call)
             return
         with self.lock:
             is_over = member.over
@@ -391,3 +391,11 @@ class CollectiveExecutor:
         for member in members:
             self.fail(member, errors.CancelledError(None, None, f"{self.task} is shutting down."))
         self._shared.close()
+
+
+def _failure(error: Exception, call: Call) -> errors.OpError:
+    """Why a call could not begin."""
+    if isinstance(error, errors.OpError):
+        return error
+    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
+    return kind(None, None, f"{call.describe()} cannot begin: {type(error).__name__}: {error}")

@@ -4,8 +4,6 @@ Each task has one *arena*, a sealed memfd of which only the pages in use exist. 
 descriptor of its owner (``/proc/<pid>/fd/<n>``), which the kernel allows to processes of the same user, and maps it
 read-only. Nothing of it has a name in the file system, and nothing is left of it when its owner dies.
 
-A *place* says where an arena is: host, pid, descriptor, nonce, and the address at which its owner has it, if its
-owner may read the memory of others (`other_memory`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import mmap
 import os
 import secrets
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,14 +33,46 @@ _ADD_SEALS, _GET_SEALS = 1033, 1034
 Bytes = np.ndarray[Any, Any]
 
 
+class Place(NamedTuple):
+    """Where an arena is.
+
+    Attributes:
+      host: equal for processes that can map each other's arenas.
+      descriptor: of its owner; ``nonce``: what stands at its beginning, in hexadecimal digits.
+      address: where its owner has it; 0 if that may not read the memory of others (`other_memory`).
+    """
+
+    host: str
+    pid: int
+    descriptor: int
+    nonce: str
+    address: int
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """From a message.
+
+        Raises:
+          ValueError: it is none.
+        """
+        host, pid, descriptor, nonce, address = text.split("|")
+        return cls(host, int(pid), int(descriptor), nonce, int(address))
+
+    def __str__(self) -> str:
+        return "|".join(map(str, self))
+
+
 class Arena:
     """This task's memory. The first page says whose it is; the rest is given out in blocks of few sizes.
+
+    Args:
+      can_be_read: whether its place says at which address its owner has it.
 
     Raises:
       OSError: there is none to be had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, can_be_read: bool) -> None:
         self._fd = os.memfd_create("tfmini-collectives", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._fd, ARENA_BYTES)
@@ -53,12 +83,16 @@ class Arena:
             raise
         nonce = secrets.token_bytes(_NONCE)
         self._memory[:_NONCE] = np.frombuffer(nonce, np.uint8)
-        address = self._memory.ctypes.data if other_memory() is not None else 0
-        self.place = f"{_host()}|{os.getpid()}|{self._fd}|{nonce.hex()}|{address}"
+        address = self._memory.ctypes.data if can_be_read else 0
+        self.place = str(Place(_host(), os.getpid(), self._fd, nonce.hex(), address))
         self._end = _PAGE
         self._free: dict[int, list[int]] = {}
         self._lock = threading.Lock()
         self._serials = itertools.count(1)
+
+    def hide(self) -> None:
+        """Its place says no more where its owner has it, so that nobody reads that process's memory."""
+        self.place = str(Place.parse(self.place)._replace(address=0))
 
     def serial(self) -> int:
         """A number that no block had before."""
@@ -105,37 +139,29 @@ def _host() -> str:
     return f"{host}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
-def make_arena() -> Arena | None:
+def make_arena(can_be_read: bool = False) -> Arena | None:
     """An arena; None where there can be none, or ``TFMINI_LANE=off`` forbids it."""
     try:
-        return Arena() if _host() else None
+        return Arena(can_be_read) if _host() else None
     except (OSError, ValueError):
         return None
 
 
 def can_share(places: list[str]) -> bool:
     """Whether all are different processes of one host."""
-    hosts = {place.partition("|")[0] for place in places}
-    return len(hosts) == 1 and "" not in hosts and len({pid_of(place) for place in places}) == len(places)
-
-
-def can_pull(places: list[str]) -> bool:
-    """Whether all may read each other's memory."""
-    return all(place.split("|")[4] != "0" for place in places)
-
-
-def pid_of(place: str) -> int:
-    """The process whose arena it is."""
-    return int(place.split("|")[1])
+    if "" in places:
+        return False
+    known = [Place.parse(place) for place in places]
+    return len({place.host for place in known}) == 1 and len({place.pid for place in known}) == len(known)
 
 
 class Neighbours:
     """The arenas of other tasks, by their places."""
 
     def __init__(self) -> None:
-        self._maps: dict[str, Bytes] = {}
+        self._maps: dict[Place, Bytes] = {}
 
-    def map(self, place: str) -> Bytes:
+    def map(self, place: Place) -> Bytes:
         """The arena there, read-only.
 
         Raises:
@@ -143,31 +169,28 @@ class Neighbours:
         """
         found = self._maps.get(place)
         if found is None:
-            _, pid, number, nonce, _ = place.split("|")
-            fd = os.open(f"/proc/{int(pid)}/fd/{int(number)}", os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{place.pid}/fd/{place.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 if os.fstat(fd).st_size != ARENA_BYTES or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                     raise ValueError(f"{place} is no arena")
                 memory = mmap.mmap(fd, ARENA_BYTES, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
             finally:
                 os.close(fd)
-            if memory[:_NONCE].hex() != nonce:
+            if memory[:_NONCE].hex() != place.nonce:
                 raise ValueError(f"{place} belongs to somebody else now")
             found = self._maps[place] = np.frombuffer(memory, np.uint8)
         return found
 
-    def probe(self, place: str) -> None:
-        """Reads the nonce of an arena out of its owner's memory.
-
-        Raises:
-          OSError: that is forbidden; ValueError: it is not there.
-        """
-        _, pid, _, nonce, address = place.split("|")
+    def can_read(self, place: Place) -> bool:
+        """Whether the nonce of an arena can be read out of its owner's memory."""
         memory, found = other_memory(), np.empty(_NONCE, np.uint8)
-        if memory is None or not memory.read(int(pid), int(address), found) or found.tobytes().hex() != nonce:
-            raise ValueError(f"the memory of process {pid} is not what it says")
+        try:
+            is_read = memory is not None and memory.read(place.pid, place.address, found)
+        except OSError:  # kept apart by something that reading one's own memory does not show
+            return False
+        return is_read and found.tobytes().hex() == place.nonce
 
-    def keep(self, places: set[str]) -> None:
+    def keep(self, places: set[Place]) -> None:
         """Forgets all others."""
         for place in [place for place in self._maps if place not in places]:
             del self._maps[place]

@@ -14,14 +14,14 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
-from tfmini.collectives.shared_moves import Moves, moves_for
+from tfmini.collectives.shared_moves import moves_for
 from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
 from tfmini.runtime.collective_calls import Call, result_memory
 from tfmini.runtime.collective_exchange import Exchange, Member
-from tfmini.runtime.collective_memory import Arena, Neighbours, can_pull, can_share, make_arena, pid_of
+from tfmini.runtime.collective_memory import Arena, Neighbours, Place, can_share, make_arena
 from tfmini.runtime.collective_stages import Channel, Stages
 from tfmini.runtime.futex import Futex, futex
 from tfmini.runtime.other_memory import other_memory
@@ -50,14 +50,14 @@ class SharedCollectives:
         self._arena: Arena | None = None
         self._is_possible = True
         self._neighbours = Neighbours()
-        self._in_use: dict[Member, list[str]] = {}  # by the members that live: the places of their groups
+        self._in_use: dict[Member, list[Place]] = {}  # by the members that live: the places of their groups
         self._futex: Futex | None = None
 
     def place(self) -> str:
         """Where this task's memory is; "": nowhere."""
         with self._owner.lock:
             if self._arena is None and self._is_possible:
-                self._arena = make_arena()
+                self._arena = make_arena(can_be_read=other_memory() is not None)
                 self._futex = futex() if self._arena is not None else None
                 self._is_possible = self._arena is not None
             return self._arena.place if self._arena is not None else ""
@@ -66,43 +66,45 @@ class SharedCollectives:
         """The group is complete; maps the memory of all if it can be shared.
 
         Raises:
-          UnavailableError: another rank's cannot be mapped. The next life of the group goes by messages.
+          UnavailableError: another rank's cannot be mapped, or not be read. The next life of the group goes by
+            messages, or by what is laid out.
         """
         if self._arena is None or not can_share(places):
             return
-        pulls = can_pull(places)
+        known = [Place.parse(text) for text in places]
+        pulls = all(place.address for place in known)
         try:
-            neighbours = [self._neighbours.map(place) for place in places]
-            for place in places if pulls else ():
-                self._neighbours.probe(place)
+            neighbours = [self._neighbours.map(place) for place in known]
         except (OSError, ValueError) as error:
-            self._is_possible = False
             self._arena.close()
-            self._arena = None
-            text = f"{member.device} cannot map the memory of a rank of group {member.group_key}: {error}"
-            raise errors.UnavailableError(None, None, text) from None
+            self._arena, self._is_possible = None, False
+            raise _another_way(member, f"cannot map the memory of a rank: {error}") from None
+        if pulls and not all(map(self._neighbours.can_read, known)):
+            self._arena.hide()
+            raise _another_way(member, "is not allowed to read the memory of a rank")
         member.stages = Stages(member.rank, self._arena, neighbours)
-        member.pids = list(map(pid_of, places)) if pulls else []
-        self._in_use[member] = places
+        member.pids = [place.pid for place in known] if pulls else []
+        self._in_use[member] = known
 
     def begin(self, member: Member, call: Call) -> bool:
         """Begins an all-reduce in shared memory; False: it has to go by messages."""
         if member.stages is None or call.about.reduction is None:
             return False
         owner, instance = self._owner, call.instance
+        value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
+        memory = result_memory(value)
         with owner.lock:
             stages = member.stages
-            if stages is None:  # its group has ended
+            if stages is None or member.over:
                 return False
             if instance in member.running:
                 member.later.setdefault(instance, collections.deque()).append(call)
                 return True
-            value = call.value if call.value.flags.c_contiguous else np.ascontiguousarray(call.value)
             exchange = owner.new_exchange(member, call)
             moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
             channel, news = stages.open(instance, moves.stage_bytes(value.nbytes), exchange.count)
             follows, channel.moves = channel.moves is moves, moves
-            schedule = exchange.schedule = self._schedule(member, exchange, moves, channel, follows, value)
+            schedule = exchange.schedule = self._schedule(member, exchange, channel, follows, value, memory)
             member.running[instance] = exchange
             member.exchanges[exchange.key] = exchange
             owner.sent_bytes += schedule.moves.sent_bytes
@@ -135,15 +137,15 @@ class SharedCollectives:
         return True
 
     def _schedule(
-        self, member: Member, exchange: Exchange, moves: type[Moves], channel: Channel, follows: bool, value: Any
+        self, member: Member, exchange: Exchange, channel: Channel, follows: bool, value: Any, memory: tuple[Any, Any]
     ) -> SharedReduce:
-        about, pids = exchange.call.about, member.pids
-        assert about.reduction is not None
-        out, face = result_memory(value)
+        about, pids, moves = exchange.call.about, member.pids, channel.moves
+        assert about.reduction is not None and moves is not None
+        out, face = memory
 
         def read(rank: int, address: int, into: Any) -> bool:
-            memory = other_memory()
-            return memory is not None and memory.read(pids[rank], address, into)
+            others = other_memory()
+            return others is not None and others.read(pids[rank], address, into)
 
         return SharedReduce(
             moves(member.rank, channel.stages, exchange.count, value, *about.reduction, out, follows, read),
@@ -171,12 +173,21 @@ class SharedCollectives:
                 exchange.lock.release()
             for rank in ring:
                 self._send(member, m.CollectiveBell(member.epoch, rank, member.rank, exchange.call.instance))
-            if exchange.schedule.stranger >= 0:
+            if exchange.schedule.lost >= 0:
+                self._lost(member, exchange)
+            elif exchange.schedule.stranger >= 0:
                 self._compare(member, exchange)
             elif is_over:
                 self._over(member, exchange)
         if member.over:
             self.leave(member)
+
+    def _lost(self, member: Member, exchange: Exchange) -> None:
+        """A rank died after it had said where its tensor is: the others wait for nothing of it."""
+        rank = exchange.schedule.lost
+        text = f"Collective lost {member.who(rank)} in {exchange.call.describe()}: {exchange.fingerprint};"
+        text = f"{text} lost by {member.device}: its memory cannot be read any more"
+        self._owner.fail(member, errors.UnavailableError(None, None, text, task=member.tasks[rank]), tell=True)
 
     def _compare(self, member: Member, exchange: Exchange) -> None:
         schedule, stages = exchange.schedule, member.stages
@@ -212,22 +223,31 @@ class SharedCollectives:
     # ---- what comes from others -------------------------------------------------------------
 
     def placed(self, member: Member, message: m.CollectiveStage) -> None:
-        """Another rank's parts of a collective lie elsewhere from now on."""
-        with self._owner.lock:
-            if member.stages is None or member.over:
-                return
-            place = message.serial, message.offset, message.nbytes
-            if not member.stages.place(message.instance, message.count, message.sender, *place):
-                return
-            stages = member.stages.channel(message.instance).stages
-            theirs, own = stages[message.sender], stages[member.rank]
-            assert theirs is not None
-            # It may have begun to wait for what had come before this side knew whom to ring.
-            marks = (WROTE, REDUCED, COPIED)
-            waits = own is not None and any(0 < theirs.wanted(word) <= own.words[word] for word in marks)
+        """Another rank's parts of a collective lie elsewhere from one of its runs on."""
+        try:
+            waits = self._take_place(member, message)
+        except ValueError as error:
+            refusal = errors.InvalidArgumentError(None, None, f"{member.who(message.sender)} is wrong: {error}")
+            self._owner.fail(member, refusal, tell=True)
+            return
         if waits:
             self._send(member, m.CollectiveBell(member.epoch, message.sender, member.rank, message.instance))
         self.look(member, message.instance)
+
+    def _take_place(self, member: Member, message: m.CollectiveStage) -> bool:
+        """Whether the other rank has begun to wait for what had come before this side knew whom to ring."""
+        place = message.serial, message.offset, message.nbytes
+        with self._owner.lock:
+            if member.stages is None or member.over:
+                return False
+            if not member.stages.place(message.instance, message.count, message.sender, *place):
+                return False
+            stages = member.stages.channel(message.instance).stages
+            theirs, own = stages[message.sender], stages[member.rank]
+            assert theirs is not None
+            return own is not None and any(
+                0 < theirs.wanted(word) <= own.words[word] for word in (WROTE, REDUCED, COPIED)
+            )
 
     def look(self, member: Member, instance: int) -> None:
         """Drives a collective: somebody has rung, or some time has passed."""
@@ -243,6 +263,8 @@ class SharedCollectives:
     def leave(self, member: Member) -> None:
         """This life of the group is over: gives its memory back as soon as nobody writes to it."""
         with self._owner.lock:
+            if member.stages is not None:
+                member.stages.invalidate(for_good=self._owner.closed)
             held = []
             for exchange in list(member.running.values()):
                 if not exchange.lock.acquire(False):
@@ -263,3 +285,8 @@ class SharedCollectives:
         if self._arena is not None:
             self._arena.close()
             self._arena, self._is_possible = None, False
+
+
+def _another_way(member: Member, why: str) -> errors.OpError:
+    text = f"{member.device} {why}. The next run of group {member.group_key} goes another way."
+    return errors.UnavailableError(None, None, text)

@@ -34,7 +34,7 @@ class Channel:
     moves: type[Moves] | None = None
     count: int = -1
     is_busy: bool = False
-    outgrown: list[tuple[int, int]] = field(default_factory=list)
+    outgrown: list[tuple[Stage, int, int]] = field(default_factory=list)
 
     def begin(self, count: int) -> None:
         """A run begins: it goes by the stages that have been announced for it."""
@@ -90,11 +90,12 @@ class Stages:
         channel = self.channel(instance)
         channel.begin(count)
         self._channels[instance] = self._channels.pop(instance)
-        if channel.stages[self._rank] is not None and channel.size >= needed:
-            return channel, None
-        if channel.size:
+        own = channel.stages[self._rank]
+        if own is not None:
+            if channel.size >= needed:
+                return channel, None
             # Others may still read the run before.
-            channel.outgrown.append((channel.offset, channel.size))
+            channel.outgrown.append((own, channel.offset, channel.size))
         self._make_room(needed)
         channel.offset, channel.size = self._arena.take(needed)
         self._bytes += channel.size
@@ -119,15 +120,20 @@ class Stages:
 
     def _give_back(self, channel: Channel) -> None:
         own = channel.stages[self._rank]
-        if own is not None:
-            own.give_up()
-        for offset, size in [(channel.offset, channel.size), *channel.outgrown]:
-            if size:
-                self._arena.give_back(offset, size)
-                self._bytes -= size
+        for stage, offset, size in [*channel.outgrown, *([(own, channel.offset, channel.size)] if own else [])]:
+            stage.give_up()
+            self._arena.give_back(offset, size)
+            self._bytes -= size
         channel.stages[self._rank] = None
         channel.offset = channel.size = 0
         channel.outgrown.clear()
+
+    def invalidate(self, for_good: bool) -> None:
+        """Nothing that lies there counts any more: the tensors of runs that are under way may go at any time."""
+        for channel in self._channels.values():
+            own = channel.stages[self._rank]
+            if own is not None and (channel.is_busy or not for_good):
+                own.give_up()
 
     def close(self, for_good: bool) -> None:
         """Gives all back.

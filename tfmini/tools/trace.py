@@ -44,9 +44,9 @@ def trace(
 ) -> None:
     """Run SCRIPT ARGS... and write the timeline of one of its steps, with what all tasks did, sent and waited for.
 
-    With --ps, --workers or --chief the script runs as every task of a local cluster, as under `tfmini launch`; otherwise in this
-    process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` shows its times
-    beside the tables.
+    With --ps, --workers or --chief the script runs as every task of a local cluster, as under `tfmini launch`;
+    otherwise in this process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace`
+    shows its times beside the tables.
     """
     clustered = ps is not None or workers is not None or chief
     ps, workers = 1 if ps is None else ps, 1 if workers is None else workers

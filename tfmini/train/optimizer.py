@@ -18,6 +18,7 @@ from typing import Any
 import tfmini.ops.array_slicing  # gives tensors their indexing
 import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
@@ -371,20 +372,10 @@ def _chosen_variables(var_list: Any) -> list[Any]:
     if var_list is None:
         chosen = trainable_variables() + get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
     else:
-        chosen = list(_leaves(var_list))
+        chosen = nest.flatten(var_list)
     if not chosen:
         raise ValueError("No variables to optimize.")
     return chosen
-
-
-def _leaves(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        value = [value[key] for key in sorted(value)]
-    if not isinstance(value, (list, tuple)):
-        yield value
-        return
-    for item in value:
-        yield from _leaves(item)
 
 
 def _target(var: Any) -> Any:

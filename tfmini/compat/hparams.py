@@ -1,0 +1,213 @@
+"""``tf.contrib.training.HParams``: hyperparameters with types, which a string or JSON can override."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["HParams", "parse_values"]
+
+_CLAUSE = re.compile(
+    r"\s*(?P<name>[a-zA-Z][\w.]*)(?:\[\s*(?P<index>\d+)\s*\])?\s*=\s*"
+    r"(?:\[(?P<many>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,)"
+)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false") and text[1:].islower():
+        return text.lower() == "true"
+    return bool(int(text))
+
+
+def _reader(name: str, kind: Any, values: str) -> Callable[[str], Any]:
+    """From text to a value of a type; its ValueError names the parameter."""
+    convert = _boolean if kind is bool else kind
+
+    def read(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError:
+            raise ValueError(
+                f"Could not parse hparam '{name}' of type '{kind.__name__}' with value '{text}' in {values}"
+            ) from None
+
+    return read
+
+
+def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool = False) -> dict[str, Any]:
+    """``"a=1,b=[x,y],c[1]=2"`` as a dictionary (``tf.contrib.training.parse_values``).
+
+    Args:
+      values: ``name=value`` pairs. A value is a scalar, a list in brackets, or one element of a list.
+      type_map: name -> type of the scalars.
+      ignore_unknown: whether names without a type are skipped.
+
+    Returns:
+      Name -> scalar, list, or {index: scalar}.
+
+    Raises:
+      ValueError: for text of another form, an unknown name, or a name that is given twice.
+    """
+    result: dict[str, Any] = {}
+    position = 0
+    while position < len(values):
+        clause = _CLAUSE.match(values, position)
+        if clause is None:
+            raise ValueError(f"Malformed hyperparameter value: {values[position:]}")
+        position = clause.end()
+        if clause["name"] in type_map:
+            _take(clause, type_map[clause["name"]], values, result)
+        elif not ignore_unknown:
+            raise ValueError(f"Unknown hyperparameter type for {clause['name']}")
+    return result
+
+
+def _take(clause: re.Match[str], kind: Any, values: str, result: dict[str, Any]) -> None:
+    """Puts one clause into the result."""
+    name, index = clause["name"], clause["index"]
+    read = _reader(name, kind, values)
+    if clause["many"] is not None:
+        if index is not None:
+            raise ValueError("Assignment of a list to a list index.")
+        value: Any = [read(part) for part in re.split("[ ,]", clause["many"]) if part]
+    else:
+        value = read(clause["one"].strip() if kind is not str else clause["one"])
+    if index is None:
+        if name in result:
+            raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
+        result[name] = value
+        return
+    elements = result.setdefault(name, {})
+    if not isinstance(elements, dict) or int(index) in elements:
+        raise ValueError(f"Multiple assignments to variable '{name}[{index}]' in {values}")
+    elements[int(index)] = value
+
+
+def _fitted(name: str, kind: Any, value: Any) -> Any:
+    """A value as the parameter's type; a ValueError where that would lose something."""
+    if type(value) is kind or kind is type(None):
+        return value
+    fits = isinstance(value, bool) == issubclass(kind, bool)
+    for family in ((str, bytes), numbers.Integral, numbers.Number):
+        fits = fits and (isinstance(value, family) or not issubclass(kind, family))
+    if not fits:
+        raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}")
+    return kind(value)
+
+
+class HParams:
+    """Named values with types (``tf.contrib.training.HParams``); each is an attribute.
+
+    Args:
+      hparam_def: not supported, None.
+      model_structure: kept for `get_model_structure`.
+      kwargs: name -> value. A list is a parameter of several values, of the type of its first.
+
+    Raises:
+      ValueError: for a name that the class uses itself, or an empty list.
+    """
+
+    def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
+        if hparam_def is not None:
+            raise NotImplementedError("HParams(hparam_def=) is not supported: give the values by keyword")
+        self._hparam_types: dict[str, tuple[Any, bool]] = {}
+        self._model_structure = model_structure
+        for name, value in kwargs.items():
+            self.add_hparam(name, value)
+
+    def add_hparam(self, name: str, value: Any) -> None:
+        """Adds a parameter; its type is that of the value."""
+        if getattr(self, name, None) is not None:
+            raise ValueError(f"Hyperparameter name is reserved: {name}")
+        many = isinstance(value, (list, tuple))
+        if many and not value:
+            raise ValueError(f"Multi-valued hyperparameters cannot be empty: {name}")
+        self._hparam_types[name] = (type(value[0] if many else value), many)
+        setattr(self, name, value)
+
+    def set_hparam(self, name: str, value: Any) -> None:
+        """Sets a parameter that is there; a ValueError for a value of another type, a KeyError for an unknown name."""
+        kind, many = self._hparam_types[name]
+        if isinstance(value, list) != many:
+            raise ValueError(
+                f"Must pass a list for multi-valued parameter: {name}."
+                if many
+                else f"Must not pass a list for single-valued parameter: {name}"
+            )
+        setattr(self, name, [_fitted(name, kind, v) for v in value] if many else _fitted(name, kind, value))
+
+    def del_hparam(self, name: str) -> None:
+        """Removes a parameter, if it is there."""
+        if name in self._hparam_types:
+            delattr(self, name)
+            del self._hparam_types[name]
+
+    def parse(self, values: str) -> HParams:
+        """Overrides parameters from a string (see `parse_values`), and returns self."""
+        types = {name: kind for name, (kind, _) in self._hparam_types.items()}
+        parsed = parse_values(values, types)
+        return self.override_from_dict({name: self._whole(name, value) for name, value in parsed.items()})
+
+    def _whole(self, name: str, value: Any) -> Any:
+        """The list with some elements replaced, where ``value`` is {index: element}."""
+        if not isinstance(value, dict):
+            return value
+        whole = list(getattr(self, name))
+        for index, element in value.items():
+            if index >= len(whole):
+                raise ValueError(f"{name}[{index}] is beyond the end of the parameter, which has {len(whole)} values")
+            whole[index] = element
+        return whole
+
+    def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
+        """Sets parameters, and returns self."""
+        for name, value in values_dict.items():
+            self.set_hparam(name, value)
+        return self
+
+    def parse_json(self, values_json: str) -> HParams:
+        """Overrides parameters from a JSON object, and returns self."""
+        return self.override_from_dict(json.loads(values_json))
+
+    def to_json(
+        self, indent: int | None = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
+        """The values as JSON, without those that are functions."""
+        kept = {name: value for name, value in self.values().items() if not callable(value)}
+        return json.dumps(kept, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def values(self) -> dict[str, Any]:
+        """Name -> value."""
+        return {name: getattr(self, name) for name in self._hparam_types}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value, or ``default``, which must be of the parameter's type, where there is none."""
+        if key not in self._hparam_types:
+            return default
+        if default is not None:
+            kind, many = self._hparam_types[key]
+            if many != isinstance(default, list):
+                raise ValueError(f"The default of hparam '{key}' is {'not ' if many else ''}a list: {default!r}")
+            for value in default if many else [default]:
+                _fitted(key, kind, value)
+        return getattr(self, key)
+
+    def get_model_structure(self) -> Any:
+        """What was given as ``model_structure``."""
+        return self._model_structure
+
+    def set_model_structure(self, model_structure: Any) -> None:
+        """Replaces it."""
+        self._model_structure = model_structure
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._hparam_types
+
+    def __str__(self) -> str:
+        return str(sorted(self.values().items()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"

@@ -1,0 +1,154 @@
+"""``tf.contrib.layers``: normalisation of each example by itself, over its channels or groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.layers.arg_scope import add_arg_scope
+from tfmini.layers.contrib_layers import weights_of
+from tfmini.layers.contrib_outputs import collect_named_outputs
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.array_shape import shape as shape_of
+from tfmini.ops.initializers import Ones, Zeros
+from tfmini.ops.nn_norm import batch_normalization, moments
+from tfmini.ops.variable_scope import variable_scope
+
+__all__ = ["group_norm", "instance_norm"]
+
+
+def _offset_and_scale(
+    inputs: Tensor, channels: int, shape: Any, center: bool, scale: bool, initializers: Any, trainable: bool,
+    collections: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(beta, gamma) for each channel, in a shape that broadcasts; None where not wanted."""
+    made: dict[str, Any] = {"beta": None, "gamma": None}
+    for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
+        if wanted:
+            start = (initializers or {}).get(name, default)
+            made[name] = weights_of(
+                name, [channels], inputs.dtype.base_dtype, start, None, trainable, collections
+            )
+            made[name] = made[name] if shape is None else reshape(made[name], shape)
+    return made["beta"], made["gamma"]
+
+
+@add_arg_scope
+def instance_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Normalises each channel of each example (``tf.contrib.layers.instance_norm``).
+
+    Args:
+      inputs: of rank 2 or more; the channels are last, or second with NCHW.
+      center, scale: whether there is a beta, a gamma.
+      param_initializers: ``{"beta": …, "gamma": …}``.
+
+    Raises:
+      ValueError: for an unknown rank, number of channels or ``data_format``.
+    """
+    inputs = convert_to_tensor(inputs)
+    rank = inputs.shape.ndims
+    if rank is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined rank.")
+    if data_format not in ("NHWC", "NCHW"):
+        raise ValueError("data_format has to be either NCHW or NHWC.")
+    axis = 1 if data_format == "NCHW" else rank - 1
+    channels = inputs.shape.as_list()[axis]
+    if channels is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined channels dimension {inputs.shape[axis : axis + 1]}.")
+    with variable_scope(scope, "InstanceNorm", [inputs], reuse=reuse) as opened:
+        shape = [1, channels, *[1] * (rank - 2)] if axis == 1 else None
+        beta, gamma = _offset_and_scale(
+            inputs, channels, shape, center, scale, param_initializers, trainable, variables_collections
+        )
+        mean, variance = moments(inputs, [i for i in range(1, rank) if i != axis], keep_dims=True)
+        outputs = batch_normalization(inputs, mean, variance, beta, gamma, epsilon, name="instancenorm")
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
+        return collect_named_outputs(outputs_collections, opened.name, outputs)
+
+
+@add_arg_scope
+def group_norm(
+    inputs: Any,
+    groups: int = 32,
+    channels_axis: int = -1,
+    reduction_axes: Sequence[int] = (-3, -2),
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Any = None,
+    param_initializers: Any = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    mean_close_to_zero: bool = False,
+) -> Any:
+    """Normalises groups of channels of each example (``tf.contrib.layers.group_norm``).
+
+    Args:
+      groups: into how many the channels are split.
+      channels_axis, reduction_axes: what is normalised over; all but the batch must be known.
+      center, scale, param_initializers: as for `instance_norm`.
+      mean_close_to_zero: accepted; the variance is always taken around the mean.
+
+    Raises:
+      ValueError: for axes or groups that do not fit the inputs.
+    """
+    inputs = convert_to_tensor(inputs)
+    channel, axes = _axes(inputs, groups, channels_axis, reduction_axes)
+    known, sizes = inputs.shape.as_list(), shape_of(inputs)
+    lengths = [sizes[i] if size is None else size for i, size in enumerate(known)]
+    split = [groups, known[channel] // groups]
+    grouped = reshape(inputs, [*lengths[:channel], *split, *lengths[channel + 1 :]])
+    with variable_scope(scope, "GroupNorm", [grouped], reuse=reuse) as opened:
+        shape = [*[1] * channel, *split, *[1] * (len(known) - channel - 1)]
+        beta, gamma = _offset_and_scale(
+            inputs, known[channel], shape, center, scale, param_initializers, trainable, variables_collections
+        )
+        over = [channel + 1, *(a + 1 if a > channel else a for a in axes)]
+        mean, variance = moments(grouped, over, keep_dims=True)
+        outputs = reshape(batch_normalization(grouped, mean, variance, beta, gamma, epsilon), lengths)
+        outputs.set_shape(inputs.shape)
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
+        return collect_named_outputs(outputs_collections, opened.name, outputs)
+
+
+def _axes(inputs: Tensor, groups: int, channels_axis: int, reduction_axes: Sequence[int]) -> tuple[int, list[int]]:
+    """The axis of the channels and the other axes, counted from the front, after a check."""
+    rank = inputs.shape.ndims
+    if rank is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined rank.")
+    if max(channels_axis, *reduction_axes) > rank - 1:
+        raise ValueError("Axis is out of bounds.")
+    channel, axes = channels_axis % rank, [axis % rank for axis in reduction_axes]
+    known = inputs.shape.as_list()
+    channels = known[channel]
+    if channels is None:
+        raise ValueError(f"Inputs {inputs.name} has undefined channel dimension: {channel}.")
+    for axis in axes:
+        if known[axis] is None:
+            raise ValueError(f"Inputs {inputs.name} has undefined dimensions {axis}.")
+        if axis == channel:
+            raise ValueError("reduction_axis must be mutually exclusive with channels_axis")
+    if groups > channels:
+        raise ValueError(f"Invalid groups {groups} for {channels} channels.")
+    if channels % groups:
+        raise ValueError(f"{channels} channels is not commensurate with {groups} groups.")
+    return channel, axes

@@ -1,0 +1,280 @@
+"""``tf.contrib.rnn``: further cells and wrappers, and stacks of bidirectional networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+from tfmini.layers.contrib_layers import layer_norm
+from tfmini.layers.rnn import bidirectional_dynamic_rnn, check_cell
+from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
+from tfmini.ops import variable_scope as vs
+from tfmini.ops.array_joining import concat, split
+from tfmini.ops.array_shape import reshape
+from tfmini.ops.initializers import Constant, RandomUniform, Zeros
+from tfmini.ops.math_matmul import matmul
+from tfmini.ops.math_unary import sigmoid, tanh
+from tfmini.ops.nn_bias import bias_add
+from tfmini.ops.nn_embedding import embedding_lookup
+from tfmini.ops.nn_norm import dropout
+from tfmini.ops.scoping import name_scope
+
+__all__ = [
+    "EmbeddingWrapper", "GRUBlockCellV2", "InputProjectionWrapper", "LSTMBlockCell", "LayerNormBasicLSTMCell",
+    "OutputProjectionWrapper", "stack_bidirectional_dynamic_rnn",
+]  # fmt: skip
+
+
+class LSTMBlockCell(LSTMCell):
+    """An LSTM under the name ``lstm_cell`` (``tf.contrib.rnn.LSTMBlockCell``); made of plain ops here.
+
+    Args:
+      num_units, forget_bias, cell_clip: as for `LSTMCell`; no clipping where ``cell_clip`` is None or negative.
+      use_peephole: whether the gates see the cell.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        dtype: Any = None,
+        reuse: Any = None,
+        name: str | None = "lstm_cell",
+    ) -> None:
+        clip = cell_clip if cell_clip is not None and cell_clip > 0 else None
+        super().__init__(num_units, use_peephole, clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype)
+
+
+class GRUBlockCellV2(GRUCell):
+    """A GRU under the name ``gru_cell`` (``tf.contrib.rnn.GRUBlockCellV2``); made of plain ops here."""
+
+    def __init__(
+        self,
+        num_units: int | None = None,
+        cell_size: int | None = None,
+        reuse: Any = None,
+        name: str | None = "gru_cell",
+    ) -> None:
+        if (num_units is None) == (cell_size is None):
+            raise ValueError("Exactly one of num_units or cell_size must be provided.")
+        super().__init__(num_units or cell_size or 0, reuse=reuse, name=name)
+
+
+class LayerNormBasicLSTMCell(RNNCell):
+    """An LSTM whose gates are normalised (``tf.contrib.rnn.LayerNormBasicLSTMCell``).
+
+    Args:
+      num_units: the width of the output.
+      forget_bias: added to the forget gate.
+      input_size: not used.
+      layer_norm: whether gates and cell are normalised; otherwise there is a bias.
+      norm_gain, norm_shift: where gamma and beta begin.
+      dropout_keep_prob, dropout_prob_seed: of the dropout of what is written into the cell.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        input_size: Any = None,
+        activation: Any = tanh,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(_reuse=reuse)
+        self._num_units, self._forget_bias, self._activation = num_units, forget_bias, activation
+        self._layer_norm, self._gain, self._shift = layer_norm, norm_gain, norm_shift
+        self._keep_prob, self._seed = dropout_keep_prob, dropout_prob_seed
+
+    @property
+    def state_size(self) -> Any:
+        return LSTMStateTuple(self._num_units, self._num_units)
+
+    @property
+    def output_size(self) -> Any:
+        return self._num_units
+
+    def _normalised(self, value: Any, scope: str) -> Any:
+        if not self._layer_norm:
+            return value
+        with vs.variable_scope(scope):
+            width = value.shape.as_list()[-1:]
+            vs.get_variable("gamma", width, value.dtype, Constant(self._gain))
+            vs.get_variable("beta", width, value.dtype, Constant(self._shift))
+        return layer_norm(value, reuse=True, scope=scope)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        c, h = state
+        joined = concat([inputs, h], 1)
+        units = 4 * self._num_units
+        gates = matmul(joined, vs.get_variable("kernel", [joined.shape.as_list()[-1], units], joined.dtype))
+        if not self._layer_norm:
+            gates = bias_add(gates, vs.get_variable("bias", [units], joined.dtype))
+        parts = split(value=gates, num_or_size_splits=4, axis=1)
+        scopes = ("input", "transform", "forget", "output")
+        i, j, f, o = (self._normalised(part, scope) for part, scope in zip(parts, scopes, strict=True))
+        written = self._activation(j)
+        if not isinstance(self._keep_prob, float) or self._keep_prob < 1:
+            written = dropout(written, self._keep_prob, seed=self._seed)
+        new_c = self._normalised(c * sigmoid(f + self._forget_bias) + sigmoid(i) * written, "state")
+        new_h = self._activation(new_c) * sigmoid(o)
+        return new_h, LSTMStateTuple(new_c, new_h)
+
+
+class _Around(RNNCell):
+    """A wrapper with variables of its own: the inner cell's state."""
+
+    def __init__(self, cell: RNNCell, reuse: Any) -> None:
+        super().__init__(_reuse=reuse)
+        check_cell(cell)
+        self._cell = cell
+
+    @property
+    def state_size(self) -> Any:
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
+            return self._cell.zero_state(batch_size, dtype)
+
+    def _projected(self, value: Any, width: int) -> Any:
+        kernel = vs.get_variable("kernel", [value.shape.as_list()[-1], width], value.dtype)
+        return bias_add(matmul(value, kernel), vs.get_variable("bias", [width], value.dtype, Zeros()))
+
+
+class OutputProjectionWrapper(_Around):
+    """Projects a cell's output (``tf.contrib.rnn.OutputProjectionWrapper``).
+
+    Args:
+      output_size: the width of the projection.
+      activation: of the projection, default none.
+    """
+
+    def __init__(self, cell: RNNCell, output_size: int, activation: Any = None, reuse: Any = None) -> None:
+        super().__init__(cell, reuse)
+        if output_size < 1:
+            raise ValueError(f"Parameter output_size must be > 0: {output_size}.")
+        self._output_size, self._activation = output_size, activation
+
+    @property
+    def output_size(self) -> Any:
+        return self._output_size
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        output, state = self._cell(inputs, state)
+        projected = self._projected(output, self._output_size)
+        return projected if self._activation is None else self._activation(projected), state
+
+
+class InputProjectionWrapper(_Around):
+    """Projects a cell's inputs (``tf.contrib.rnn.InputProjectionWrapper``).
+
+    Args:
+      num_proj: the width of the projection.
+      activation: of the projection, default none.
+      input_size: not used.
+    """
+
+    def __init__(
+        self, cell: RNNCell, num_proj: int, activation: Any = None, input_size: Any = None, reuse: Any = None
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._num_proj, self._activation = num_proj, activation
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        projected = self._projected(inputs, self._num_proj)
+        return self._cell(projected if self._activation is None else self._activation(projected), state)
+
+
+class EmbeddingWrapper(_Around):
+    """Gives a cell the embeddings of ids (``tf.contrib.rnn.EmbeddingWrapper``).
+
+    Args:
+      embedding_classes: how many ids there are.
+      embedding_size: the width of the embeddings.
+      initializer: of the embeddings; None: the scope's, else uniform between plus and minus the root of 3.
+    """
+
+    def __init__(
+        self, cell: RNNCell, embedding_classes: int, embedding_size: int, initializer: Any = None, reuse: Any = None
+    ) -> None:
+        super().__init__(cell, reuse)
+        if embedding_classes <= 0 or embedding_size <= 0:
+            raise ValueError(
+                f"Both embedding_classes and embedding_size must be > 0: {embedding_classes}, {embedding_size}."
+            )
+        self._table, self._initializer = [embedding_classes, embedding_size], initializer
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        part = state[0] if isinstance(state, tuple) else state
+        table = vs.get_variable("embedding", self._table, part.dtype, self._start())
+        return self._cell(embedding_lookup(table, reshape(inputs, [-1])), state)
+
+    def _start(self) -> Any:
+        return self._initializer or vs.get_variable_scope().initializer or RandomUniform(-(3**0.5), 3**0.5)
+
+
+def stack_bidirectional_dynamic_rnn(
+    cells_fw: list[Any],
+    cells_bw: list[Any],
+    inputs: Any,
+    initial_states_fw: Sequence[Any] | None = None,
+    initial_states_bw: Sequence[Any] | None = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    parallel_iterations: int | None = None,
+    time_major: bool = False,
+    scope: Any = None,
+    swap_memory: bool = False,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """Bidirectional networks on top of each other: (outputs, last states forward, last states backward).
+
+    TF name: ``tf.contrib.rnn.stack_bidirectional_dynamic_rnn``. The joined outputs of a layer are the next one's
+    inputs.
+
+    Args:
+      cells_fw, cells_bw: a cell per layer.
+      initial_states_fw, initial_states_bw: a state per layer; None: zeros.
+      The others are those of `bidirectional_dynamic_rnn`.
+
+    Raises:
+      ValueError: for lists that are empty or of different lengths.
+    """
+    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    none = [None] * len(cells_fw)
+    layers = zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none, strict=True)
+    states: list[tuple[Any, Any]] = []
+    with vs.variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (forward, backward, first_fw, first_bw) in enumerate(layers):
+            with vs.variable_scope(f"cell_{i}"):
+                outputs, last = bidirectional_dynamic_rnn(
+                    forward, backward, inputs, sequence_length, first_fw, first_bw, dtype, parallel_iterations,
+                    swap_memory, time_major,
+                )  # fmt: skip
+                inputs = concat(outputs, 2)
+                states.append(last)
+    return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
+
+
+def _check_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any) -> None:
+    for name, cells in (("fw", cells_fw), ("bw", cells_bw)):
+        if not cells:
+            raise ValueError(f"Must specify at least one {name} cell for BidirectionalRNN.")
+        if not isinstance(cells, list):
+            raise ValueError(f"cells_{name} must be a list of RNNCells (one per layer).")
+    if len(cells_fw) != len(cells_bw):
+        raise ValueError("Forward and Backward cells must have the same depth.")
+    for name, states in (("fw", states_fw), ("bw", states_bw)):
+        if states is not None and (not isinstance(states, list) or len(states) != len(cells_fw)):
+            raise ValueError(f"initial_states_{name} must be a list of state tensors (one per layer).")

@@ -1,0 +1,140 @@
+"""``tf.contrib.layers.summarize_…`` and ``tf.contrib.slim.summaries``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.casting import cast
+from tfmini.ops.logging_ops import Print
+from tfmini.ops.math_comparison import greater, less
+from tfmini.ops.nn_norm import zero_fraction
+from tfmini.ops.reduce_functions import reduce_mean
+from tfmini.ops.scoping import add_to_collection, get_collection
+from tfmini.ops.summaries import histogram, image, scalar
+
+__all__ = [
+    "add_histogram_summaries", "add_histogram_summary", "add_image_summaries", "add_image_summary",
+    "add_scalar_summaries", "add_scalar_summary", "add_zero_fraction_summaries", "add_zero_fraction_summary",
+    "summarize_activation", "summarize_activations", "summarize_collection", "summarize_tensor", "summarize_tensors",
+]  # fmt: skip
+
+
+def _share(condition: Tensor) -> Tensor:
+    return reduce_mean(cast(condition, dtypes.float32))
+
+
+def summarize_activation(op: Any) -> Tensor:
+    """A histogram; of a relu also how many are off, of a relu6 how many are cut off too."""
+    source, name = op.op, op.op.name
+    if source.type in ("Relu", "Softplus", "Relu6"):
+        before = source.inputs[0]
+        scalar(f"{name}/zeros", _share(less(before, convert_to_tensor(0, dtype=before.dtype))))
+    if source.type == "Relu6":
+        scalar(f"{name}/sixes", _share(greater(source.inputs[0], convert_to_tensor(6, dtype=source.inputs[0].dtype))))
+    return histogram(f"{name}/activation", op)
+
+
+def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
+    """A scalar summary, or a histogram; None for strings and booleans."""
+    if tensor.dtype.base_dtype in (dtypes.string, dtypes.bool):
+        return None
+    tag = tag or f"{tensor.op.name}_summary"
+    return scalar(tag, tensor) if tensor.shape.ndims == 0 else histogram(tag, tensor)
+
+
+def summarize_tensors(tensors: Iterable[Any], summarizer: Callable[[Any], Any] = summarize_tensor) -> list[Any]:
+    """The summary of each."""
+    return [summarizer(tensor) for tensor in tensors]
+
+
+def summarize_collection(
+    collection: str, name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_tensor
+) -> list[Any]:
+    """The summary of each tensor of a collection whose op's name begins as the expression says."""
+    wanted = [t for t in get_collection(collection) if name_filter is None or re.match(name_filter, t.op.name)]
+    return summarize_tensors(wanted, summarizer)
+
+
+def summarize_activations(
+    name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_activation
+) -> list[Any]:
+    """`summarize_collection` of the activations."""
+    return summarize_collection(GraphKeys.ACTIVATIONS, name_filter, summarizer)
+
+
+summarize_variables = partial(summarize_collection, GraphKeys.GLOBAL_VARIABLES)
+summarize_weights = partial(summarize_collection, GraphKeys.WEIGHTS)
+summarize_biases = partial(summarize_collection, GraphKeys.BIASES)
+
+
+# ---- tf.contrib.slim.summaries ------------------------------------------------------------------
+
+
+def _name(tensor: Any, name: str | None, prefix: str | None, ending: str = "") -> str:
+    """``prefix/name`` with an ending; by default the name is the op's."""
+    whole = name or tensor.op.name
+    return (f"{prefix}/{whole}" if prefix else whole) + (f"/{ending}" if ending else "")
+
+
+def _printed(summary: Tensor, tensor: Any, name: str, print_summary: bool) -> Tensor:
+    if print_summary:
+        add_to_collection(GraphKeys.SUMMARIES, Print(summary, [tensor], name))
+    return summary
+
+
+def add_histogram_summary(tensor: Any, name: str | None = None, prefix: str | None = None) -> Tensor:
+    """A histogram under ``prefix/name``."""
+    return histogram(_name(tensor, name, prefix), tensor)
+
+
+def add_image_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """An image summary under ``prefix/name``, which is also printed if wanted."""
+    name = _name(tensor, name, prefix)
+    return _printed(image(name, tensor), tensor, name, print_summary)
+
+
+def add_scalar_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """A scalar summary under ``prefix/name``, which is also printed if wanted."""
+    name = _name(tensor, name, prefix)
+    return _printed(scalar(name, tensor), tensor, name, print_summary)
+
+
+def add_zero_fraction_summary(
+    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+) -> Tensor:
+    """How many elements are zero, under ``prefix/name`` with the ending "Fraction of Zero Values"."""
+    name = _name(tensor, name, prefix, "Fraction of Zero Values")
+    return add_scalar_summary(zero_fraction(tensor), name, print_summary=print_summary)
+
+
+def add_histogram_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_histogram_summary` of each."""
+    return [add_histogram_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+def add_image_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_image_summary` of each."""
+    return [add_image_summary(tensor, prefix=prefix) for tensor in tensors]
+
+
+def add_scalar_summaries(
+    tensors: Iterable[Any], prefix: str | None = None, print_summary: bool = False
+) -> list[Tensor]:
+    """`add_scalar_summary` of each."""
+    return [add_scalar_summary(tensor, prefix=prefix, print_summary=print_summary) for tensor in tensors]
+
+
+def add_zero_fraction_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
+    """`add_zero_fraction_summary` of each."""
+    return [add_zero_fraction_summary(tensor, prefix=prefix) for tensor in tensors]

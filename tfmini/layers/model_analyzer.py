@@ -1,0 +1,59 @@
+"""``tf.contrib.slim.model_analyzer``: how large the tensors of a graph and its variables are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tfmini.graph.graph import Graph
+
+__all__ = ["analyze_ops", "analyze_vars", "tensor_description"]
+
+_RULE = "---------"
+
+
+def tensor_description(var: Any) -> str:
+    """``(float32 1x8x8x1024)``."""
+    return f"({var.dtype.name} {'x'.join(map(str, var.shape))})"
+
+
+def _heading(text: str) -> None:
+    print(_RULE, text, _RULE, sep="\n")
+
+
+def analyze_ops(graph: Graph, print_info: bool = False) -> int:
+    """How many elements the outputs of all ops have together, as far as it is known.
+
+    Args:
+      print_info: whether to print a line per op.
+    """
+    if print_info:
+        _heading("Operations: name -> (type shapes) [size]")
+    total = 0
+    for op in graph.get_operations():
+        size = sum(output.shape.num_elements() or 0 for output in op.outputs)
+        if print_info:
+            shapes = ", ".join(tensor_description(output) for output in op.outputs if output.shape)
+            print(op.name, "\t->", shapes, f"[{size}]")
+        total += size
+    return total
+
+
+def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
+    """(elements, bytes) of variables.
+
+    Args:
+      print_info: whether to print a line per variable, and the sums.
+    """
+    if print_info:
+        _heading("Variables: name (type shape) [size]")
+    elements = octets = 0
+    for variable in variables:
+        size = variable.shape.num_elements() or 0
+        if print_info:
+            print(variable.name, tensor_description(variable), f"[{size}, bytes: {size * variable.dtype.size}]")
+        elements, octets = elements + size, octets + size * variable.dtype.size
+    if print_info:
+        print(f"Total size of variables: {elements}")
+        print(f"Total bytes of variables: {octets}")
+    return elements, octets

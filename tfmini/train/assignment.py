@@ -1,0 +1,152 @@
+"""``tf.contrib.framework.assign_from_…``: variables get values from Python or a checkpoint, through feeds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.operation import Operation
+from tfmini.layers.model_variables import get_variable_full_name, get_variables
+from tfmini.ops.array_identity import placeholder
+from tfmini.ops.control import group, no_op
+from tfmini.train.checkpoint_reader import load_checkpoint
+
+__all__ = ["assign_from_checkpoint", "assign_from_checkpoint_fn", "assign_from_values", "assign_from_values_fn"]
+
+_log = logging.getLogger("tfmini")
+Feeds = dict[Any, Any]
+
+
+def _assigned(variable: Any, value: Any, feeds: Feeds) -> Operation:
+    """An assignment from a new placeholder, whose value is put into ``feeds``."""
+    source = placeholder(variable.dtype.base_dtype, variable.shape, name=f"placeholder/{variable.op.name}")
+    feeds[source] = value
+    return variable.assign(source)  # type: ignore[no-any-return]
+
+
+def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Operation, Feeds]:
+    """(an op that assigns all, its feeds) (``tf.contrib.framework.assign_from_values``).
+
+    Args:
+      var_names_to_values: the name of a variable's op -> array of as many elements.
+
+    Raises:
+      ValueError: when a name is not that of exactly one variable.
+    """
+    feeds: Feeds = {}
+    assigned = []
+    for name, value in var_names_to_values.items():
+        variable = _named(name)
+        assigned.append(_assigned(variable, np.reshape(value, variable.shape.as_list()), feeds))
+    return group(*assigned), feeds
+
+
+def _named(name: str) -> Any:
+    candidates = get_variables(name)
+    if not candidates:
+        raise ValueError(f"Variable {name} wasn't found")
+    if len(candidates) == 1:
+        return candidates[0]
+    exact = [variable for variable in candidates if variable.op.name == name]
+    if not exact:
+        raise ValueError(f"Variable {name} doesn't uniquely identify a variable")
+    return exact[0]
+
+
+def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """`assign_from_values` as a function of a session."""
+    op, feeds = assign_from_values(var_names_to_values)
+    return lambda session: session.run(op, feeds)
+
+
+def _grouped(var_list: Any) -> dict[str, list[Any]]:
+    """Name in the checkpoint -> the variables that hold parts of it."""
+    if isinstance(var_list, Mapping):
+        return {name: list(v) if isinstance(v, (list, tuple)) else [v] for name, v in var_list.items()}
+    grouped: dict[str, list[Any]] = {}
+    for variable in var_list:
+        grouped.setdefault(get_variable_full_name(variable), []).append(variable)
+    return grouped
+
+
+def _part(variable: Any, value: Any, name: str) -> Any:
+    """What a variable gets of a tensor in the checkpoint: all, or its slice."""
+    info = getattr(variable, "_save_slice_info", None)
+    if info is not None:
+        spans = zip(info.var_offset, info.var_shape, strict=True)
+        return np.reshape(value[tuple(slice(o, o + n) for o, n in spans)], variable.shape.as_list())
+    if tuple(variable.shape.as_list()) != value.shape:
+        raise ValueError(
+            f"Total size of new array must be unchanged for {name} lh_shape: [{value.shape}],"
+            f" rh_shape: [{variable.shape}]"
+        )
+    return value
+
+
+def assign_from_checkpoint(
+    model_path: Any, var_list: Any, ignore_missing_vars: bool = False
+) -> tuple[Operation, Feeds]:
+    """(an op that restores variables, its feeds) (``tf.contrib.framework.assign_from_checkpoint``).
+
+    Args:
+      model_path: the checkpoint's prefix, or a directory.
+      var_list: variables; or name in the checkpoint -> variable, or the list of its parts.
+      ignore_missing_vars: whether a variable that the checkpoint lacks is only warned about.
+
+    Raises:
+      ValueError: when the checkpoint lacks a variable, or has it with another shape.
+    """
+    reader = load_checkpoint(model_path)
+    feeds: Feeds = {}
+    assigned = []
+    for name, variables in _grouped(var_list).items():
+        if not reader.has_tensor(name):
+            missing = f"Checkpoint is missing variable [{name}]"
+            if not ignore_missing_vars:
+                raise ValueError(missing)
+            _log.warning(missing)
+            continue
+        value = reader.get_tensor(name)
+        assigned += [_assigned(variable, _part(variable, value, name), feeds) for variable in variables]
+    return group(*assigned) if assigned else no_op(), feeds
+
+
+def assign_from_checkpoint_fn(
+    model_path: Any, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
+) -> Callable[[Any], Any] | None:
+    """A function of a session that restores variables, or None where there are none.
+
+    TF name: ``tf.contrib.framework.assign_from_checkpoint_fn``.
+
+    Args:
+      reshape_variables: whether a value of another shape, but as many elements, is fitted in.
+      The others are those of `assign_from_checkpoint`.
+
+    Raises:
+      ValueError: for an empty ``var_list``.
+    """
+    if not var_list:
+        raise ValueError("var_list cannot be empty")
+    reader = load_checkpoint(model_path)
+    grouped = _grouped(var_list)
+    missing = [name for name in grouped if not reader.has_tensor(name)]
+    if missing and ignore_missing_vars:
+        for name in missing:
+            _log.warning("Variable %s missing in checkpoint %s", name, model_path)
+        grouped = {name: parts for name, parts in grouped.items() if name not in missing}
+    if not grouped:
+        _log.warning("No Variables to restore")
+        return None
+    feeds: Feeds = {}
+    assigned = []
+    for name, variables in grouped.items():
+        value = reader.get_tensor(name)
+        for variable in variables:
+            whole = getattr(variable, "_save_slice_info", None) is None
+            fitted = np.reshape(value, variable.shape.as_list()) if reshape_variables and whole else value
+            assigned.append(_assigned(variable, _part(variable, fitted, name), feeds))
+    op = group(*assigned)
+    return lambda session: session.run(op, feeds)

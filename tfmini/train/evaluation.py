@@ -1,0 +1,311 @@
+"""Evaluation of checkpoints in sessions of their own (``tf.contrib.training.evaluate_once``, ``slim.evaluation``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_identity import identity
+from tfmini.ops.initializers import Zeros
+from tfmini.ops.scoping import control_dependencies
+from tfmini.ops.state_functions import assign_add
+from tfmini.ops.summaries import merge_all
+from tfmini.ops.variable_scope import get_variable
+from tfmini.train.checkpoint_polling import checkpoints_iterator
+from tfmini.train.final_hooks import FinalOpsHook
+from tfmini.train.monitored_session import MonitoredSession
+from tfmini.train.saver import Saver
+from tfmini.train.scaffold import Scaffold
+from tfmini.train.session_creators import ChiefSessionCreator
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.summary_writer import FileWriterCache
+from tfmini.train.training_util import get_or_create_global_step
+from tfmini.train.training_util import global_step as value_of_global_step
+
+_log = logging.getLogger("tfmini")
+_USE_DEFAULT = 0
+_OFTEN = 20  # so many evaluations are logged one by one
+
+
+def get_or_create_eval_step() -> Any:
+    """The local variable that counts evaluations (``tf.contrib.training.get_or_create_eval_step``).
+
+    Raises:
+      ValueError: when the graph has several.
+    """
+    found = get_default_graph().get_collection(GraphKeys.EVAL_STEP)
+    if len(found) > 1:
+        raise ValueError("Multiple tensors added to tf.GraphKeys.EVAL_STEP")
+    if found:
+        return found[0]
+    return get_variable(
+        "eval_step", shape=[], dtype=dtypes.int64, initializer=Zeros(), trainable=False,
+        collections=[GraphKeys.LOCAL_VARIABLES, GraphKeys.EVAL_STEP],
+    )  # fmt: skip
+
+
+class StopAfterNEvalsHook(SessionRunHook):
+    """Stops after so many runs of the evaluation's ops (``tf.contrib.training.StopAfterNEvalsHook``).
+
+    Args:
+      num_evals: how many; None: until the end of the input.
+      log_progress: whether to log them.
+    """
+
+    def __init__(self, num_evals: int | None, log_progress: bool = True) -> None:
+        self._num_evals = num_evals
+        self._log_progress = log_progress
+        self._every = 1 if num_evals is None or num_evals < _OFTEN else num_evals // 10
+        self._completed: Tensor | None = None
+
+    def count_by(self, completed: Tensor) -> None:
+        """Takes the tensor that counts the evaluations."""
+        self._completed = completed
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs({"evals_completed": self._completed})
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        done, wanted = run_values.results["evals_completed"], self._num_evals
+        if self._log_progress and (done % self._every == 0 or done == wanted):
+            _log.info("Evaluation [%s]", done if wanted is None else f"{done}/{wanted}")
+        if wanted is not None and done >= wanted:
+            run_context.request_stop()
+
+
+class SummaryAtEndHook(SessionRunHook):
+    """Writes summaries at the end of a session (``tf.contrib.training.SummaryAtEndHook``).
+
+    Args:
+      log_dir: where to write; or ``summary_writer``.
+      summary_op: None: all of the collection SUMMARIES.
+      feed_dict: feeds for it.
+
+    Raises:
+      ValueError: for neither a directory nor a writer.
+    """
+
+    def __init__(
+        self, log_dir: str | None = None, summary_writer: Any = None, summary_op: Any = None, feed_dict: Any = None
+    ) -> None:
+        if log_dir is None and summary_writer is None:
+            raise ValueError("One of log_dir or summary_writer should be used.")
+        self._log_dir, self._writer = log_dir or "", summary_writer
+        self._given_op, self._summary_op, self._feed_dict = summary_op, summary_op, feed_dict
+
+    def begin(self) -> None:
+        self._summary_op = merge_all() if self._given_op is None else self._given_op
+        self._global_step = get_or_create_global_step()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._writer is None:
+            self._writer = FileWriterCache.get(self._log_dir)
+
+    def end(self, session: Any) -> None:
+        if self._summary_op is not None:
+            step = value_of_global_step(session, self._global_step)
+            self._writer.add_summary(session.run(self._summary_op, self._feed_dict), step)
+        self._writer.flush()
+
+
+def _counted(eval_ops: Any, hooks: Sequence[Any]) -> Any:
+    """The ops with one that counts their runs; the hooks learn the count."""
+    if eval_ops is None:
+        return None
+    update = assign_add(get_or_create_eval_step(), 1, use_locking=True)
+    if isinstance(eval_ops, dict):
+        eval_ops = {**eval_ops, "update_eval_step": update}
+        listed = list(eval_ops.values())
+    else:
+        listed = eval_ops = [*(eval_ops if isinstance(eval_ops, (tuple, list)) else [eval_ops]), update]
+    with control_dependencies(listed):
+        completed = identity(get_or_create_eval_step().read_value())
+    for hook in hooks:
+        if isinstance(hook, StopAfterNEvalsHook):
+            hook.count_by(completed)
+    return eval_ops
+
+
+def _evaluate(checkpoint: str, master: str, scaffold: Any, eval_ops: Any, feeds: Any, hooks: Any, config: Any) -> None:
+    creator = ChiefSessionCreator(
+        scaffold=scaffold, checkpoint_filename_with_path=checkpoint, master=master, config=config
+    )
+    _log.info("Starting evaluation of %s", checkpoint)
+    with MonitoredSession(session_creator=creator, hooks=hooks) as session:
+        while eval_ops is not None and not session.should_stop():
+            session.run(eval_ops, feeds)
+    _log.info("Finished evaluation of %s", checkpoint)
+
+
+def evaluate_once(
+    checkpoint_path: str,
+    master: str = "",
+    scaffold: Scaffold | None = None,
+    eval_ops: Any = None,
+    feed_dict: Any = None,
+    final_ops: Any = None,
+    final_ops_feed_dict: Any = None,
+    hooks: Sequence[Any] | None = None,
+    config: Any = None,
+) -> Any:
+    """Restores a checkpoint, runs ``eval_ops`` until a hook stops it, and returns the value of ``final_ops``.
+
+    TF name: ``tf.contrib.training.evaluate_once``.
+
+    Args:
+      eval_ops: a tensor, or a list or dictionary of those; None: only the final ops are run.
+      hooks: usually a `StopAfterNEvalsHook`.
+    """
+    final = FinalOpsHook(final_ops, final_ops_feed_dict)
+    get_or_create_eval_step()
+    counted = _counted(eval_ops, hooks or [])
+    _evaluate(checkpoint_path, master, scaffold, counted, feed_dict, [*(hooks or []), final], config)
+    return final.final_ops_values
+
+
+def evaluate_repeatedly(
+    checkpoint_dir: str,
+    master: str = "",
+    scaffold: Scaffold | None = None,
+    eval_ops: Any = None,
+    feed_dict: Any = None,
+    final_ops: Any = None,
+    final_ops_feed_dict: Any = None,
+    eval_interval_secs: float = 60,
+    hooks: Sequence[Any] | None = None,
+    config: Any = None,
+    max_number_of_evaluations: int | None = None,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+) -> Any:
+    """`evaluate_once` for each checkpoint that appears in a directory; returns the last value of ``final_ops``.
+
+    TF name: ``tf.contrib.training.evaluate_repeatedly``.
+
+    Args:
+      eval_interval_secs: the least time between the beginnings of two evaluations.
+      max_number_of_evaluations: None: as long as there are new checkpoints.
+      timeout, timeout_fn: as for `tf.train.checkpoints_iterator`.
+      The others are those of `evaluate_once`.
+    """
+    final = FinalOpsHook(final_ops, final_ops_feed_dict)
+    get_or_create_eval_step()
+    counted = _counted(eval_ops, hooks or [])
+    found = checkpoints_iterator(checkpoint_dir, eval_interval_secs, timeout, timeout_fn)
+    for done, checkpoint in enumerate(found, start=1):
+        _evaluate(checkpoint, master, scaffold, counted, feed_dict, [*(hooks or []), final], config)
+        if max_number_of_evaluations is not None and done >= max_number_of_evaluations:
+            break
+    return final.final_ops_values
+
+
+# ---- tf.contrib.slim.evaluation -----------------------------------------------------------------
+
+
+def _hooks(num_evals: int, logdir: str, summary_op: Any, feeds: Any, hooks: Sequence[Any] | None) -> list[Any]:
+    if isinstance(summary_op, int) and summary_op == _USE_DEFAULT:
+        summary_op = merge_all()
+    own: list[Any] = [StopAfterNEvalsHook(num_evals)]
+    if summary_op is not None:
+        own.append(SummaryAtEndHook(log_dir=logdir, summary_op=summary_op, feed_dict=feeds))
+    return [*own, *(hooks or [])]
+
+
+def _scaffold(initial_op: Any, feeds: Any, variables: Any, init_fn: Callable[[Any], Any] | None = None) -> Scaffold:
+    def call(_: Any, session: Any) -> None:
+        if init_fn is not None:
+            init_fn(session)
+
+    return Scaffold(
+        init_op=initial_op, init_feed_dict=feeds, init_fn=None if init_fn is None else call,
+        saver=None if variables is None else Saver(variables),
+    )  # fmt: skip
+
+
+def slim_evaluate_once(
+    master: str,
+    checkpoint_path: str,
+    logdir: str,
+    num_evals: int = 1,
+    initial_op: Any = None,
+    initial_op_feed_dict: Any = None,
+    eval_op: Any = None,
+    eval_op_feed_dict: Any = None,
+    final_op: Any = None,
+    final_op_feed_dict: Any = None,
+    summary_op: Any = _USE_DEFAULT,
+    summary_op_feed_dict: Any = None,
+    variables_to_restore: Any = None,
+    session_config: Any = None,
+    hooks: Sequence[Any] | None = None,
+) -> Any:
+    """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times and writes summaries; the value of ``final_op``.
+
+    TF name: ``tf.contrib.slim.evaluation.evaluate_once``.
+
+    Args:
+      initial_op: run first, in place of the initialisers.
+      summary_op: by default all summaries; None: none.
+      variables_to_restore: None: all.
+    """
+    return evaluate_once(
+        checkpoint_path,
+        master,
+        _scaffold(initial_op, initial_op_feed_dict, variables_to_restore),
+        eval_op,
+        eval_op_feed_dict,
+        final_op,
+        final_op_feed_dict,
+        _hooks(num_evals, logdir, summary_op, summary_op_feed_dict, hooks),
+        session_config,
+    )
+
+
+def evaluation_loop(
+    master: str,
+    checkpoint_dir: str,
+    logdir: str,
+    num_evals: int = 1,
+    initial_op: Any = None,
+    initial_op_feed_dict: Any = None,
+    init_fn: Callable[[Any], Any] | None = None,
+    eval_op: Any = None,
+    eval_op_feed_dict: Any = None,
+    final_op: Any = None,
+    final_op_feed_dict: Any = None,
+    summary_op: Any = _USE_DEFAULT,
+    summary_op_feed_dict: Any = None,
+    variables_to_restore: Any = None,
+    eval_interval_secs: float = 60,
+    max_number_of_evaluations: int | None = None,
+    session_config: Any = None,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+    hooks: Sequence[Any] | None = None,
+) -> Any:
+    """`slim_evaluate_once` for each new checkpoint of a directory (``tf.contrib.slim.evaluation.evaluation_loop``).
+
+    Args:
+      init_fn: a function of the session, called after the initialisers.
+      The others are those of `slim_evaluate_once` and `evaluate_repeatedly`.
+    """
+    return evaluate_repeatedly(
+        checkpoint_dir,
+        master,
+        _scaffold(initial_op, initial_op_feed_dict, variables_to_restore, init_fn),
+        eval_op,
+        eval_op_feed_dict,
+        final_op,
+        final_op_feed_dict,
+        eval_interval_secs,
+        _hooks(num_evals, logdir, summary_op, summary_op_feed_dict, hooks),
+        session_config,
+        max_number_of_evaluations,
+        timeout,
+        timeout_fn,
+    )

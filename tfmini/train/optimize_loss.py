@@ -1,0 +1,212 @@
+"""``tf.contrib.layers.optimize_loss``: from a loss to an op that trains, with clipping, decay and summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.clip import clip_by_global_norm, global_norm
+from tfmini.ops.control import with_dependencies
+from tfmini.ops.initializers import Constant
+from tfmini.ops.random_values import truncated_normal
+from tfmini.ops.scoping import get_collection
+from tfmini.ops.summaries import histogram, scalar
+from tfmini.ops.variable_scope import get_variable, variable_scope
+from tfmini.ops.variables import trainable_variables
+from tfmini.train.adagrad import AdagradOptimizer
+from tfmini.train.adam import AdamOptimizer
+from tfmini.train.ftrl import FtrlOptimizer
+from tfmini.train.gradient_descent import GradientDescentOptimizer
+from tfmini.train.momentum import MomentumOptimizer
+from tfmini.train.optimizer import Optimizer
+from tfmini.train.rmsprop import RMSPropOptimizer
+from tfmini.train.train_ops import GradsAndVars, values_of, with_values
+from tfmini.train.training_util import assert_global_step, get_global_step
+
+OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
+    "Adagrad": AdagradOptimizer,
+    "Adam": AdamOptimizer,
+    "Ftrl": FtrlOptimizer,
+    "Momentum": lambda learning_rate: MomentumOptimizer(learning_rate, momentum=0.9),
+    "RMSProp": RMSPropOptimizer,
+    "SGD": GradientDescentOptimizer,
+}
+OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm", "global_gradient_norm"]
+
+
+def optimize_loss(
+    loss: Any,
+    global_step: Any,
+    learning_rate: Any,
+    optimizer: Any,
+    gradient_noise_scale: float | None = None,
+    gradient_multipliers: dict[Any, Any] | None = None,
+    clip_gradients: Any = None,
+    learning_rate_decay_fn: Callable[[Any, Any], Any] | None = None,
+    update_ops: Sequence[Any] | None = None,
+    variables: Sequence[Any] | None = None,
+    name: str | None = None,
+    summaries: Sequence[str] | None = None,
+    colocate_gradients_with_ops: bool = False,
+    increment_global_step: bool = True,
+) -> Tensor:
+    """A tensor that trains and gives the loss (``tf.contrib.layers.optimize_loss``).
+
+    Args:
+      loss: a scalar.
+      global_step: counted up by a step; None: the graph's, where it has one.
+      learning_rate: a float or a scalar tensor; None where the optimizer knows its own.
+      optimizer: a name of `OPTIMIZER_CLS_NAMES`, an optimizer, its class, or a function of the learning rate.
+      gradient_noise_scale: the deviation of noise that is added to the gradients.
+      gradient_multipliers: variable, or its name -> factor.
+      clip_gradients: the greatest global norm, or a function of the (gradient, variable) pairs.
+      learning_rate_decay_fn: a function of (learning rate, global step).
+      update_ops: what runs before the loss; None: the collection UPDATE_OPS.
+      variables: what is trained; None: all trainable variables.
+      summaries: some of `OPTIMIZER_SUMMARIES`; None: loss, learning rate and global norm.
+
+    Raises:
+      ValueError: for arguments that do not fit, in TensorFlow's words.
+    """
+    loss = convert_to_tensor(loss)
+    if loss.shape.ndims not in (0, None):
+        raise ValueError(f"Expected scalar shape for {loss.name}, saw shape: {loss.shape}.")
+    if global_step is None:
+        global_step = get_global_step()
+    else:
+        assert_global_step(global_step)
+    with variable_scope(name, "OptimizeLoss", [loss, global_step]):
+        before = list(dict.fromkeys(get_collection(GraphKeys.UPDATE_OPS) if update_ops is None else update_ops))
+        loss = with_dependencies(before, loss) if before else loss
+        wanted = _known_summaries(summaries)
+        rate = _rate(learning_rate)
+        if rate is not None and learning_rate_decay_fn is not None:
+            rate = _decayed(rate, global_step, learning_rate_decay_fn, wanted)
+        chosen = _optimizer(optimizer, rate)
+        gradients = chosen.compute_gradients(
+            loss,
+            trainable_variables() if variables is None else variables,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+        )
+        gradients = _changed(gradients, gradient_noise_scale, gradient_multipliers)
+        gradients = _clipped(gradients, clip_gradients, wanted)
+        _summarize(loss, gradients, wanted)
+        step = global_step if increment_global_step else None
+        return with_dependencies([chosen.apply_gradients(gradients, global_step=step, name="train")], loss)  # type: ignore[no-any-return]
+
+
+def _known_summaries(summaries: Sequence[str] | None) -> Sequence[str]:
+    if summaries is None:
+        return ["loss", "learning_rate", "global_gradient_norm"]
+    for summary in summaries:
+        if summary not in OPTIMIZER_SUMMARIES:
+            raise ValueError(
+                f"Summaries should be one of [{', '.join(OPTIMIZER_SUMMARIES)}], you provided {summary}."
+            )
+    return summaries
+
+
+def _rate(learning_rate: Any) -> Any:
+    """The learning rate as a tensor: a float becomes a variable that is not trained."""
+    if learning_rate is None or (isinstance(learning_rate, Tensor) and learning_rate.shape.ndims == 0):
+        return learning_rate
+    if not isinstance(learning_rate, float):
+        raise ValueError(
+            f"Learning rate should be 0d Tensor or float. Got {learning_rate} of type {type(learning_rate)}"
+        )
+    if learning_rate < 0.0:
+        raise ValueError(f"Invalid learning_rate {learning_rate}.")
+    return get_variable("learning_rate", [], trainable=False, initializer=Constant(learning_rate))
+
+
+def _decayed(rate: Any, global_step: Any, decay: Callable[[Any, Any], Any], wanted: Sequence[str]) -> Any:
+    if global_step is None:
+        raise ValueError("global_step is required for learning_rate_decay_fn.")
+    rate = decay(rate, global_step)
+    if "learning_rate" in wanted:
+        scalar("learning_rate", rate)
+    return rate
+
+
+def _optimizer(optimizer: Any, rate: Any) -> Optimizer:
+    is_class = isinstance(optimizer, type) and issubclass(optimizer, Optimizer)
+    if isinstance(optimizer, str) or is_class:
+        if rate is None:
+            kind = "class" if is_class else "string"
+            raise ValueError(f"Learning rate is None, but should be specified if optimizer is {kind} ({optimizer}).")
+        if is_class:
+            return optimizer(learning_rate=rate)  # type: ignore[no-any-return]
+        if optimizer not in OPTIMIZER_CLS_NAMES:
+            names = ", ".join(OPTIMIZER_CLS_NAMES)
+            raise ValueError(f"Optimizer name should be one of [{names}], you provided {optimizer}.")
+        return OPTIMIZER_CLS_NAMES[optimizer](learning_rate=rate)
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    if not callable(optimizer):
+        raise ValueError(
+            "Unrecognized optimizer: should be string, subclass of Optimizer, instance of subclass of Optimizer or"
+            f" function with one argument. Got {optimizer}."
+        )
+    made = optimizer() if rate is None else optimizer(rate)
+    if not isinstance(made, Optimizer):
+        raise ValueError(f"Unrecognized optimizer: function should return subclass of Optimizer. Got {made}.")
+    return made
+
+
+def _changed(gradients: GradsAndVars, noise: float | None, multipliers: dict[Any, Any] | None) -> GradsAndVars:
+    """The gradients with noise, then scaled."""
+    if noise is not None:
+        scale = noise
+        gradients = [(with_values(g, lambda v: v + truncated_normal(v.shape) * scale), v) for g, v in gradients]
+    if multipliers is None:
+        return gradients
+    if not gradients:
+        raise ValueError(
+            "Empty list of (gradient, var) pairs encountered. This is most likely to be caused by an improper value"
+            " of gradient_multipliers."
+        )
+    return [(_scaled(g, _factor(v, multipliers)), v) for g, v in gradients]
+
+
+def _factor(variable: Any, multipliers: dict[Any, Any]) -> Any:
+    return multipliers.get(variable, multipliers.get(variable.name))
+
+
+def _scaled(gradient: Any, factor: Any) -> Any:
+    return gradient if factor is None else with_values(gradient, lambda values: values * factor)
+
+
+def _clipped(gradients: GradsAndVars, clip: Any, wanted: Sequence[str]) -> GradsAndVars:
+    """The gradients, kept below a norm; with summaries of the norm before and after."""
+    with_norm = "global_gradient_norm" in wanted or "gradient_norm" in wanted
+    if with_norm:
+        scalar("global_norm/gradient_norm", global_norm([g for g, _ in gradients]))
+    if clip is None:
+        return gradients
+    if isinstance(clip, float):
+        shorter, _ = clip_by_global_norm([g for g, _ in gradients], clip)
+        gradients = list(zip(shorter, [v for _, v in gradients], strict=True))
+    elif callable(clip):
+        gradients = clip(gradients)
+    else:
+        raise ValueError(f"Unknown type {type(clip)} for clip_gradients")
+    if with_norm:
+        scalar("global_norm/clipped_gradient_norm", global_norm([g for g, _ in gradients]))
+    return gradients
+
+
+def _summarize(loss: Any, gradients: GradsAndVars, wanted: Sequence[str]) -> None:
+    if "loss" in wanted:
+        scalar("loss", loss)
+    for gradient, variable in gradients:
+        if gradient is None:
+            continue
+        name = variable.name.replace(":", "_")
+        if "gradients" in wanted:
+            histogram(f"gradients/{name}", values_of(gradient))
+        if "gradient_norm" in wanted:
+            scalar(f"gradient_norm/{name}", global_norm([values_of(gradient)]))

@@ -1,0 +1,303 @@
+"""Whole training loops: ``slim.learning.train`` over a Supervisor, ``tf.contrib.training.train`` over hooks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import errors, protos
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.ops import math_comparison as compare
+from tfmini.ops.constant import constant
+from tfmini.ops.control import group
+from tfmini.ops.math_elementwise import floormod
+from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.ops.summaries import merge_all
+from tfmini.ops.tables import tables_initializer
+from tfmini.ops.variables import (
+    global_variables_initializer,
+    local_variables_initializer,
+    report_uninitialized_variables,
+)
+from tfmini.train.monitored_training import MonitoredTrainingSession
+from tfmini.train.saver import Saver
+from tfmini.train.supervisor import Supervisor
+from tfmini.train.sync_replicas import SyncReplicasOptimizer
+from tfmini.train.timeline import Timeline
+from tfmini.train.training_util import get_or_create_global_step
+from tfmini.train.training_util import global_step as value_of_global_step
+
+_log = logging.getLogger("tfmini")
+_USE_DEFAULT = 0
+_POLL_SECS = 1.0
+
+
+def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """One step: (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
+
+    Args:
+      train_step_kwargs: boolean tensors ``should_stop``, ``should_log`` and ``should_trace``, each optional; a trace
+        goes to the directory ``logdir`` and to ``summary_writer``.
+
+    Raises:
+      ValueError: for a trace without ``logdir``.
+    """
+    started = time.time()
+    options = metadata = None
+    if "should_trace" in train_step_kwargs:
+        if "logdir" not in train_step_kwargs:
+            raise ValueError("logdir must be present in train_step_kwargs when should_trace is present")
+        if sess.run(train_step_kwargs["should_trace"]):
+            options, metadata = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE), protos.RunMetadata()
+    loss, step = sess.run([train_op, global_step], options=options, run_metadata=metadata)
+    elapsed = time.time() - started
+    if metadata is not None:
+        _write_trace(metadata, step, train_step_kwargs)
+    if "should_log" in train_step_kwargs and sess.run(train_step_kwargs["should_log"]):
+        _log.info("global step %d: loss = %.4f (%.3f sec/step)", step, loss, elapsed)
+    return loss, sess.run(train_step_kwargs["should_stop"]) if "should_stop" in train_step_kwargs else False
+
+
+def _write_trace(metadata: Any, step: int, kwargs: dict[str, Any]) -> None:
+    path = os.path.join(kwargs["logdir"], f"tf_trace-{step}.json")
+    _log.info("Writing trace to %s", path)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(Timeline(metadata.step_stats).generate_chrome_trace_format())
+    if kwargs.get("summary_writer") is not None:
+        kwargs["summary_writer"].add_run_metadata(metadata, f"run_metadata-{step}")
+
+
+def train(
+    train_op: Any,
+    logdir: str | None,
+    train_step_fn: Callable[..., tuple[Any, Any]] = train_step,
+    train_step_kwargs: Any = _USE_DEFAULT,
+    log_every_n_steps: int = 1,
+    graph: Graph | None = None,
+    master: str = "",
+    is_chief: bool = True,
+    global_step: Any = None,
+    number_of_steps: int | None = None,
+    init_op: Any = _USE_DEFAULT,
+    init_feed_dict: Any = None,
+    local_init_op: Any = _USE_DEFAULT,
+    init_fn: Callable[[Any], Any] | None = None,
+    ready_op: Any = _USE_DEFAULT,
+    summary_op: Any = _USE_DEFAULT,
+    save_summaries_secs: float = 600,
+    summary_writer: Any = _USE_DEFAULT,
+    startup_delay_steps: int = 0,
+    saver: Any = None,
+    save_interval_secs: float = 600,
+    sync_optimizer: Any = None,
+    session_config: Any = None,
+    session_wrapper: Callable[[Any], Any] | None = None,
+    trace_every_n_steps: int | None = None,
+    ignore_live_threads: bool = False,
+) -> Any:
+    """Trains under a `Supervisor` until a step says stop or the input ends; returns the last loss.
+
+    TF name: ``tf.contrib.slim.learning.train``.
+
+    Args:
+      train_op: a tensor that trains and gives the loss, such as `create_train_op` makes.
+      logdir: for checkpoints and events; None: nothing is written.
+      train_step_fn, train_step_kwargs: one step, and what it gets besides (session, train_op, global_step).
+      number_of_steps: where the global step ends; None: never.
+      startup_delay_steps: a worker that is not chief waits for this global step.
+      sync_optimizer: a `SyncReplicasOptimizer`, or a list of those.
+      session_wrapper: makes of the session another that is used instead.
+      trace_every_n_steps: how often the chief traces a step.
+      ignore_live_threads: accepted; threads that outlive the grace period are always left alone.
+      The others are those of `Supervisor`.
+
+    Raises:
+      ValueError: for arguments that contradict one another.
+    """
+    optimizers = _checked(
+        train_op, logdir, summary_op, saver, trace_every_n_steps, sync_optimizer, startup_delay_steps, number_of_steps
+    )
+    graph = graph or get_default_graph()
+    with graph.as_default():
+        global_step = get_or_create_global_step() if global_step is None else global_step
+        saver = saver or Saver()
+        with name_scope("init_ops"):
+            init_op = global_variables_initializer() if _default(init_op) else init_op
+            ready_op = report_uninitialized_variables() if _default(ready_op) else ready_op
+            local_init_op, ready_for_local_init_op = _local_init(local_init_op, optimizers, is_chief)
+        summary_op = merge_all() if _default(summary_op) else summary_op
+        chief_ops = [(o.get_init_tokens_op(), o.get_chief_queue_runner()) for o in optimizers if is_chief]
+        if _default(train_step_kwargs):
+            trace = trace_every_n_steps if is_chief else None
+            train_step_kwargs = _step_arguments(global_step, number_of_steps, log_every_n_steps, trace, logdir)
+    supervisor = Supervisor(
+        graph=graph,
+        is_chief=is_chief,
+        logdir=logdir,
+        init_op=init_op,
+        init_feed_dict=init_feed_dict,
+        local_init_op=local_init_op,
+        ready_for_local_init_op=ready_for_local_init_op,
+        ready_op=ready_op,
+        summary_op=summary_op,
+        summary_writer=Supervisor.USE_DEFAULT if _default(summary_writer) else summary_writer,
+        global_step=global_step,
+        saver=saver,
+        save_summaries_secs=save_summaries_secs,
+        save_model_secs=save_interval_secs,
+        init_fn=init_fn,
+    )
+    if summary_writer is not None:
+        train_step_kwargs["summary_writer"] = supervisor.summary_writer
+
+    def until_the_end(sess: Any) -> Any:
+        sess = session_wrapper(sess) if session_wrapper is not None else sess
+        if is_chief and logdir:
+            supervisor.start_standard_services(sess)
+        elif not is_chief and startup_delay_steps > 0:
+            _wait_for_step(supervisor, sess, global_step, min(startup_delay_steps, number_of_steps or sys.maxsize))
+        supervisor.start_queue_runners(sess)
+        if chief_ops:
+            supervisor.start_queue_runners(sess, [runner for _, runner in chief_ops])
+            sess.run([tokens for tokens, _ in chief_ops])
+        save = bool(logdir) and is_chief
+        return _steps(supervisor, sess, train_op, global_step, train_step_fn, train_step_kwargs, save)
+
+    return _with_new_sessions(supervisor, master, session_config, until_the_end)
+
+
+def _default(value: Any) -> bool:
+    return isinstance(value, int) and value == _USE_DEFAULT
+
+
+def _checked(
+    train_op: Any, logdir: str | None, summary_op: Any, saver: Any, trace_every_n_steps: int | None,
+    sync_optimizer: Any, startup_delay_steps: int, number_of_steps: int | None,
+) -> list[Any]:  # fmt: skip
+    """The synchronous optimizers, after a check of the arguments against one another."""
+    if train_op is None:
+        raise ValueError("train_op cannot be None.")
+    given = {
+        "summary_op": not _default(summary_op),
+        "saver": saver is not None,
+        "trace_every_n_steps": trace_every_n_steps is not None,
+    }
+    for name in (name for name, is_given in given.items() if is_given and logdir is None):
+        raise ValueError(f"Cannot provide {name} because logdir=None")
+    if sync_optimizer is not None and startup_delay_steps > 0:
+        raise ValueError("startup_delay_steps must be zero when sync_optimizer is supplied.")
+    if number_of_steps is not None and number_of_steps <= 0:
+        raise ValueError("`number_of_steps` must be either None or a positive number.")
+    optimizers = sync_optimizer if isinstance(sync_optimizer, list) else [sync_optimizer] if sync_optimizer else []
+    if not all(isinstance(optimizer, SyncReplicasOptimizer) for optimizer in optimizers):
+        raise ValueError("`sync_optimizer` must be a tf.train.SyncReplicasOptimizer.")
+    return optimizers
+
+
+def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[Any, Any]:
+    """(the op that initialises what is local, the op that says whether that can be done; None: it can)."""
+    local = group(local_variables_initializer(), tables_initializer()) if _default(given) else given
+    if not optimizers:
+        return local, None
+    with control_dependencies([] if local is None else [local]):
+        local = group(*(o.chief_init_op if is_chief else o.local_step_init_op for o in optimizers))
+    return local, group(*(o.ready_for_local_init_op for o in optimizers))
+
+
+def _step_arguments(
+    global_step: Any, number_of_steps: int | None, log_every_n_steps: int, trace_every: int | None, logdir: str | None
+) -> dict[str, Any]:
+    with name_scope("train_step"):
+        stop = compare.greater_equal(global_step, number_of_steps) if number_of_steps else constant(False)
+        arguments: dict[str, Any] = {"should_stop": stop}
+        if log_every_n_steps > 0:
+            arguments["should_log"] = compare.equal(floormod(global_step, log_every_n_steps), 0)
+        if trace_every is not None:
+            arguments["should_trace"] = compare.equal(floormod(global_step, trace_every), 0)
+            arguments["logdir"] = logdir
+    return arguments
+
+
+def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: int) -> None:
+    while value_of_global_step(sess, global_step) < step and not supervisor.should_stop():
+        supervisor.coord.wait_for_stop(_POLL_SECS)
+
+
+def _steps(
+    supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any, save: bool
+) -> Any:
+    """Steps until one says stop, or the input ends; then the chief saves."""
+    loss = None
+    try:
+        while not supervisor.should_stop():
+            loss, should_stop = train_step_fn(sess, train_op, global_step, kwargs)
+            if should_stop:
+                _log.info("Stopping Training.")
+                supervisor.request_stop()
+    except errors.OutOfRangeError as error:
+        # The input's end is the end of the training, not a failure.
+        _log.info("Caught OutOfRangeError. Stopping Training. %s", error)
+    if save:
+        _log.info("Finished training! Saving model to disk.")
+        supervisor.saver.save(sess, supervisor.save_path, global_step=supervisor.global_step)
+    return loss
+
+
+def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Callable[[Any], Any]) -> Any:
+    """What ``run`` returns; it goes on in a new session when a task of the cluster was restarted."""
+    while True:
+        try:
+            with supervisor.managed_session(master, start_standard_services=False, config=config) as sess:
+                _log.info("Starting Session.")
+                return run(sess)
+        except errors.AbortedError:
+            _log.info("Retrying training!")
+
+
+def train_with_hooks(
+    train_op: Any,
+    logdir: str | None,
+    master: str = "",
+    is_chief: bool = True,
+    scaffold: Any = None,
+    hooks: Sequence[Any] | None = None,
+    chief_only_hooks: Sequence[Any] | None = None,
+    save_checkpoint_secs: float | None = 600,
+    save_summaries_steps: int | None = 100,
+    config: Any = None,
+    max_wait_secs: float = 7200,
+    run_metadata: Any = None,
+) -> Any:
+    """Trains in a `MonitoredTrainingSession` until a hook stops it; returns the last loss.
+
+    TF name: ``tf.contrib.training.train``. ``run_metadata`` is filled by every step; the other arguments are those
+    of `MonitoredTrainingSession`.
+
+    Raises:
+      ValueError: for a chief that is to write without ``logdir``.
+    """
+    if logdir is None and is_chief:
+        given = {"save_summaries_steps": save_summaries_steps, "save_checkpoint_secs": save_checkpoint_secs}
+        for name in (name for name, value in given.items() if value):
+            raise ValueError(f"logdir cannot be None when {name} is not None")
+    loss = None
+    with MonitoredTrainingSession(
+        master=master,
+        is_chief=is_chief,
+        checkpoint_dir=logdir,
+        scaffold=scaffold,
+        hooks=hooks,
+        chief_only_hooks=chief_only_hooks,
+        save_checkpoint_secs=save_checkpoint_secs,
+        save_summaries_steps=save_summaries_steps,
+        config=config,
+        max_wait_secs=max_wait_secs,
+    ) as session:
+        while not session.should_stop():
+            loss = session.run(train_op, run_metadata=run_metadata)
+    return loss

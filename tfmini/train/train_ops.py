@@ -1,0 +1,198 @@
+"""One tensor that trains and gives the loss: ``create_train_op`` of ``tf.contrib.training`` and of ``slim``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.ops.array_identity import check_numerics as finite
+from tfmini.ops.clip import clip_by_norm, global_norm
+from tfmini.ops.control import no_op, with_dependencies
+from tfmini.ops.indexed_slices import IndexedSlices
+from tfmini.ops.scoping import control_dependencies, get_collection, get_collection_ref, name_scope
+from tfmini.ops.summaries import histogram, scalar
+from tfmini.ops.variables import trainable_variables
+from tfmini.train.optimizer import Optimizer
+from tfmini.train.training_util import get_or_create_global_step
+
+GradsAndVars = list[tuple[Any, Any]]
+
+_log = logging.getLogger("tfmini")
+_USE_GLOBAL_STEP = 0  # stands for "the graph's global step", where None means that no step is counted
+
+
+def values_of(gradient: Any) -> Any:
+    """The rows of sparse gradients, a dense one as it is."""
+    return gradient.values if isinstance(gradient, IndexedSlices) else gradient
+
+
+def with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
+    """A gradient whose values are changed; None stays None."""
+    if isinstance(gradient, IndexedSlices):
+        return IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
+    return None if gradient is None else change(gradient)
+
+
+def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
+    """A histogram and the norm of each gradient (``tf.contrib.training.add_gradients_summaries``)."""
+    summaries = []
+    for gradient, variable in grads_and_vars:
+        name = variable.op.name
+        if gradient is None:
+            _log.info("Var %s has no gradient", name)
+            continue
+        values = values_of(gradient)
+        summaries.append(histogram(f"{name}_gradient", values))
+        summaries.append(scalar(f"{name}_gradient_norm", global_norm([values])))
+    return summaries
+
+
+def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: Any) -> GradsAndVars:
+    """Each gradient, made shorter where its norm is above a limit (``tf.contrib.training.clip_gradient_norms``)."""
+    return [(with_values(g, lambda v: clip_by_norm(v, max_norm)), v) for g, v in gradients_to_variables]
+
+
+def clip_gradient_norms_fn(max_norm: Any) -> Callable[[GradsAndVars], GradsAndVars]:
+    """`clip_gradient_norms` as a ``transform_grads_fn`` of `create_train_op`."""
+    return lambda grads_and_vars: clip_gradient_norms(grads_and_vars, max_norm)
+
+
+def multiply_gradients(grads_and_vars: GradsAndVars, gradient_multipliers: dict[Any, Any]) -> GradsAndVars:
+    """Scales the gradients of some variables (``tf.contrib.training.multiply_gradients``).
+
+    Args:
+      grads_and_vars: (gradient, variable) pairs.
+      gradient_multipliers: variable, or the name of its op -> factor.
+
+    Raises:
+      ValueError: for arguments of other kinds, and for a variable without a gradient.
+    """
+    if not isinstance(grads_and_vars, list):
+        raise ValueError("`grads_and_vars` must be a list.")
+    if not gradient_multipliers:
+        raise ValueError("`gradient_multipliers` is empty.")
+    if not isinstance(gradient_multipliers, dict):
+        raise ValueError("`gradient_multipliers` must be a dict.")
+    return [(_multiplied(g, v, gradient_multipliers), v) for g, v in grads_and_vars]
+
+
+def _multiplied(gradient: Any, variable: Any, multipliers: dict[Any, Any]) -> Any:
+    key = variable if variable in multipliers else variable.op.name
+    if key not in multipliers:
+        return gradient
+    if gradient is None:
+        raise ValueError("Requested multiple of `None` gradient.")
+    factor = convert_to_tensor(multipliers[key], dtype=gradient.dtype)
+    return with_values(gradient, lambda values: values * factor)
+
+
+def create_train_op(
+    total_loss: Any,
+    optimizer: Optimizer,
+    global_step: Any = _USE_GLOBAL_STEP,
+    update_ops: Sequence[Any] | None = None,
+    variables_to_train: Sequence[Any] | None = None,
+    transform_grads_fn: Callable[[GradsAndVars], GradsAndVars] | None = None,
+    summarize_gradients: bool = False,
+    gate_gradients: int = Optimizer.GATE_OP,
+    aggregation_method: Any = None,
+    colocate_gradients_with_ops: bool = False,
+    check_numerics: bool = True,
+) -> Tensor:
+    """A tensor that runs the update ops, applies the gradients and gives the loss.
+
+    TF name: ``tf.contrib.training.create_train_op``.
+
+    Args:
+      total_loss: a scalar.
+      global_step: what is counted up; by default the graph's global step, which is made if needed; None: nothing.
+      update_ops: what runs before the loss; None: the collection UPDATE_OPS.
+      variables_to_train: None: all trainable variables.
+      transform_grads_fn: changes the (gradient, variable) pairs.
+      summarize_gradients: whether `add_gradients_summaries` is called.
+      check_numerics: whether a loss that is not finite is an error.
+      The others are those of `tf.train.Optimizer.compute_gradients`.
+    """
+    if global_step is _USE_GLOBAL_STEP:
+        global_step = get_or_create_global_step()
+    total_loss = _after_updates(total_loss, update_ops)
+    gradients = optimizer.compute_gradients(
+        total_loss,
+        _to_train(variables_to_train),
+        gate_gradients=gate_gradients,
+        aggregation_method=aggregation_method,
+        colocate_gradients_with_ops=colocate_gradients_with_ops,
+    )
+    if transform_grads_fn:
+        gradients = transform_grads_fn(gradients)
+    if summarize_gradients:
+        with name_scope("summarize_grads"):
+            add_gradients_summaries(gradients)
+    applied = optimizer.apply_gradients(gradients, global_step=global_step)
+    with name_scope("train_op"):
+        if check_numerics:
+            total_loss = finite(total_loss, "LossTensor is inf or nan")
+        train_op = with_dependencies([applied], total_loss)
+    collected = get_collection_ref(GraphKeys.TRAIN_OP)
+    if not any(op is train_op for op in collected):
+        collected.append(train_op)
+    return train_op  # type: ignore[no-any-return]
+
+
+def _after_updates(total_loss: Any, update_ops: Sequence[Any] | None) -> Any:
+    """The loss, which waits for the update ops."""
+    registered = get_collection(GraphKeys.UPDATE_OPS)
+    wanted = registered if update_ops is None else list(update_ops)
+    if not {id(op) for op in registered} <= {id(op) for op in wanted}:
+        _log.warning("update_ops in create_train_op does not contain all the update_ops in GraphKeys.UPDATE_OPS")
+    if not wanted:
+        return total_loss
+    with control_dependencies(list(dict.fromkeys(wanted))):
+        barrier = no_op(name="update_barrier")
+    return with_dependencies([barrier], total_loss)
+
+
+def _to_train(variables: Sequence[Any] | None) -> list[Any]:
+    chosen = trainable_variables() if variables is None else list(variables)
+    for variable in chosen:
+        if not variable.trainable:
+            raise AssertionError(f"{variable.name} is not trainable")
+    if not chosen:
+        raise AssertionError("There are no variables to train")
+    return chosen
+
+
+def create_slim_train_op(
+    total_loss: Any,
+    optimizer: Optimizer,
+    global_step: Any = _USE_GLOBAL_STEP,
+    update_ops: Sequence[Any] | None = None,
+    variables_to_train: Sequence[Any] | None = None,
+    clip_gradient_norm: float = 0,
+    summarize_gradients: bool = False,
+    gate_gradients: int = Optimizer.GATE_OP,
+    aggregation_method: Any = None,
+    colocate_gradients_with_ops: bool = False,
+    gradient_multipliers: dict[Any, Any] | None = None,
+    check_numerics: bool = True,
+) -> Tensor:
+    """`create_train_op` with the gradients scaled, then clipped (``tf.contrib.slim.learning.create_train_op``)."""
+
+    def transform(grads_and_vars: GradsAndVars) -> GradsAndVars:
+        if gradient_multipliers:
+            with name_scope("multiply_grads"):
+                grads_and_vars = multiply_gradients(grads_and_vars, gradient_multipliers)
+        if clip_gradient_norm > 0:
+            with name_scope("clip_grads"):
+                grads_and_vars = clip_gradient_norms(grads_and_vars, clip_gradient_norm)
+        return grads_and_vars
+
+    return create_train_op(
+        total_loss, optimizer, global_step, update_ops, variables_to_train, transform, summarize_gradients,
+        gate_gradients, aggregation_method, colocate_gradients_with_ops, check_numerics,
+    )  # fmt: skip
