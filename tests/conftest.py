@@ -18,6 +18,10 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
 
 import tfmini as tf  # noqa: E402
+from tfmini.runtime import master_clients  # noqa: E402
+
+# A server in another process may take long to come up where many share a core.
+master_clients._TARGET_TIMEOUT_S = 250.0
 
 # A slow machine is no failure: examples have no deadline of their own and may be slow to make; tests have a timeout.
 # The examples are the same in every run, so that nobody's work is refused for what another run would not have found;
