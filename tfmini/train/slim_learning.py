@@ -157,16 +157,19 @@ def train(
 
     def until_the_end(sess: Any) -> Any:
         sess = session_wrapper(sess) if session_wrapper is not None else sess
+        services: Sequence[Any] = []
         if is_chief and logdir:
-            supervisor.start_standard_services(sess)
+            services = supervisor.start_standard_services(sess) or []
         elif not is_chief and startup_delay_steps > 0:
             _wait_for_step(supervisor, sess, global_step, min(startup_delay_steps, number_of_steps or sys.maxsize))
         supervisor.start_queue_runners(sess)
         if chief_ops:
             supervisor.start_queue_runners(sess, [runner for _, runner in chief_ops])
             sess.run([tokens for tokens, _ in chief_ops])
-        save = bool(logdir) and is_chief
-        return _steps(supervisor, sess, train_op, global_step, train_step_fn, train_step_kwargs, save)
+        loss = _steps(supervisor, sess, train_op, global_step, train_step_fn, train_step_kwargs)
+        if is_chief and logdir:
+            _save(supervisor, sess, services)
+        return loss
 
     return _with_new_sessions(supervisor, master, session_config, until_the_end)
 
@@ -229,9 +232,9 @@ def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: in
 
 
 def _steps(
-    supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any, save: bool
+    supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any
 ) -> Any:
-    """Steps until one says stop, or the input ends; then the chief saves."""
+    """Steps until one says stop, or the input ends; the last loss."""
     loss = None
     try:
         while not supervisor.should_stop():
@@ -242,10 +245,16 @@ def _steps(
     except errors.OutOfRangeError as error:
         # The input's end is the end of the training, not a failure.
         _log.info("Caught OutOfRangeError. Stopping Training. %s", error)
-    if save:
-        _log.info("Finished training! Saving model to disk.")
-        supervisor.saver.save(sess, supervisor.save_path, global_step=supervisor.global_step)
     return loss
+
+
+def _save(supervisor: Supervisor, sess: Any, services: Sequence[Any]) -> None:
+    """Saves the model, once the threads that save from time to time are done: the last checkpoint is this one."""
+    supervisor.request_stop()
+    for thread in services:
+        thread.join()
+    _log.info("Finished training! Saving model to disk.")
+    supervisor.saver.save(sess, supervisor.save_path, global_step=supervisor.global_step)
 
 
 def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Callable[[Any], Any]) -> Any:
