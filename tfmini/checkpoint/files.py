@@ -172,7 +172,7 @@ def write_atomically(path: str, content: bytes, disk: Disk = DISK) -> None:
     try:
         file.write(content)
         file.keep()
-    except BaseException:
+    except BaseException:  # even Ctrl-C leaves no half of a file behind
         file.drop()
         raise
     disk.sync_directory(path)

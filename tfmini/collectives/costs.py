@@ -47,8 +47,3 @@ def shared_all_reduce_cost(nbytes: int, size: int) -> Cost:
     if nbytes <= SMALL_LIMIT:
         return Cost(0, float(nbytes * (size - 1)))
     return Cost(0, 2 * (size - 1) / size * nbytes)
-
-
-def parameter_server_cost(nbytes: int, workers: int) -> Cost:
-    """What passes through one parameter server per synchronous step: parameters out, gradients in."""
-    return Cost(2 * workers, float(2 * nbytes * workers))
