@@ -251,7 +251,7 @@ def free_cluster(*tasks: tuple[str, int]) -> Any:
     return reserved.spec
 
 
-def test_a_graph_that_is_registered_too_late_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_registered_too_late_is_withdrawn() -> None:
     """One task refuses its part; the other's answer comes when the plan has failed."""
     spec = free_cluster(("ps", 0), ("ps", 1), ("worker", 0))
     with (
@@ -261,6 +261,7 @@ def test_a_graph_that_is_registered_too_late_is_withdrawn(monkeypatch: pytest.Mo
         tf.Session(master.target) as session,
     ):
         held: list[Callable[[], None]] = []
+        refused: list[Callable[[Any], None]] = []
         registered: list[int] = []  # how many graphs there were when the answer went out
         genuine = slow._endpoint.handlers[m.RegisterGraph]
 
@@ -270,14 +271,18 @@ def test_a_graph_that_is_registered_too_late_is_withdrawn(monkeypatch: pytest.Mo
                 respond(reply)
 
             held.append(lambda: genuine(peer, request, answer))
+            refuse_when_both_are_asked()
+
+        def refuse(peer: Any, request: Any, respond: Callable[[Any], None]) -> None:
+            refused.append(respond)
+            refuse_when_both_are_asked()
+
+        def refuse_when_both_are_asked() -> None:
+            if held and refused:
+                refused.pop()(tf.errors.InvalidArgumentError(None, None, "not this one"))
 
         slow._endpoint.handlers[m.RegisterGraph] = hold
-
-        def refuse(*args: Any, **options: Any) -> None:
-            until(lambda: held, "the other part")
-            raise tf.errors.InvalidArgumentError(None, None, "not this one")
-
-        monkeypatch.setattr(refusing.worker, "register_graph", refuse)
+        refusing._endpoint.handlers[m.RegisterGraph] = refuse
         with tf.device("/job:ps/task:0"):
             x = tf.random_uniform([2])
         with tf.device("/job:ps/task:1"):

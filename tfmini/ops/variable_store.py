@@ -304,8 +304,7 @@ def _initial_value(request: Request, dtype: dtypes.DType, shape: TensorShape) ->
         return initializer, None
     raise ValueError(
         "The initializer passed is not valid. It should be a callable with no arguments and the shape should not be"
-        " provided or an instance of `tf.initializers.*' and `shape` should be fully defined: that of"
-        f" {request.name} is {shape}."
+        " provided or an instance of `tf.keras.initializers.*' and `shape` should be fully defined."
     )
 
 
