@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -279,6 +280,39 @@ def test_a_handler_may_wait_for_another_source(reactor: Reactor) -> None:
     assert reactor.drive(outer, soon(reactor))
     first.close(reactor)
     second.close(reactor)
+
+
+@pytest.mark.parametrize("waits_inside", [True, False])
+def test_what_came_together_with_a_slow_event_is_handled_meanwhile(reactor: Reactor, waits_inside: bool) -> None:
+    """Its edge will not come again: it must not wait for the handler of another source."""
+    arrived, in_time = Waiter(), []
+    seen, over = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> None:
+        in_time.append(reactor.drive(arrived, soon(reactor)) if waits_inside else seen.wait(LIMIT_S))
+        over.set()
+
+    def quick(data: bytes) -> None:
+        arrived.set()
+        seen.set()
+
+    pipes = [Pipe(reactor, slow), Pipe(reactor, quick)]
+    batch = [(pipe.source.fd, select.EPOLLIN) for pipe in pipes]
+    for pipe in pipes:  # only this batch brings events
+        pipe.source._callback = lambda pipe=pipe: pipe.on_data(b"")
+
+    def lead() -> None:
+        with reactor._lead:
+            reactor._leader = threading.get_ident()
+            reactor._inside.add(reactor._leader)
+            reactor._dispatch(batch)
+            reactor._leader = 0
+
+    join(in_threads(lead))
+    assert over.wait(LIMIT_S)  # the steward may have taken it
+    assert in_time == [True]
+    for pipe in pipes:
+        pipe.close(reactor)
 
 
 def test_a_failing_handler_is_logged_and_the_loop_goes_on(reactor: Reactor, caplog: Any) -> None:

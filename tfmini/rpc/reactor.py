@@ -59,6 +59,7 @@ class Reactor:
         # Edge-triggered, so that a ring wakes one thread and needs no reading.
         self._epoll.register(self._bell, select.EPOLLIN | select.EPOLLET)
         self._sources: dict[int, Source] = {}
+        self._ready: collections.deque[tuple[int, int]] = collections.deque()  # events that nobody has handled yet
         self._soon: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
         self._soon_owner = 0  # the thread that is making these calls
         self._soon_lock = allocate_lock()
@@ -181,6 +182,9 @@ class Reactor:
                 if self._soon and self._soon_owner in (0, me):
                     self._run_soon()
                     continue
+                if self._ready:
+                    self._dispatch([])
+                    continue
                 self._polling = True
                 # Checked after announcing: whoever sets it from now on rings the bell.
                 if waiter.done:
@@ -247,20 +251,31 @@ class Reactor:
         return self._epoll.poll(max(0.0, left), _BATCH)
 
     def _dispatch(self, events: list[tuple[int, int]]) -> None:
-        """Handles what came. The caller's thread is in `_inside`."""
-        try:
-            sources = self._sources
-            for fd, mask in events:
-                source = sources.get(fd)
-                if source is not None:
-                    if mask & _HANGUP:
-                        source.hung_up = True
-                    source.ready()
-        except BaseException:
-            # Ctrl-C in the driving thread: edges come once, so nothing of the batch may be lost.
-            self._soon.extend((source.ready, ()) for fd, _ in events if (source := self._sources.get(fd)))
-            self.kick()
-            raise
+        """Handles what came. The caller's thread is in `_inside`.
+
+        Edges come once, and a handler may take long or wait inside the loop: what came with the event that it
+        handles is there for whoever goes on.
+        """
+        ready = self._ready
+        ready.extend(events)
+        if len(ready) > 1 and (self._polling or self._steward_until):
+            self.kick()  # somebody else sleeps, and could take one of them
+        while ready:
+            try:
+                fd, mask = ready.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            source = self._sources.get(fd)
+            if source is None:
+                continue
+            if mask & _HANGUP:
+                source.hung_up = True
+            try:
+                source.ready()
+            except BaseException:  # Ctrl-C in the driving thread: nothing of its event may be lost
+                self._soon.append((source.ready, ()))
+                self.kick()
+                raise
         if self._timers.due <= time.monotonic():
             self._queue_timers()
         if self._soon:
@@ -317,6 +332,9 @@ class Reactor:
         while not self._closed:
             if self._polling:
                 self._wait_out_leader()
+                continue
+            if self._ready:
+                self._dispatch([])
                 continue
             self._steward_until = self._timers.due
             try:
