@@ -182,13 +182,14 @@ class Reactor:
                 if self._soon and self._soon_owner in (0, me):
                     self._run_soon()
                     continue
-                if self._ready:
-                    self._dispatch([])
-                    continue
                 self._polling = True
-                # Checked after announcing: whoever sets it from now on rings the bell.
+                # Checked after announcing: whoever sets or leaves something from now on rings the bell.
                 if waiter.done:
                     break
+                if self._ready:
+                    self._polling = False
+                    self._dispatch([])
+                    continue
                 self._leader_until = self._timers.due
                 events = self._wait(limit)
                 self._polling = False
@@ -333,12 +334,10 @@ class Reactor:
             if self._polling:
                 self._wait_out_leader()
                 continue
-            if self._ready:
-                self._dispatch([])
-                continue
             self._steward_until = self._timers.due
             try:
-                events = self._wait(_FOREVER)
+                # As above: looked at after announcing.
+                events = [] if self._ready else self._wait(_FOREVER)
             except (OSError, ValueError):  # closed under us
                 return
             self._steward_until = 0.0
