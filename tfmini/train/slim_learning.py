@@ -227,6 +227,7 @@ def _step_arguments(
 
 
 def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: int) -> None:
+    _log.info("Waiting for the other workers to reach global step %d (startup_delay_steps).", step)
     while value_of_global_step(sess, global_step) < step and not supervisor.should_stop():
         supervisor.coord.wait_for_stop(_POLL_SECS)
 
