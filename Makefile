@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check names bench clean
+.PHONY: demo test check names bench chaos fuzz wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -25,7 +25,9 @@ test: $(VENV)/.test $(ORACLE_VENV)/.stamp
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_namespace.py
+	@echo "Longer than the house rules allow (tests/test_sizes.py lists them):"; $(BIN)/python tests/test_sizes.py
+	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_mirroring.py tests/test_namespace.py tests/test_sizes.py \
+		tests/test_docs.py tests/test_promises.py
 
 # The list of public names that tests/test_namespace.py pins; read its diff before committing it.
 names: $(VENV)/.test
@@ -33,6 +35,20 @@ names: $(VENV)/.test
 
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+
+# Real training jobs with seeded kills and stops of their tasks; CHAOS=--only\ 17 replays one.
+CHAOS ?= --count 300
+chaos: $(VENV)/.test
+	$(BIN)/python -m tests.chaos.trials $(CHAOS)
+
+# Random messages to a real server by every transport.
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz.attack --messages 1000000
+
+# What `pip install` gets, in dist/. An old build folder may contain files that have gone since.
+wheel: $(VENV)/.test
+	rm -rf build
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:
 	rm -rf $(VENV) $(ORACLE_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

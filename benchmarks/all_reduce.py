@@ -1,13 +1,14 @@
-"""All-reduce of float32 tensors between processes of this machine, beside others that can do it.
+"""All-reduce of float32 tensors between processes of this machine, by tfmini, gloo and TensorFlow.
 
     python benchmarks/all_reduce.py --ranks 2,4 --sizes 4096,65536,1048576,67108864
     TFMINI_TORCH=/python/with/torch TFMINI_ORACLE=/python/with/tensorflow python benchmarks/all_reduce.py
 
-Targets: ``tfmini`` (shared memory), ``tfmini-tcp`` (loopback tcp only), ``gloo`` (torch.distributed) and ``tensorflow``
-(its collective ops). Each rank is a process; those of tfmini and TensorFlow are servers with a session each, and what
-is timed is ``session.run``. All processes of all targets live at the same time; the targets take turns for a few dozen
-steps each. A round's time is the median step of the slowest rank; printed are the medians over the rounds of the
-times, of the ratios to ``tfmini`` and ``tfmini-tcp``, and by how many megabytes a rank's resident memory has grown.
+Targets: ``tfmini`` (shared memory), ``tfmini-tcp`` (loopback tcp only), ``gloo`` (torch.distributed) and
+``tensorflow`` (its collective ops). Each rank is a process. The ranks of tfmini and TensorFlow are servers with a
+session each, and the benchmark times ``session.run``. All processes of all targets live at the same time; the targets
+take turns for a few dozen steps each. A round's time is the median step of the slowest rank. The table shows the
+medians over the rounds of the times and of the ratios to gloo and TensorFlow, and the growth of a rank's resident
+memory in megabytes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HERE = os.path.abspath(__file__)
 
 
 def rank_main(target: str, addresses: list[str], rank: int, nbytes: int) -> None:
-    """One rank: reads numbers of steps, answers each with the median seconds and the megabytes it has grown by."""
+    """One rank: reads numbers of steps; prints for each the median seconds and by how many megabytes it has grown."""
     step = _gloo_step(addresses, rank, nbytes) if target == "gloo" else _session_step(target, addresses, rank, nbytes)
     before = _resident_mb()
     print("ready", flush=True)
@@ -42,7 +43,7 @@ def rank_main(target: str, addresses: list[str], rank: int, nbytes: int) -> None
 
 
 def _resident_mb() -> float:
-    """The most that has been resident at a time, in MB."""
+    """The peak of the resident memory, in MB."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
@@ -104,7 +105,7 @@ class Ranks:
         self.grown_mb = 0.0
 
     def wait_ready(self) -> None:
-        """Until all ranks can begin."""
+        """Blocks until all ranks can begin."""
         for process in self.processes:
             assert process.stdout is not None
             while process.stdout.readline() not in ("ready\n", ""):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
+from models import batch, chain, cnn, lstm, mlp
 
 HERE = os.path.abspath(__file__)
 
@@ -65,15 +65,6 @@ def case_import(target: str) -> tuple[float, str]:
     return float(out.stdout.split()[-1]) * 1e3, "ms"
 
 
-def chain(tf: Any, n: int = 20_000) -> tuple[Any, Any]:
-    """n dependent ops that no graph optimiser can fold together."""
-    x = tf.placeholder(tf.float32, [])
-    y = x
-    for _ in range(n // 2):
-        y = tf.multiply(tf.subtract(y, x), x)
-    return x, y
-
-
 def case_build_20000_ops(target: str) -> tuple[float, str]:
     tf = load(target)
     with tf.Graph().as_default():
@@ -106,25 +97,6 @@ def case_run_scalar_op(target: str) -> tuple[float, str]:
         return median(lambda: session.run(y, {x: 1.0}), 2000, 50) * 1e6, "us"
 
 
-def mlp(tf: Any, hidden: int = 100, optimizer: Any = None) -> tuple[Any, Any, Any, Any]:
-    x = tf.placeholder(tf.float32, [None, 784])
-    y = tf.placeholder(tf.float32, [None, 10])
-    w1 = tf.Variable(tf.truncated_normal([784, hidden], stddev=0.05, seed=1))
-    b1 = tf.Variable(tf.zeros([hidden]))
-    w2 = tf.Variable(tf.truncated_normal([hidden, 10], stddev=0.05, seed=2))
-    b2 = tf.Variable(tf.zeros([10]))
-    logits = tf.matmul(tf.nn.relu(tf.matmul(x, w1) + b1), w2) + b2
-    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
-    step = tf.train.get_or_create_global_step()
-    train = (optimizer or tf.train.AdagradOptimizer(0.01)).minimize(loss, global_step=step)
-    return x, y, loss, train
-
-
-def batch(n: int, features: int = 784) -> tuple[Any, Any]:
-    rng = np.random.RandomState(0)
-    return rng.rand(n, features).astype(np.float32), np.eye(10, dtype=np.float32)[rng.randint(0, 10, n)]
-
-
 def case_local_mlp_step(target: str) -> tuple[float, str]:
     tf = load(target)
     x, y, _, train = mlp(tf, hidden=1024)
@@ -136,20 +108,7 @@ def case_local_mlp_step(target: str) -> tuple[float, str]:
 
 def case_local_cnn_step(target: str) -> tuple[float, str]:
     tf = load(target)
-    x = tf.placeholder(tf.float32, [None, 28, 28, 1])
-    y = tf.placeholder(tf.float32, [None, 10])
-    h = x
-    for i, (size, channels) in enumerate(((1, 32), (32, 64))):
-        w = tf.Variable(tf.truncated_normal([5, 5, size, channels], stddev=0.1, seed=i))
-        b = tf.Variable(tf.constant(0.1, shape=[channels]))
-        h = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(h, w, [1, 1, 1, 1], "SAME"), b))
-        h = tf.nn.max_pool(h, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
-    h = tf.reshape(h, [-1, 7 * 7 * 64])
-    w1 = tf.Variable(tf.truncated_normal([7 * 7 * 64, 512], stddev=0.1, seed=3))
-    w2 = tf.Variable(tf.truncated_normal([512, 10], stddev=0.1, seed=4))
-    logits = tf.matmul(tf.nn.relu(tf.matmul(h, w1)), w2)
-    loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=logits))
-    train = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+    x, y, train = cnn(tf)
     images, labels = batch(32)
     feed = {x: images.reshape(-1, 28, 28, 1), y: labels}
     with tf.Session() as session:
@@ -336,29 +295,6 @@ def case_while_loop_1000(target: str) -> tuple[float, str]:
     with tf.Session() as session:
         run = session.make_callable(total, [x])
         return median(lambda: run(1.0), 50) * 1e6, "us"
-
-
-def lstm(tf: Any, steps: int, unrolled: bool, batch_size: int = 32, width: int = 64) -> Any:
-    """The train op of an LSTM over sequences of numbers; gates are one product, as in BasicLSTMCell."""
-    x = tf.constant(np.random.RandomState(0).rand(steps, batch_size, width).astype(np.float32))
-    w = tf.get_variable("w", [2 * width, 4 * width], initializer=tf.random_uniform_initializer(-0.1, 0.1, seed=1))
-    b = tf.get_variable("b", [4 * width], initializer=tf.zeros_initializer())
-
-    def cell(value: Any, c: Any, h: Any) -> tuple[Any, Any]:
-        i, j, f, o = tf.split(tf.matmul(tf.concat([value, h], 1), w) + b, 4, 1)
-        c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
-        return c, tf.tanh(c) * tf.sigmoid(o)
-
-    c = h = tf.zeros([batch_size, width])
-    if unrolled:
-        for value in tf.unstack(x):
-            c, h = cell(value, c, h)
-    else:
-        values = tf.TensorArray(tf.float32, steps).unstack(x)
-        _, c, h = tf.while_loop(
-            lambda t, *_: t < steps, lambda t, c, h: (t + 1, *cell(values.read(t), c, h)), [0, c, h]
-        )
-    return tf.train.GradientDescentOptimizer(0.01).minimize(tf.reduce_mean(tf.square(h)))
 
 
 def _lstm_step(target: str, unrolled: bool) -> tuple[float, str]:

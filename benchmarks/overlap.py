@@ -2,14 +2,15 @@
 
     python benchmarks/overlap.py --ranks 2 --rounds 5
 
-Each rank computes the gradients of a 784-1024-1024-10 network (7.4 MB) for 128 rows, with one BLAS thread. Timed in
-turn, as medians: the gradients alone (a), the same reduced over all ranks (b), and the all-reduce of constants of the
-same shapes (c). Hidden is (a + c - b) / c: 0 when communication only adds to the step, 1 when it costs nothing.
+Each rank computes the gradients of a 784-1024-1024-10 network (7.4 MB) for 128 rows, with one BLAS thread. The
+benchmark times in turn, as medians: the gradients alone (a), the same gradients reduced over all ranks (b), and the
+all-reduce of constants of the same shapes (c). The hidden share is (a + c - b) / c: 0 when communication only adds to
+the step, 1 when the step takes no longer with it.
 
-Each case also reduces one number, so that the ranks start together and (a) and (b) run by the same executor. All
-tensors are targets: of a `tf.group`, gradients that nobody takes would not be computed. A rank's CPU time (of all its
-threads) is measured too. Where ranks have one core each, the CPU time of (c) is work that the core cannot
-do beside the gradients: at most (wall - CPU) / wall of (c) can be hidden.
+Each case also reduces one number, so that the ranks start together and the same executor runs (a) and (b). All
+tensors are targets, because a `tf.group` would not compute gradients that no op uses. The benchmark also measures a
+rank's CPU time (of all its threads). Where ranks have one core each, the core cannot do the CPU work of (c) beside
+the gradients: at most (wall - CPU) / wall of (c) can be hidden.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def main() -> None:
     for name, wall, cpu in zip(("gradients", "reduced gradients", "all-reduce alone"), times[:3], times[3:]):
         print(f"{name:18} {wall:6.1f} ms, CPU {cpu:6.1f} ms")
     cores = len(os.sched_getaffinity(0))
-    print(f"hidden {100 * hidden:.0f} %; what waits in the all-reduce alone: {100 * most:.0f} %", end="")
+    print(f"hidden {100 * hidden:.0f} %; waiting in the all-reduce alone: {100 * most:.0f} %", end="")
     print(f" (the most that can be hidden by {args.ranks} ranks on {cores} cores)" if args.ranks >= cores else "")
 
 

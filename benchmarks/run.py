@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--rounds 3] [--oracle PYTHON] [CASE …]
 
-TensorFlow's Python is taken from ``--oracle`` or ``TFMINI_ORACLE``. Each figure is the median of
-the rounds; the two targets alternate, so that a noisy minute hits both.
+``--oracle`` or ``TFMINI_ORACLE`` names TensorFlow's Python. Each figure is the median of the rounds. The two
+targets alternate, so that other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# case -> the most that tfmini may take, as a share of TensorFlow's figure (design, section 5).
+# case -> the largest ratio of tfmini's figure to TensorFlow's that the design allows (section 5).
 BUDGETS = {
     "import": 1 / 10,
     "build_20000_ops": 1 / 20,

@@ -1,4 +1,4 @@
-"""What the digits examples train: the digits of scikit-learn, and a small network. How they do it is theirs."""
+"""Data and network of the digits examples: the digits of scikit-learn, and a network with one hidden layer."""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,7 +1,7 @@
 """Data-parallel training on the digits of scikit-learn without a parameter server: gradients go round a ring.
 
-Every worker keeps all variables and takes its share of each batch. The parameters are those of one process that
-takes the whole batch, which the first worker checks at the end.
+Every worker keeps all variables and takes its share of each batch. The resulting parameters equal those of one process
+that takes the whole batch; the first worker checks this at the end.
 
     tfmini launch --ps 0 --workers 2 examples/digits_allreduce.py
     tfmini launch --ps 0 --workers 4 examples/digits_allreduce.py --steps=200

@@ -1,9 +1,9 @@
-"""Asynchronous training that survives the loss of any task: checkpoints, TensorBoard summaries, and how to go on.
+"""Asynchronous training that survives the loss of any task: checkpoints, TensorBoard summaries, and recovery.
 
-The first worker, the chief, saves a checkpoint every --save_steps steps and writes summaries: the loss and
-its speed, histograms of the weights, a picture of the first layer, and the test accuracy. Kill a parameter
-server or a worker while it runs (`kill -9`) and start it again: training goes on from the last checkpoint.
-Run it again with the same --logdir, and it goes on where it had ended.
+The first worker, the chief, saves a checkpoint every --save_steps steps and writes summaries: the loss, the steps
+per second, histograms of the weights, a picture of the first layer, and the test accuracy. Kill a parameter
+server or a worker while it runs (`kill -9`) and start it again: training continues from the last checkpoint.
+A new run with the same --logdir continues from the last checkpoint, too.
 
     tfmini launch --ps 1 --workers 2 examples/digits_checkpoints.py --logdir=/tmp/digits
     tfmini launch --ps 1 --workers 2 examples/digits_checkpoints.py --logdir=/tmp/digits --steps=1000

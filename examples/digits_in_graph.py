@@ -1,8 +1,8 @@
 """Synchronous training on the digits of scikit-learn: in-graph replication, one client for the whole cluster.
 
 Worker 0 builds one graph with a tower per worker, feeds each tower its share of the batch,
-averages the towers' gradients and applies them once. The other tasks only serve, until
-`tfmini launch` ends them with the ps.
+averages the towers' gradients and applies them once. The other tasks only serve; `tfmini launch` ends them with
+the ps.
 
     tfmini launch --ps 1 --workers 2 examples/digits_in_graph.py
 """
@@ -29,7 +29,7 @@ def tower(images, labels):
 
 
 def average(tower_gradients):
-    """One (gradient, variable) list out of one per tower."""
+    """The mean gradients as (gradient, variable) pairs, from one list of such pairs per tower."""
     return [
         (tf.add_n([gradient for gradient, _ in same]) / len(same), same[0][1]) for same in zip(*tower_gradients)
     ]

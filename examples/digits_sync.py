@@ -1,8 +1,8 @@
 """Synchronous training of a small network on the digits of scikit-learn, with checkpoints and summaries.
 
-Each update takes the mean of the gradients of all workers but --backups of them, the slowest. The
-first worker is the chief: it writes checkpoints and TensorBoard summaries to --logdir, from which a
-run that was stopped goes on, and prints who contributed to the last steps.
+Each update takes the mean of the gradients of all workers except the --backups slowest. The first worker is
+the chief: it writes checkpoints and TensorBoard summaries to --logdir, from which a stopped run continues, and
+prints which workers contributed to the last steps.
 
     tfmini launch --ps 2 --workers 3 examples/digits_sync.py
     tfmini launch --ps 2 --workers 3 examples/digits_sync.py --backups=1 --logdir=/tmp/digits
@@ -58,7 +58,7 @@ def work(cluster, server, task_index, args):
     score, contributions, next_report = None, "", 0
 
     def evaluate(step_context):
-        # Past the hooks: this is no training step.
+        # Without the hooks: this is no training step.
         return step_context.session.run(accuracy, {images: test_x, labels: test_y})
 
     with tf.train.MonitoredTrainingSession(
@@ -76,8 +76,8 @@ def work(cluster, server, task_index, args):
                 contributions = str(optimizer.ledger(sess))
 
     if is_chief:
-        print(f"test accuracy {100 * score:.1f} %" if score is not None else "no step was left to do")
-        print("\nwhose gradients the last updates used, and what was dropped:")
+        print(f"test accuracy {100 * score:.1f} %" if score is not None else "no step was left")
+        print("\nworkers whose gradients the last updates used, and dropped gradients:")
         print("\n".join(contributions.splitlines()[-8:]))
         print(f"\nsummaries and checkpoints are in {logdir}: tensorboard --logdir {logdir}", flush=True)
 

@@ -1,8 +1,8 @@
-"""Counts words with TF1's queues: lines are read into a queue that all workers share, and counted by whoever is free.
+"""Counts words with TF1's queues: all workers dequeue lines from one shared queue and count their words.
 
 The first worker's queue runners read --files line by line into a queue on the ps. Every worker takes batches of lines
-from it and counts their words. When the files are over the runner closes the queue: the workers drain it, see
-OutOfRangeError, and send what they have counted through a second queue to the first worker, which adds it up.
+from it and counts their words. At the end of the files the runner closes the queue. The workers empty it, get
+OutOfRangeError, and send their counts through a second queue to the first worker, which adds them up.
 
     tfmini launch --ps 2 --workers 3 examples/word_count.py
     tfmini launch --ps 1 --workers 2 examples/word_count.py --files='docs/*.md' --top=5
@@ -32,7 +32,7 @@ def parse_arguments():
 
 
 def lines_of(files, epochs):
-    """A tensor that is the next line each time it is run; OutOfRangeError after the last one of the last epoch."""
+    """A tensor that gives the next line in each run; OutOfRangeError after the last line of the last epoch."""
     names = tf.train.string_input_producer(files, num_epochs=epochs, shuffle=False)
     _, line = tf.TextLineReader().read(names)
     return line
@@ -40,7 +40,7 @@ def lines_of(files, epochs):
 
 def build(files, epochs, is_chief, ps):
     """(words of the next batch of lines, feeds for one worker's result, the send, the next result)."""
-    with tf.device(ps):  # the queues have shared names: every worker's graph means the same two
+    with tf.device(ps):  # the queues have shared names, so the graphs of all workers use the same two queues
         lines = tf.FIFOQueue(200, [tf.string], shapes=[[]], shared_name="lines")
         results = tf.FIFOQueue(100, [tf.string, tf.int64], shared_name="results")
     if is_chief:

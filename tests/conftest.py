@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -14,11 +16,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before tfmini is imported, and for the processes that tests start: see runtime/kernel_checks.py.
+from tests.oracle import Oracle
+
+# Before tfmini is imported, and for the processes that tests start: see runtime/compiler/kernel_checks.py.
 os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
+# The key of this user (rpc/keys.py) is one of this run, for the processes that tests start as well.
+_CONFIGURATION = tempfile.TemporaryDirectory(prefix="tfmini-tests-")
+os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION.name
+for _name in ("TFMINI_KEYS", "TFMINI_INSECURE"):
+    os.environ.pop(_name, None)
 
 import tfmini as tf  # noqa: E402
-from tfmini.runtime import master_clients  # noqa: E402
+from tfmini.runtime.client import master_clients  # noqa: E402
 
 # A server in another process may take long to come up where many share a core.
 master_clients._TARGET_TIMEOUT_S = 250.0
@@ -52,12 +61,12 @@ def oracle_python() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> str:
-    """The path of a Python that has TensorFlow; the test is skipped where there is none."""
+def oracle() -> Oracle:
+    """TensorFlow, in a Python of its own; the test is skipped where there is none."""
     python = oracle_python()
     if python is None:
         pytest.skip("TFMINI_ORACLE does not name a Python that has TensorFlow")
-    return python
+    return Oracle(python)
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +74,17 @@ def fresh_default_graph() -> Iterator[None]:
     """Each test builds into a graph of its own, which is the default one."""
     with tf.Graph().as_default():
         yield
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts this process and the processes that the test starts.
+
+    A shell starts a background job (``nohup make test &``) with SIGINT ignored, and children inherit that.
+    """
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
 
 
 @pytest.fixture(autouse=True)

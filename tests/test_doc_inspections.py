@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tfmini.tools.cli import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```\n\$ tfmini (inspect examples/.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 SHOWN = [
     pytest.param(command, output, id=f"{path.stem} {number}")

@@ -59,6 +59,7 @@ def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("ctrl_c")
 def test_the_readmes_script_learns_its_weights(tmp_path: Path) -> None:
     (text,) = programs(ROOT / "README.md")
     tasks = TaskId("ps", 0), TaskId("worker", 0)

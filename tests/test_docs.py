@@ -1,4 +1,4 @@
-"""The documentation's links lead somewhere, and its index and the README leave nothing out."""
+"""The documentation's links and paths lead somewhere, and its lists leave nothing out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,36 @@ def test_links_lead_to_files(page: Path) -> None:
     assert [str(target) for target in links(page) if not target.exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub derives it."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_sections_name_a_heading(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s:]*\.md)#([^)\s]+)\)", page.read_text())
+    assert [f"{file}#{name}" for file, name in targets if name not in anchors((page.parent / file).resolve())] == []
+
+
+def paths(page: Path) -> set[str]:
+    """The files that a page names in backticks, relative to the repository, to tfmini or to docs."""
+    return set(re.findall(r"`((?:[\w.]+/)+\w+\.\w+)`", page.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_in_backticks_are_files(page: Path) -> None:
+    places = ROOT, ROOT / "tfmini", ROOT / "docs", ROOT / "tests"
+    assert [path for path in sorted(paths(page)) if not any((place / path).exists() for place in places)] == []
+
+
+def test_the_architecture_lists_every_package_and_room() -> None:
+    package = ROOT / "tfmini"
+    folders = {file.parent.relative_to(package).as_posix() for file in package.rglob("__init__.py")} - {"."}
+    rows = re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(folders)
+
+
 def test_the_index_lists_every_page_and_decision() -> None:
     index = ROOT / "docs" / "index.md"
     assert set((ROOT / "docs").rglob("*.md")) - links(index) == {index}
@@ -36,6 +66,6 @@ def test_decisions_are_numbered() -> None:
 def test_the_readme_lists_packages_and_examples() -> None:
     text = (ROOT / "README.md").read_text()
     packages = [path.parent.name for path in (ROOT / "tfmini").glob("*/__init__.py")]
-    assert [name for name in packages if f"tfmini/{name} " not in text] == []
+    assert [name for name in packages if f"`{name}`" not in text] == []
     for listing in (text, (ROOT / "examples" / "README.md").read_text()):
         assert [path.name for path in (ROOT / "examples").glob("*.py") if path.name not in listing] == []

@@ -12,7 +12,7 @@ import pytest
 
 import tfmini as tf
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.cluster
 

@@ -7,12 +7,40 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfmini import ops
+
 PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
-    *("values", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
+    *("values", "numerics", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
     *("rpc", "runtime", "data", "train", "compat", "inspection", "tools", "testing"),
 )
+# The same inside a layer: a room, or a single file that stands elsewhere in this order than its room.
+ROOMS = {
+    "ops": (
+        *("array", "control", "sparse.sparse_tensor", "type_specs", "collectives", "clock", "session_tensors"),
+        *("shared_state", "waiting_line"),
+        *("sample_ops", "py_func", "gradients", "math", "flow", "debugging", "flow.case", "random", "math.special"),
+        *("variables", "flow.functional", "gradients.custom_gradient", "training", "linalg", "sparse", "ragged"),
+        *("strings", "nn", "image", "queues", "io", "tables", "summary"),
+    ),
+    "runtime": (
+        *("options", "targets", "forks", "blas_threads", "resources", "session_owners"),
+        *("trace", "compiler", "collectives", "executor", "worker", "master", "client", "server"),
+    ),
+    "train": (
+        *("global_steps", "coordinator", "strategy", "cluster_resolver"),
+        *("optimizers", "checkpointing", "summaries", "hooks", "inputs", "sessions", "replicas", "loops"),
+    ),
+}
+# What a room may not import although its layer may.
+FORBIDDEN = {
+    "tfmini.runtime.compiler": ("tfmini.rpc", "zmq", "socket"),
+    "tfmini.placement": ("tfmini.rpc", "zmq", "socket", "threading"),
+    "tfmini.collectives": ("tfmini.graph", "tfmini.rpc", "zmq", "socket"),
+    "tfmini.layers.metrics": ("tfmini.layers.rnn", "tfmini.layers.contrib"),
+    "tfmini.layers.rnn": ("tfmini.layers.metrics", "tfmini.layers.contrib"),
+}
 # The values that turn themselves into messages, by an import inside the method that does it.
 EXCEPTIONS = {("tfmini.cluster", "tfmini.protos"), ("tfmini.shapes", "tfmini.protos")}
 # The root re-exports everything, and these serve it; nobody below imports them.
@@ -67,6 +95,45 @@ def test_imports_flow_one_way() -> None:
             if LAYERS.index(there) > LAYERS.index(here):
                 wrong.append(f"{module} imports {imported}")
     assert wrong == []
+
+
+def room_of(module: str) -> tuple[str, int] | None:
+    """The layer of a module and its room's place in that layer (None where the layer has no order)."""
+    layer, _, inner = module.removeprefix("tfmini.").partition(".")
+    if not module.startswith("tfmini.") or layer not in ROOMS or not inner:
+        return None
+    rooms = [room for room in ROOMS[layer] if f"{inner}.".startswith(f"{room}.")]
+    assert rooms, f"{module} is in no room of {layer}; add it to ROOMS"
+    return layer, ROOMS[layer].index(max(rooms, key=len))
+
+
+def test_imports_between_rooms_flow_one_way() -> None:
+    wrong = []
+    for module, path in sources():
+        here = room_of(module)
+        for imported in imports_of(path) if here else ():
+            there = room_of(imported)
+            if here and there and here[0] == there[0] and there[1] > here[1]:
+                wrong.append(f"{module} imports {imported}")
+    assert wrong == []
+
+
+def test_rooms_that_stay_apart() -> None:
+    wrong = [
+        f"{module} imports {imported}"
+        for module, path in sources()
+        for room, forbidden in FORBIDDEN.items()
+        if f"{module}.".startswith(f"{room}.")
+        for imported in imports_of(path)
+        if f"{imported}.".startswith(tuple(f"{name}." for name in forbidden))
+    ]
+    assert wrong == []
+
+
+def test_every_file_of_ops_is_imported() -> None:
+    folder = PACKAGE / "ops"
+    listed = {folder / room / f"{name}.py" for room, names in ops.ROOMS.items() for name in names.split()}
+    assert listed == {path for path in folder.rglob("*.py") if path.stem != "__init__"}
 
 
 def test_nothing_below_imports_the_root() -> None:

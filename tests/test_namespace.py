@@ -7,6 +7,8 @@ After a deliberate change of the names, write the pinned list anew:
 from __future__ import annotations
 
 import importlib
+import inspect
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,14 @@ def test_every_public_name_is_reachable_as_an_attribute() -> None:
             value = getattr(value, part)
 
 
+def test_no_module_has_the_name_of_a_public_one_beside_it() -> None:
+    """Its import would put the module in the place of the function."""
+    public = {(f"tfmini.{where}" if where else "tfmini", name) for where, name, _, _ in namespace.rows()}
+    paths = {name: getattr(sys.modules.get(name), "__path__", ()) for name, _ in public}
+    modules = {(name, info.name) for name, path in paths.items() for info in pkgutil.iter_modules(path)}
+    assert public & modules == set()
+
+
 def test_namespaces_are_modules() -> None:
     for name in ("nn", "math", "train", "errors", "contrib.framework", "compat.v1", "compat.v1.nn", "raw_ops"):
         importlib.import_module(f"tfmini.{name}")
@@ -61,7 +71,7 @@ def test_versions() -> None:
 @pytest.mark.parametrize(
     ("read", "told"),
     [
-        (lambda: tf.mul, "tf.mul is of TensorFlow 0.x; TensorFlow 1.0 calls it tf.multiply"),
+        (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
         (lambda: tf.keras, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
         (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
@@ -82,6 +92,11 @@ def test_raw_ops_take_keyword_arguments_only() -> None:
     assert product.op.type == "MatMul"
     with pytest.raises(TypeError):
         tf.raw_ops.MatMul([[1.0]], [[2.0]])
+
+
+def test_raw_ops_have_signatures_with_tensorflows_names() -> None:
+    assert list(inspect.signature(tf.raw_ops.Sum).parameters) == ["input", "axis", "keep_dims", "name"]
+    assert tf.raw_ops.Sum(input=[[1, 2], [3, 4]], axis=0).op.type == "Sum"
 
 
 # What is imported when it is first needed, so that ``import tfmini`` stays quick.

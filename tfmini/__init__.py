@@ -1,8 +1,7 @@
 """tfmini: TensorFlow 1.x's cluster model in Python. ``import tfmini as tf``.
 
-The public names stand in `tfmini.public_names`; this module re-exports them and nothing else.
-``tf.__version__`` is the TensorFlow release that the namespace follows; tfmini's own version is
-``tfmini._version.__version__``.
+`tfmini.public_names` lists the public names; this module only re-exports them. ``tf.__version__`` is the
+TensorFlow release that the namespace follows; tfmini's own version is ``tfmini._version.__version__``.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import tfmini.data
 import tfmini.graph.building
 import tfmini.layers
 import tfmini.ops
-import tfmini.train  # noqa: F401 - a public namespace that is a package of ours
+import tfmini.train  # noqa: F401 - a public namespace that is also a package
 from tfmini import _version, namespace
 
 __version__ = _version.API_VERSION

@@ -1,4 +1,4 @@
-"""`python -m tfmini` is the `tfmini` command."""
+"""Runs the `tfmini` command as `python -m tfmini`."""
 
 from tfmini.tools.cli import main
 

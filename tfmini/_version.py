@@ -1,14 +1,14 @@
-"""The version of tfmini itself.
+"""The version of tfmini, and the version of TensorFlow's API that it follows.
 
-``tf.__version__``, ``tf.VERSION`` and ``tf.version.VERSION`` are ``API_VERSION``, the TensorFlow
-release whose behaviour the namespace follows: scripts compare them to choose between spellings.
+``tf.__version__``, ``tf.VERSION`` and ``tf.version.VERSION`` are ``API_VERSION``, because scripts compare
+them to choose between API variants.
 """
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 API_VERSION = "1.15.0"
-# What scripts print: which sources and compiler TensorFlow was built with. Here there are none.
+# Scripts print these: the sources and the compiler of TensorFlow's build. tfmini has no build.
 GIT_VERSION = f"tfmini-{__version__}"
 COMPILER_VERSION = "none"
 CXX11_ABI_FLAG = 1

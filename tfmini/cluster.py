@@ -1,13 +1,12 @@
-"""`ClusterSpec`: which tasks there are and where, and how a process learns its place among them.
+"""`ClusterSpec`, the jobs, tasks and addresses of a cluster; checks of addresses; TF_CONFIG.
 
 A cluster is a set of named jobs; a job is a set of numbered tasks; a task is one process with one address.
-Nothing here opens a socket. Addresses are kept as they were written: `ClusterSpec` accepts any string, as
-TensorFlow does, and `check_server_cluster` is the stricter look that a server takes before it binds.
+This module opens no socket. `ClusterSpec` keeps addresses unchanged and accepts any string, as in
+TensorFlow; a server calls the stricter `check_server_cluster` before it binds.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import operator
 import os
@@ -40,11 +39,11 @@ class ClusterTask(NamedTuple):
         return f"/job:{self.job}/task:{self.task}"
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, kind: str) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if not isinstance(value, str):
-        raise TypeError(f"{what} {value!r} must be bytes or unicode")
+        raise TypeError(f"{kind} {value!r} must be bytes or unicode")
     return value
 
 
@@ -71,7 +70,7 @@ def _task_index(job: str, index: Any) -> int:
 
 
 def _jobs_of_dict(cluster: dict[Any, Any]) -> _Jobs:
-    # Shapes first, then names and addresses: the order in which TensorFlow finds mistakes.
+    # The forms are checked first, then names and addresses, as in TensorFlow.
     numbered = {job: _numbered(job, tasks) for job, tasks in cluster.items()}
     return {
         _text(job, "Job name"): {
@@ -82,7 +81,7 @@ def _jobs_of_dict(cluster: dict[Any, Any]) -> _Jobs:
 
 
 def _is_cluster_def(value: Any) -> bool:
-    """Whether `value` is a ClusterDef message, ours or TensorFlow's; asked without importing protobuf."""
+    """Whether `value` is a ClusterDef message of tfmini or TensorFlow, without importing protobuf."""
     descriptor = getattr(type(value), "DESCRIPTOR", None)
     return getattr(descriptor, "name", None) == "ClusterDef"
 
@@ -109,14 +108,15 @@ class ClusterSpec:
             self._jobs = {job: dict(cluster._jobs[job]) for job in cluster._def_order}
             self._def_order = list(cluster._def_order)
         elif _is_cluster_def(cluster):
-            self._jobs = {job.name: dict(job.tasks) for job in cluster.job}  # type: ignore[union-attr]
+            message: Any = cluster
+            self._jobs = {job.name: dict(job.tasks) for job in message.job}
             self._def_order = list(self._jobs)
         else:
             raise TypeError(f"{_NOT_A_CLUSTER}. Got {cluster!r}.")
 
     @property
     def jobs(self) -> list[str]:
-        """The job names: in the order of the dict or ClusterDef given."""
+        """The job names, in the order of the given dict or ClusterDef."""
         return list(self._jobs)
 
     def _job(self, job_name: str) -> dict[int, str]:
@@ -126,7 +126,7 @@ class ClusterSpec:
             raise ValueError(f"No such job in cluster: {job_name!r}") from None
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks the job has. Raises ValueError for an unknown job."""
+        """The number of tasks of a job. Raises ValueError for an unknown job."""
         return len(self._job(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
@@ -142,7 +142,7 @@ class ClusterSpec:
             raise ValueError(f"No task with index {task_index!r} in job {job_name!r}") from None
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """The addresses of the job in a list indexed by task, with None where a sparse job has no task.
+        """The addresses of a job in a list indexed by task, with None for missing tasks of a sparse job.
 
         Raises:
           ValueError: the job is unknown or empty.
@@ -153,7 +153,7 @@ class ClusterSpec:
         return [job.get(index) for index in range(max(job) + 1)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Job name to addresses: a list where the indices are 0..n-1, else a dict ({} for an empty job)."""
+        """Job name -> addresses: a list if the indices are 0..n-1, else a dict ({} for an empty job)."""
         return {job: self._as_value(job) for job in self._jobs}
 
     def _as_value(self, job: str) -> list[str | None] | dict[int, str]:
@@ -163,8 +163,8 @@ class ClusterSpec:
         return {index: tasks[index] for index in sorted(tasks)}
 
     def as_cluster_def(self) -> ClusterDef:
-        """A new ClusterDef message: jobs sorted by name, or in the order of the ClusterDef this came from."""
-        from tfmini import protos  # protobuf is slow to import, and most programs need no message
+        """A new ClusterDef message: jobs sorted by name, or in the order of the original ClusterDef."""
+        from tfmini import protos  # protobuf is slow to import
 
         message = protos.ClusterDef()
         for name in self._def_order:
@@ -174,27 +174,17 @@ class ClusterSpec:
         return message
 
     def tasks(self) -> Iterator[ClusterTask]:
-        """Every task, by job as in `jobs` and by ascending index. (Not in TensorFlow.)"""
+        """Yields all tasks, by job as in `jobs` and by ascending index. (Not in TensorFlow.)"""
         for job, tasks in self._jobs.items():
             for index in sorted(tasks):
                 yield ClusterTask(job, index, tasks[index])
-
-    def fingerprint(self) -> str:
-        """16 hex digits that are equal for equal clusters, in whatever order jobs were written. (Not in TensorFlow.)
-
-        Tasks compare it when they meet, so that two processes started with different specs are found out.
-        """
-        text = json.dumps(sorted(self.tasks()), ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
     def __eq__(self, other: object) -> bool:
-        # TensorFlow compares the {job: {index: address}} form, so a dict of that form is equal, too.
+        # As in TensorFlow, a dict {job: {index: address}} with the same content is equal, too.
         return self._jobs == (other._jobs if isinstance(other, ClusterSpec) else other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return (
@@ -223,7 +213,7 @@ def parse_address(address: str) -> HostPort:
     """Split `host:port` or `[ipv6]:port`.
 
     Raises:
-      ValueError: with the reason, in a few words and without the address, for use inside a longer message.
+      ValueError: with a short reason without the address, for use inside a longer message.
     """
     if "://" in address:
         raise ValueError(f"write it without '{address.split('://')[0]}://'")
@@ -242,13 +232,13 @@ def parse_address(address: str) -> HostPort:
 
 
 def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int) -> HostPort:
-    """Check a cluster as the server of one of its tasks must, and return the address of that task.
+    """Check a cluster for the server of one of its tasks; return the address of that task.
 
-    Only the own address may have port 0 (the system chooses). `localhost` and `127.0.0.1` count as one host.
+    Only the server's own address may have port 0 (the system chooses). `localhost` and `127.0.0.1` are the same host.
 
     Raises:
       InternalError: the job or task is not in the cluster (TensorFlow's class and words).
-      InvalidArgumentError: an address is not `host:port`, or two tasks have the same one.
+      InvalidArgumentError: an address is not `host:port`, or two tasks have the same address.
     """
     _check_membership(cluster, job_name, task_index)
     own: HostPort | None = None
@@ -266,14 +256,12 @@ def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int) -
 def _check_membership(cluster: ClusterSpec, job_name: str, task_index: int) -> None:
     if job_name not in cluster.jobs:
         known = ", ".join(repr(job) for job in cluster.jobs) or "none"
-        raise errors.InternalError(
-            None, None, f'Job "{job_name}" was not defined in cluster. The jobs of this cluster: {known}.'
+        raise errors.InternalError.of(
+            f'Job "{job_name}" was not defined in cluster. The jobs of this cluster: {known}.'
         )
     if task_index not in cluster.task_indices(job_name):
         indices = ", ".join(map(str, cluster.task_indices(job_name))) or "none"
-        raise errors.InternalError(
-            None,
-            None,
+        raise errors.InternalError.of(
             f'Task {task_index} was not defined in job "{job_name}". The tasks of this job: {indices}.',
         )
 
@@ -285,13 +273,11 @@ def _checked_address(task: ClusterTask, is_own: bool) -> HostPort:
         message = f'The address "{task.address}" of {task.name} is not of the form host:port: {reason}.'
         if is_own:
             message = f'Could not parse port for local server from "{task.address}". {message}'
-        raise errors.InvalidArgumentError(None, None, message) from None
+        raise errors.InvalidArgumentError.of(message) from None
     if address.port == 0 and not is_own:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f'The address "{task.address}" of {task.name} has port 0, which only a server\'s own address may have: '
-            "nobody could connect to it. Give the port that the task listens on.",
+            "no peer could connect to it. Give the port on which the task listens."
         )
     return address
 
@@ -300,11 +286,9 @@ def _check_unshared(task: ClusterTask, address: HostPort, seen: dict[HostPort, C
     host = "127.0.0.1" if address.host == "localhost" else address.host.lower()
     other = seen.setdefault(HostPort(host, address.port), task)
     if other is not task:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f'{other.name} and {task.name} have the same address "{task.address}" in the ClusterSpec. '
-            "Every task needs a port of its own.",
+            "Every task needs its own port."
         )
 
 
@@ -312,7 +296,7 @@ def _check_unshared(task: ClusterTask, address: HostPort, seen: dict[HostPort, C
 
 
 class TfConfig(NamedTuple):
-    """What TF_CONFIG says: the cluster (empty when there is none) and this process's task, or None, None."""
+    """The content of TF_CONFIG: the cluster (possibly empty), and this process's task or None, None."""
 
     cluster: ClusterSpec
     task_type: str | None
@@ -325,8 +309,8 @@ TASK_TYPES = ("chief", "master", "ps", "worker", "evaluator")
 def cluster_from_tf_config(env: Mapping[str, str] | None = None) -> TfConfig:
     """Read `{"cluster": {job: [address, …]}, "task": {"type": …, "index": …}}` from the variable TF_CONFIG.
 
-    `env` defaults to the process's environment. An unset or empty variable gives an empty cluster and no
-    task. The evaluator is a task outside the cluster; every other task must be in it. `index` defaults to 0.
+    `env` defaults to the process's environment. If the variable is unset or empty, the cluster is empty and the
+    task None. The evaluator is outside the cluster; every other task must be in it. `index` defaults to 0.
 
     Raises:
       ValueError: the text is no JSON object, a part has the wrong form, or the task is not in the cluster.
@@ -338,7 +322,7 @@ def cluster_from_tf_config(env: Mapping[str, str] | None = None) -> TfConfig:
 
 
 def tf_config_object(env: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the JSON text of TF_CONFIG says; {} when it is unset or empty.
+    """The JSON object in TF_CONFIG; {} if it is unset or empty.
 
     Raises:
       ValueError: the text is no JSON object.
@@ -358,10 +342,10 @@ def _json_object(value: Any, rule: str) -> dict[str, Any]:
 
 
 def tf_config_cluster(config: Mapping[str, Any]) -> ClusterSpec:
-    """The cluster of a `tf_config_object`; an empty one where it says nothing.
+    """The cluster of a `tf_config_object`; empty if it has none.
 
     Raises:
-      ValueError: it has the wrong form.
+      ValueError: the cluster has the wrong form.
     """
     jobs = _json_object(config.get("cluster") or {}, "'cluster' in TF_CONFIG must map job names to addresses")
     try:

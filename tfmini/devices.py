@@ -1,16 +1,15 @@
-"""Device names: what a user asks for (`DeviceSpec`) and what the runtime compares (`ParsedDevice`).
+"""Device names: requests by users (`DeviceSpec`) and names that the runtime compares (`ParsedDevice`).
 
 A device name has five optional parts, written in the order `/job:J/replica:R/task:T/device:TYPE:INDEX`.
-Two grammars read it, as in TensorFlow, and they differ on purpose:
+As in TensorFlow, there are two grammars:
 
-* the *request* grammar (`DeviceSpec.from_string`, `canonical_name`, `merge_device`) reads what `tf.device`
-  is given. It is lenient about slashes, order and job names, and reports mistakes as ValueError where the
-  user wrote them;
-* the *core* grammar (`parse`) reads what the placer and the master see. It is strict, `*` stands for "any",
-  and a name that it refuses cannot be placed.
+* the *request* grammar (`DeviceSpec.from_string`, `canonical_name`, `merge_device`) for arguments of
+  `tf.device`. It is lenient about slashes, order and job names, and raises ValueError in the user's call;
+* the *core* grammar (`parse`) for the placer and the master. It is strict, `*` means "any", and an op with
+  an invalid name cannot be placed.
 
-Everything here is a value: no graph, no cluster, no I/O. Results of the string functions are cached, because a
-graph of 10^5 ops uses a handful of distinct device strings.
+This module knows no graph and no cluster. The string functions are cached, because a graph of 10^5 ops has
+only a few distinct device strings.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _optional_int(value: Any) -> int | None:
 
 
 def _optional_type(value: Any) -> str | None:
-    # Exactly these two spellings are promoted; "Cpu" stays "Cpu", as in TensorFlow.
+    # As in TensorFlow, only these two spellings are changed to upper case.
     return value.upper() if value in ("cpu", "gpu") else _optional_str(value)
 
 
@@ -65,7 +64,7 @@ def _format(job: Any, replica: Any, task: Any, device_type: Any, device_index: A
 
 
 def _overlay(under: tuple[Any, ...], over: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Field by field: `over` where it says something, else `under`."""
+    """Merges two devices field by field: `over` if it sets the field, else `under`."""
     return tuple(u if o is None else o for u, o in zip(under, over, strict=True))
 
 
@@ -96,7 +95,7 @@ def _number(text: str, spec: str) -> int:
 
 
 def _read_device_piece(words: list[str], spec: str) -> tuple[str, str]:
-    """(type, index text) of `device:TYPE:N` or of the old short forms `cpu`, `cpu:N`, `gpu`, `gpu:N`."""
+    """Reads (type, index text) from `device:TYPE:N` or the old short forms `cpu`, `cpu:N`, `gpu`, `gpu:N`."""
     if words[0] == "device" and len(words) == 3:
         return words[1], words[2]
     if words[0].upper() in ("CPU", "GPU") and len(words) <= 2:
@@ -109,9 +108,9 @@ def _device_field(position: int, doc: str) -> property:
         return self._fields[position]
 
     def set_(self: DeviceSpec, value: Any) -> None:
-        fields = list(self._fields)
-        fields[position] = _COERCE[position](value)
-        self._fields = tuple(fields)  # type: ignore[assignment]
+        fields: list[Any] = list(self._fields)
+        fields[position] = value
+        self._fields = _coerced(tuple(fields))
 
     return property(get, set_, doc=doc)
 
@@ -119,9 +118,9 @@ def _device_field(position: int, doc: str) -> property:
 class DeviceSpec:
     """A possibly partial device, as users write it (`tf.DeviceSpec`, version 1: mutable).
 
-    Any field may be None, which means "not asked for". Values are converted with `str` and `int`, so
-    `DeviceSpec(task="3").task == 3`; a value that `int` refuses raises its ValueError. Two specs are equal, and
-    hash alike, when `to_string()` gives the same text. Do not change a spec while it is a dictionary key.
+    A field may be None, which means "not requested". Values are converted with `str` and `int`, so
+    `DeviceSpec(task="3").task == 3`; `int` raises ValueError for other texts. Two specs are equal, and have equal
+    hashes, if their `to_string()` is equal. Do not change a spec while it is a dictionary key.
     """
 
     __slots__ = ("_fields",)
@@ -144,7 +143,7 @@ class DeviceSpec:
     device_index = _device_field(4, "Device number within its task and type, or None for any.")
 
     def to_string(self) -> str:
-        """Canonical text. An index without a type prints nothing; a type without an index prints `:*`."""
+        """The canonical text. An index without a type is left out; a type without an index gets `:*`."""
         return _format(*self._fields)
 
     @classmethod
@@ -152,21 +151,21 @@ class DeviceSpec:
         """Read a device string; None and "" give the empty spec.
 
         Raises:
-          ValueError: an unknown piece, two device pieces, or a number that is none.
+          ValueError: an unknown piece, two device pieces, or an invalid number.
         """
         return cls(*_read_request(spec or ""))
 
     def parse_from_string(self, spec: str | None) -> DeviceSpec:
-        """Replace every field of this spec by what `spec` says, and return this spec."""
+        """Replace all fields of this spec by those of `spec`; return this spec."""
         self._fields = _read_request(spec or "")
         return self
 
     def merge_from(self, dev: DeviceSpec) -> None:
-        """Take over every field that `dev` sets."""
+        """Replace the fields that `dev` sets."""
         self._fields = _overlay(self._fields, dev._fields)
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
-        """A new spec: `dev` where it sets a field, else this one."""
+        """A new spec with the fields that `dev` sets, and otherwise those of this one."""
         return type(self)(*_overlay(self._fields, dev._fields))
 
     def replace(self, **fields: Any) -> DeviceSpec:
@@ -186,7 +185,7 @@ class DeviceSpec:
 
 
 def canonical_name(spec: str | DeviceSpec | None) -> str:
-    """Canonical text of a device request; None gives "".
+    """The canonical text of a device request; "" for None.
 
     Raises:
       ValueError: `spec` does not parse (see `DeviceSpec.from_string`).
@@ -210,7 +209,7 @@ def _canonical_text(spec: str) -> str:
 def merge_device(outer: str, inner: str) -> str:
     """`inner` completed by `outer` (fields that `inner` sets win), as canonical text.
 
-    This is what one string level of the `tf.device` stack does to the device found so far. The fields merge one
+    One string level of the `tf.device` stack changes the device of the outer levels in this way. The fields merge one
     by one: `merge_device("/gpu:1", "/cpu")` is `/device:CPU:1`, as in TensorFlow.
 
     Raises:
@@ -220,7 +219,7 @@ def merge_device(outer: str, inner: str) -> str:
 
 
 def merge_function(spec: str | DeviceSpec | None) -> Callable[[str], str]:
-    """A function `device found so far -> device` for one level of the `tf.device` stack.
+    """A function from the device of the outer levels to the device, for one level of the `tf.device` stack.
 
     `spec` is checked and copied now, so a DeviceSpec may be changed afterwards.
 
@@ -234,7 +233,7 @@ def merge_function(spec: str | DeviceSpec | None) -> Callable[[str], str]:
 
 
 class ParsedDevice(NamedTuple):
-    """A device name as the placer compares it: frozen, hashable, None for a part that is not set."""
+    """A device name in the form that the placer compares: immutable, with None for parts that are not set."""
 
     job: str | None = None
     replica: int | None = None
@@ -243,7 +242,7 @@ class ParsedDevice(NamedTuple):
     device_index: int | None = None
 
     def to_string(self) -> str:
-        """Canonical text; `parse` gives the same value back, save for an index without a type."""
+        """The canonical text; `parse` inverts it, except for an index without a type."""
         return _format(*self)
 
     @property
@@ -253,12 +252,12 @@ class ParsedDevice(NamedTuple):
 
     @property
     def task_name(self) -> str:
-        """The part that names the process: `/job:ps/replica:0/task:1`."""
+        """The name of the task: `/job:ps/replica:0/task:1`."""
         return _format(self.job, self.replica, self.task, None, None)
 
     @property
     def local_name(self) -> str:
-        """The part within the process: `CPU:0`, `CPU:*`, or "" without a type."""
+        """The name within the task: `CPU:0`, `CPU:*`, or "" without a type."""
         if self.device_type is None:
             return ""
         return f"{self.device_type}:{'*' if self.device_index is None else self.device_index}"
@@ -280,10 +279,10 @@ _INT32_MAX = 2**31 - 1
 
 @functools.lru_cache(maxsize=16384)
 def parse(spec: str) -> ParsedDevice:
-    """Read a device name by the core grammar.
+    """Parse a device name by the core grammar.
 
-    Pieces may come in any order, a later one of a kind replaces an earlier one, `*` unsets a part, "" and "/"
-    are the empty name. Job and type names are letters, digits and `_`, starting with a letter.
+    Pieces may be in any order, a later piece of a kind replaces an earlier one, `*` unsets a part, "" and "/"
+    are the empty name. Job and type names consist of letters, digits and `_`, and start with a letter.
 
     Raises:
       ValueError: the name is malformed. (The placer adds the node and makes it InvalidArgumentError.)
@@ -322,14 +321,14 @@ def _take_piece(piece: re.Match[str], found: dict[str, Any], spec: str) -> None:
 def _core_number(text: str, spec: str) -> int | None:
     if text == "*":
         return None
-    if len(text.lstrip("0")) > 10 or int(text) > _INT32_MAX:  # length first: int() refuses very long texts
+    if len(text.lstrip("0")) > 10 or int(text) > _INT32_MAX:  # length first, since int() refuses very long texts
         raise ValueError(f"Malformed device specification '{spec}': the number {text[:20]} is too large.")
     return int(text)
 
 
 def matches(pattern: ParsedDevice, full: ParsedDevice) -> bool:
-    """Whether every part that `pattern` sets is set to the same in `full` (a request and a real device)."""
-    # Written out because the placer asks it for every op and device: four times as fast as a loop.
+    """Whether a real device `full` has all the parts that the request `pattern` sets."""
+    # Four times as fast as a loop; the placer calls it for every op and device.
     job, replica, task, device_type, device_index = pattern
     return (
         (job is None or job == full.job)
@@ -341,7 +340,7 @@ def matches(pattern: ParsedDevice, full: ParsedDevice) -> bool:
 
 
 def intersects(a: ParsedDevice, b: ParsedDevice) -> bool:
-    """Whether the two agree wherever both set a part: the weaker test, used for device filters."""
+    """Whether two devices agree in all parts that both set: the weaker test, used for device filters."""
     return all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
 
 

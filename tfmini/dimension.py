@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Dimension:
-    """One size of a `TensorShape`, possibly unknown (``tf.Dimension``). Arithmetic keeps unknown unknown."""
+    """One size of a `TensorShape`, possibly unknown (``tf.Dimension``). Arithmetic with an unknown size is unknown."""
 
     __slots__ = ("_value",)
 
@@ -47,8 +47,8 @@ class Dimension:
     def __hash__(self) -> int:
         return hash(self._value)
 
-    def __int__(self) -> int:
-        return self._value  # type: ignore[return-value]
+    def __int__(self) -> Any:  # Python raises a TypeError for None
+        return self._value
 
     __index__ = __long__ = __int__
 
@@ -142,10 +142,10 @@ def _index(value: Any) -> int:
 
 
 def as_dimension(value: Any) -> Dimension:
-    """``value`` as a `Dimension`."""
+    """Converts ``value`` to a `Dimension`."""
     return value if isinstance(value, Dimension) else Dimension(value)
 
 
 def dimension_value(dimension: Any) -> int | None:
-    """``tf.dimension_value``: the int of a `Dimension`, or the value itself."""
+    """The size of a `Dimension` (None if unknown); other values unchanged (``tf.dimension_value``)."""
     return dimension.value if isinstance(dimension, Dimension) else dimension

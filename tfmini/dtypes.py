@@ -1,8 +1,8 @@
-"""Element types (``tf.DType``), a table over numpy's.
+"""Element types (``tf.DType``), each with its numpy type.
 
 Numbers, names and groupings are TensorFlow's. ``bfloat16`` comes from ml_dtypes. Each type
-has a reference twin (``float32_ref``) whose number is 100 higher: the type of the handle that
-a ref variable hands out. All instances are interned, so identity is equality.
+has a reference type (``float32_ref``) whose number is 100 higher: the type of a ref variable's
+output. All instances are interned, so identity is equality.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DType:
     _twin: DType
 
     def __new__(cls, type_enum: int) -> DType:
-        """``tf.DType(enum)``: the interned type of that number."""
+        """Returns the interned type with a number (``tf.DType(enum)``)."""
         try:
             return _BY_ENUM[int(type_enum)]
         except (KeyError, ValueError):
@@ -42,7 +42,7 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype instance that arrays of this type have."""
+        """The numpy dtype of arrays of this type."""
         return self._numpy
 
     @property
@@ -51,12 +51,12 @@ class DType:
 
     @property
     def base_dtype(self) -> DType:
-        """This type without the reference marker."""
+        """The base type of a reference type; this type if it is none."""
         return self._twin if self._is_ref_dtype else self
 
     @property
     def real_dtype(self) -> DType:
-        """The type of the real part: float32 for complex64, else the base type."""
+        """The type of the real part, such as float32 for complex64; else the base type."""
         return _REAL.get(self.base_dtype, self.base_dtype)
 
     @property
@@ -65,7 +65,7 @@ class DType:
 
     @property
     def _as_ref(self) -> DType:
-        """The reference twin of this type."""
+        """The reference type of this type."""
         return self if self._is_ref_dtype else self._twin
 
     @property
@@ -112,7 +112,7 @@ class DType:
 
     @property
     def limits(self) -> tuple[Any, Any]:
-        """Smallest and largest value as used by image conversion: floats give (0, 1)."""
+        """The smallest and largest value for image conversion: (0, 1) for floats."""
         if self.is_floating:
             return 0, 1
         return self.min, self.max
@@ -167,7 +167,7 @@ _BY_NUMPY: dict[Any, DType] = {}
 
 
 def _define(enum: int, name: str, numpy: Any, kind: str) -> DType:
-    """Interns a type and its reference twin. Kinds: b i u f c q, S string, R resource, V variant."""
+    """Interns a type and its reference type. Kinds: b i u f c q, S string, R resource, V variant."""
     base, ref = object.__new__(DType), object.__new__(DType)
     for dtype, number, label, twin in ((base, enum, name, ref), (ref, enum + _REF_OFFSET, name + "_ref", base)):
         dtype.name, dtype.as_datatype_enum = label, number
@@ -211,6 +211,7 @@ QUANTIZED_DTYPES = frozenset(d for q in (qint8, quint8, qint16, quint16, qint32)
 _BY_NAME.update({"half": float16, "half_ref": float16._as_ref, "double": float64, "double_ref": float64._as_ref})
 # The names of op declarations and of Python's own types.
 _BY_NAME.update({"float": float32, "float_ref": float32._as_ref})
+_CPP_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 _BY_PYTHON: dict[Any, DType] = {
     float: float32,
     int: int32,
@@ -220,6 +221,12 @@ _BY_PYTHON: dict[Any, DType] = {
     bytes: string,
     object: string,
 }
+
+
+def cpp_name(dtype: DType | np.dtype[Any]) -> str:
+    """The name of a type in TensorFlow's run-time messages: ``float`` for float32, ``half_ref`` for float16_ref."""
+    base, ref, _ = dtype.name.partition("_ref")
+    return _CPP_NAMES.get(base, base) + ref
 
 
 def as_dtype(type_value: Any) -> DType:

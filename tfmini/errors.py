@@ -1,4 +1,4 @@
-"""TensorFlow's closed tree of errors, one class per status code.
+"""TensorFlow's error classes, one per status code.
 
 ::
 
@@ -10,10 +10,10 @@
     ├─ NotFoundError 5          ├─ OutOfRangeError 11
     └─ AlreadyExistsError 6     └─ UnimplementedError 12
 
-Every error of the runtime is one of these. It carries the code, the message, the node and
-operation it happened in (where known), the device and task that reported it, and whether it
-is *derived*: only a consequence of another failure of the same step. Derived is a field, not
-a marker in the text, so that the root cause can win by rule.
+Every error of the runtime is one of these. It has the code, the message, the failing node and
+operation (if known), the device and task that reported it, and whether it is *derived*: a
+consequence of another failure of the same step. Derived is a field, not a marker in the text, so
+that a step reports its root cause.
 
 Misuse of the Python API (a wrong argument, a closed session) raises ``ValueError``,
 ``TypeError`` or ``RuntimeError`` instead, as in TensorFlow.
@@ -21,8 +21,11 @@ Misuse of the Python API (a wrong argument, a closed session) raises ``ValueErro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 OK = 0
 CANCELLED = 1
@@ -48,8 +51,8 @@ class OpError(Exception):
 
     Args:
       node_def: the NodeDef of the failing node, or None.
-      op: the Operation of the failing node, or None when it is not in the client's graph.
-      message: what happened, to whom, and what to do.
+      op: the Operation of the failing node, or None if it is not in the client's graph.
+      message: the description of the error: the event, the op, file or task, and the remedy.
       error_code: one of this module's integer codes.
       device: full name of the device that failed, or "".
       task: full name of the task that reported the error, or "".
@@ -104,13 +107,13 @@ class OpError(Exception):
         return head + format_frames(self._op.creation_stack()).rstrip("\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Operations stay in their process; what travels is the message and the origin.
+        # An Operation cannot be pickled; the message and the origin are.
         state = (self._message, self._error_code, self.device, self.task, self.derived, self.node_name)
         return (_rebuild, state)
 
 
 def format_frames(frames: Sequence[tuple[str, int, str]]) -> str:
-    """Frames as Python shows them, with their source lines. Each is (file, line, function)."""
+    """Formats frames as Python does, with their source lines. Each frame is (file, line, function)."""
     import linecache
     import traceback
 
@@ -123,12 +126,17 @@ def _rebuild(message: str, code: int, device: str, task: str, derived: bool, nod
 
 
 class _CodedError(OpError):
-    """Base of the concrete classes: the code is the class's."""
+    """Base of the classes with a fixed code."""
 
     code = UNKNOWN
 
     def __init__(self, node_def: Any, op: Any, message: str, **origin: Any) -> None:
         super().__init__(node_def, op, message, self.code, **origin)
+
+    @classmethod
+    def of(cls, message: str, **origin: Any) -> Self:
+        """Makes an error without an operation: the caller knows none, or the runtime adds it."""
+        return cls(None, None, message, **origin)
 
 
 class CancelledError(_CodedError):
@@ -138,7 +146,7 @@ class CancelledError(_CodedError):
 
 
 class UnknownError(_CodedError):
-    """An error that has no better class."""
+    """An error without a more specific class."""
 
     code = UNKNOWN
 
@@ -147,7 +155,7 @@ class UnknownError(_CodedError):
 
 
 class InvalidArgumentError(_CodedError):
-    """An operation received an argument that is wrong whatever the state of the system."""
+    """An operation received an argument that is invalid in any state of the system."""
 
     code = INVALID_ARGUMENT
 
@@ -159,25 +167,25 @@ class DeadlineExceededError(_CodedError):
 
 
 class NotFoundError(_CodedError):
-    """A requested entity (file, resource, session factory) was not found."""
+    """A requested entity (file, resource, session factory) does not exist."""
 
     code = NOT_FOUND
 
 
 class AlreadyExistsError(_CodedError):
-    """An entity that should be created exists already."""
+    """An entity to create exists already."""
 
     code = ALREADY_EXISTS
 
 
 class PermissionDeniedError(_CodedError):
-    """The caller may not do this."""
+    """The caller has no permission for the operation."""
 
     code = PERMISSION_DENIED
 
 
 class ResourceExhaustedError(_CodedError):
-    """Some resource (memory, disk, descriptors) has run out."""
+    """A resource (memory, disk, descriptors) is exhausted."""
 
     code = RESOURCE_EXHAUSTED
 
@@ -189,19 +197,19 @@ class FailedPreconditionError(_CodedError):
 
 
 class AbortedError(_CodedError):
-    """The operation was aborted by something concurrent, e.g. the restart of a task."""
+    """A concurrent event, such as the restart of a task, aborted the operation."""
 
     code = ABORTED
 
 
 class OutOfRangeError(_CodedError):
-    """An operation went past the valid range, e.g. the end of an input."""
+    """An operation went beyond the valid range, e.g. the end of an input."""
 
     code = OUT_OF_RANGE
 
 
 class UnimplementedError(_CodedError):
-    """The operation is not implemented here."""
+    """The operation is not implemented."""
 
     code = UNIMPLEMENTED
 
@@ -219,7 +227,7 @@ class UnavailableError(_CodedError):
 
 
 class DataLossError(_CodedError):
-    """Data is lost or corrupted beyond recovery."""
+    """Data is lost or corrupt and cannot be recovered."""
 
     code = DATA_LOSS
 
@@ -235,7 +243,7 @@ class OperatorNotAllowedInGraphError(TypeError):
 
 
 class InaccessibleTensorError(ValueError):
-    """A tensor was fetched or used outside the scope it is valid in."""
+    """A tensor was fetched or used outside the scope in which it is valid."""
 
 
 _CLASSES: dict[int, type[_CodedError]] = {
@@ -274,7 +282,7 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     """The status code of a class (``tf.errors.error_code_from_exception_type``).
 
     Raises:
-      KeyError: for a class that has no code of its own.
+      KeyError: for a class without a code.
     """
     code = getattr(cls, "code", None)
     if code is None:
@@ -291,8 +299,36 @@ def from_code(
     node_name: str = "",
     **origin: Any,
 ) -> OpError:
-    """Builds the error for a status code; an unknown code gives `UnknownError` carrying it."""
+    """Builds the error for a status code; an `UnknownError` with that code if the code is unknown."""
     cls = _CLASSES.get(code)
     error = UnknownError(node_def, op, message, code, **origin) if cls is None else cls(node_def, op, message, **origin)
     error.node_name = node_name
     return error
+
+
+_OS_ERRORS: dict[int, type[_CodedError]] = {
+    errno.ENOENT: NotFoundError,
+    errno.EEXIST: AlreadyExistsError,
+    errno.EACCES: PermissionDeniedError,
+    errno.EPERM: PermissionDeniedError,
+    errno.EROFS: PermissionDeniedError,
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EISDIR: FailedPreconditionError,
+    errno.ENOTDIR: FailedPreconditionError,
+}
+
+
+@contextlib.contextmanager
+def naming_file(path: str | bytes | os.PathLike[Any]) -> Iterator[None]:
+    """Converts the operating system's errors inside the block with `from_os_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def from_os_error(error: OSError, path: str | bytes | os.PathLike[Any]) -> OpError:
+    """The error that TensorFlow raises for an error of the operating system on the file ``path``."""
+    kind = _OS_ERRORS.get(error.errno or 0, UnknownError)
+    return kind.of(f"{os.fsdecode(path)}; {error.strerror or error}")

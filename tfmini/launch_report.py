@@ -1,8 +1,8 @@
-"""What a task tells the `tfmini launch` that started it: that it only serves now, inside `Server.join`.
+"""Reports from a task to the `tfmini launch` that started it: the task enters or leaves `Server.join`.
 
 The contract: the environment variable `TFMINI_LAUNCH_REPORT` is ``FD:INODE``, the write end of a
-pipe that the task has inherited, and the pipe's inode, so that a child of the task, where that
-number means something else, writes to nobody. Each line is ``JOB TASK joined`` or ``JOB TASK left``.
+pipe that the task has inherited, and the pipe's inode. The inode prevents that a child of the task, in which
+the descriptor may be another file, writes to it. Each line is ``JOB TASK joined`` or ``JOB TASK left``.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ REPORT_ENV = "TFMINI_LAUNCH_REPORT"
 
 
 def report_variable(fd: int) -> str:
-    """The variable's value for a pipe."""
+    """The value of the environment variable for a pipe."""
     return f"{fd}:{os.fstat(fd).st_ino}"
 
 
 def is_launched() -> bool:
-    """Whether `tfmini launch` has started this process, and shows what it prints beside other tasks' output."""
+    """Whether `tfmini launch` has started this process, so that its output is shown beside other tasks' output."""
     return _pipe() is not None
 
 
-def tell(job: str, task: int, joined: bool) -> None:
-    """Tells the launcher, if there is one, that this task is inside `Server.join`, or has left it."""
+def send_report(job: str, task: int, joined: bool) -> None:
+    """Reports to the launcher, if there is one, that this task has entered or left `Server.join`."""
     fd = _pipe()
     if fd is None:
         return
     try:
         os.write(fd, f"{job} {task} {'joined' if joined else 'left'}\n".encode())
-    except OSError:  # the launcher is gone, and nobody waits for the news
+    except OSError:  # the launcher has ended
         return
 
 
 def parse_report(line: str) -> tuple[str, int, bool] | None:
-    """(job, task, joined) of a line; None if it is none of ours."""
+    """Parses a line to (job, task, joined); None if it is no report."""
     words = line.split()
     if len(words) != 3 or not words[1].isdecimal() or words[2] not in ("joined", "left"):
         return None

@@ -1,8 +1,8 @@
-"""A listening socket handed down by the process that started this one.
+"""Inherits a listening socket from the process that started this one.
 
-`tfmini launch` chooses the ports of a cluster before any task runs. Choosing a free port and letting the task
-bind it later is a race; so the launcher keeps each port by binding *and listening*, and the task inherits the
-socket. Connections made before the task is ready wait in the socket's backlog instead of being refused.
+`tfmini launch` chooses the ports of a cluster before any task runs. If a task bound its free port later, another
+process could take the port first. So the launcher binds each port *and listens*, and the task inherits the socket.
+Connections made before the task is ready wait in the socket's backlog instead of being refused.
 
 The contract: the environment variable `TFMINI_LISTEN_FD` holds the number of an inherited descriptor, a tcp
 socket that is bound to the task's own address and listens. A server calls `claim(port)` once before it binds and,
@@ -20,11 +20,11 @@ LISTEN_FD_ENV = "TFMINI_LISTEN_FD"
 
 
 def claim(port: int, env: MutableMapping[str, str] | None = None) -> int | None:
-    """The inherited listening descriptor for `port`, now owned by the caller; or None.
+    """Returns the inherited listening descriptor for `port`, which the caller then owns; or None.
 
-    A claim succeeds once: the variable is removed from `env` (default: this process's environment), so that
-    neither a second server nor a child process takes the same socket. A descriptor that is not a listening tcp
-    socket on `port` (a stale variable, say) is left alone.
+    A claim succeeds once: it removes the variable from `env` (default: this process's environment), so that
+    neither a second server nor a child process takes the same socket. It ignores a descriptor that is not a
+    listening tcp socket on `port` (a stale variable, say).
     """
     env = os.environ if env is None else env
     text = env.get(LISTEN_FD_ENV, "")

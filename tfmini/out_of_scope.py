@@ -1,4 +1,4 @@
-"""Public names of TensorFlow 1.x that tfmini does not mean to have, and the nearest supported way."""
+"""Public names of TensorFlow 1.x that are out of tfmini's scope, and the nearest supported alternative."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MATRIX_WAY = "plain matrices and tf.matmul, tf.linalg.solve and tf.linalg.chole
 _DATA_WAY = "the methods of tf.data.Dataset"
 _LOOP_WAY = "tf.cond and tf.while_loop"
 
-# Keys are names below ``tf``; a key also speaks for all names below it.
+# Keys are names below ``tf``; a key also covers all names below it.
 _NAMES = {
     "keras": _KERAS_WAY,
     "contrib.keras": _KERAS_WAY,
@@ -130,7 +130,7 @@ _NAMES = {
     "nn.fractional_max_pool": "tf.nn.max_pool",
 }
 
-# What a raw op's name tells about it.
+# Patterns of raw ops' names.
 _RAW_OPS = (
     (r"BoostedTrees", "the models of scikit-learn in a tf.py_func"),
     (r"Quantize|Dequantize|FakeQuant|Requantiz", _FLOAT_WAY),
@@ -139,7 +139,7 @@ _RAW_OPS = (
     (r"Dataset|Iterator|StatsAggregator|MemoryCache|RandomSeedGenerator|ThreadPoolHandle|^Optional", _DATA_WAY),
     (r"PartitionedCall|^(Stateless)?(If|While|Case)$|^For$|SymbolicGradient|MapDefun|RemoteCall|FakeParam|BatchFunction",
      _LOOP_WAY),
-    (r"^Nccl", "the collective ops of tfmini.ops.collective_ops, or tf.contrib.nccl"),
+    (r"^Nccl", "the collective ops of tfmini.ops.collectives, or tf.contrib.nccl"),
     (r"^Debug", "tf.Print"),
     (r"^Sdca", "tf.train.FtrlOptimizer"),
     (r"^LinearOperator|Tridiagonal", _MATRIX_WAY),
@@ -153,7 +153,7 @@ _RAW_OPS = (
 )  # fmt: skip
 
 
-# Names of TensorFlow 0.x that 1.0 gave up, and what they became.
+# Names of TensorFlow 0.x that 1.0 removed, and their replacements.
 _BEFORE_1_0 = {
     "mul": "tf.multiply",
     "sub": "tf.subtract",
@@ -186,13 +186,13 @@ _BEFORE_1_0 = {
 }
 
 
-def new_name(dotted: str) -> str | None:
-    """What TensorFlow 1.0 calls a name of 0.x below ``tf``; None where it is no such name."""
+def name_in_1_0(dotted: str) -> str | None:
+    """The name in TensorFlow 1.0 of a removed name of 0.x below ``tf``; None for other names."""
     return _BEFORE_1_0.get(dotted)
 
 
-def way_around(dotted: str) -> str | None:
-    """What to use in place of a name below ``tf`` that is out of scope; None where it is not.
+def alternative(dotted: str) -> str | None:
+    """The alternative to a name below ``tf`` that is out of scope; None for other names.
 
     Args:
       dotted: such as ``keras.layers.Dense``.

@@ -1,8 +1,8 @@
-"""Static shapes: ``tf.TensorShape``, and the raw form that the graph keeps.
+"""Static shapes: ``tf.TensorShape``, and the raw form in the graph.
 
 Inside tfmini a static shape is a plain tuple of ``int | None`` (None: unknown size), or None
-for an unknown rank; shape functions compute on those. `TensorShape` is the public face,
-built when somebody asks for it.
+for an unknown rank; shape functions compute with these. `TensorShape` is the public class,
+created on demand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RawShape = tuple[int | None, ...] | None
 
 
 def merge_dims(a: int | None, b: int | None) -> int | None:
-    """The one size that both describe; raises ValueError when they differ."""
+    """The size that both allow; raises ValueError if they differ."""
     if a is None:
         return b
     if b is None or a == b:
@@ -25,10 +25,10 @@ def merge_dims(a: int | None, b: int | None) -> int | None:
 
 
 def merge_raw(a: RawShape, b: RawShape) -> RawShape:
-    """The most specific shape that both describe.
+    """The shape with the known sizes of both.
 
     Raises:
-      ValueError: when ranks or sizes contradict each other.
+      ValueError: when ranks or sizes differ.
     """
     if a is None:
         return b
@@ -40,7 +40,7 @@ def merge_raw(a: RawShape, b: RawShape) -> RawShape:
 
 
 def with_rank(shape: RawShape, rank: int) -> tuple[int | None, ...]:
-    """``shape`` if it has that rank (all sizes unknown when the rank was).
+    """``shape`` if it has that rank; unknown sizes if its rank is unknown.
 
     Raises:
       ValueError: when the rank is known and different.
@@ -74,13 +74,13 @@ def _broadcast_dims(a: int | None, b: int | None) -> int | None:
     if a == 1:
         return b
     if a is None or b is None:
-        # An unknown size beside a size over 1 must be 1 or that size.
+        # If one size is over 1, the unknown one is 1 or equal.
         return b if a is None else a
     raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
 
 
 def compatible_raw(a: RawShape, b: RawShape) -> bool:
-    """Whether some fully known shape is described by both."""
+    """Whether a fully known shape can match both."""
     if a is None or b is None:
         return True
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b))
@@ -94,7 +94,7 @@ def format_raw(shape: RawShape) -> str:
 
 
 def num_elements_raw(shape: RawShape) -> int | None:
-    """The number of elements, or None while a size is unknown."""
+    """The number of elements, or None if a size is unknown."""
     if shape is None:
         return None
     total = 1
@@ -114,14 +114,14 @@ class TensorShape:
     """
 
     __slots__ = ("_raw",)
-    _v2_behavior = False  # sizes are `Dimension` objects, as always in TensorFlow 1
+    _v2_behavior = False  # sizes are `Dimension` objects, as in TensorFlow 1
 
     def __init__(self, dims: Any) -> None:
         self._raw: RawShape = as_raw(dims)
 
     @classmethod
     def from_raw(cls, raw: RawShape) -> TensorShape:
-        """Wraps an internal shape without looking at it."""
+        """Wraps a raw shape without checking it."""
         shape = object.__new__(cls)
         shape._raw = raw
         return shape
@@ -204,11 +204,11 @@ class TensorShape:
         return TensorShape, (None if self._raw is None else list(self._raw),)
 
     def num_elements(self) -> int | None:
-        """The number of elements, or None while it is not fully known."""
+        """The number of elements, or None if the shape is not fully known."""
         return num_elements_raw(self._raw)
 
     def merge_with(self, other: Any) -> TensorShape:
-        """The most specific shape that both describe.
+        """The shape with the known sizes of both.
 
         Raises:
           ValueError: when the two are not compatible.
@@ -255,7 +255,7 @@ class TensorShape:
             raise ValueError(f"Shapes {self} and {TensorShape.from_raw(raw)} must have the same rank")
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether some fully known shape is described by both."""
+        """Whether a fully known shape can match both."""
         return compatible_raw(self._raw, as_raw(other))
 
     def assert_is_compatible_with(self, other: Any) -> None:
@@ -263,7 +263,7 @@ class TensorShape:
             raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
 
     def most_specific_compatible_shape(self, other: Any) -> TensorShape:
-        """The most specific shape that describes everything either of the two describes."""
+        """The most specific shape that matches all shapes that either of the two matches."""
         raw = as_raw(other)
         if self._raw is None or raw is None or len(self._raw) != len(raw):
             return TensorShape(None)
@@ -297,7 +297,7 @@ class TensorShape:
 
 
 def as_raw(dims: Any) -> RawShape:
-    """The internal form of anything that `TensorShape` accepts.
+    """Converts anything that `TensorShape` accepts to the raw form.
 
     Raises:
       TypeError: when an element is no size.
@@ -307,7 +307,7 @@ def as_raw(dims: Any) -> RawShape:
         return None
     if isinstance(dims, TensorShape):
         return dims._raw
-    if hasattr(dims, "unknown_rank"):  # TensorShapeProto, without importing protobuf to ask
+    if hasattr(dims, "unknown_rank"):  # a TensorShapeProto, recognised without importing protobuf
         return None if dims.unknown_rank else tuple(None if d.size == -1 else d.size for d in dims.dim)
     if isinstance(dims, (Dimension, int, str)) or not isinstance(dims, Sequence) and not hasattr(dims, "__iter__"):
         return (_raw_dim(dims),)
@@ -321,7 +321,7 @@ def _raw_dim(value: Any) -> int | None:
 
 
 def as_shape(shape: Any) -> TensorShape:
-    """``shape`` as a `TensorShape`."""
+    """Converts ``shape`` to a `TensorShape`."""
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
 
@@ -335,5 +335,5 @@ def scalar() -> TensorShape:
 
 
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
-    """``tf.dimension_at_index``: works for unknown ranks too."""
-    return Dimension(None) if shape.ndims is None else Dimension(shape.raw[index])  # type: ignore[index]
+    """A dimension of a shape; unknown if the rank is unknown (``tf.dimension_at_index``)."""
+    return Dimension(None) if shape.raw is None else Dimension(shape.raw[index])

@@ -1,4 +1,4 @@
-"""What both sides of the exchange tests do, with the namespace ``tf`` of either: write files, and read them.
+"""Both sides of the exchange tests write and read files, with the namespace ``tf`` of either.
 
 Everything is deterministic, so that files can be compared byte for byte where the formats leave no choice.
 """
@@ -18,6 +18,14 @@ V1_NUMBERS = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", 
 MANY = [f"scope{i % 7}/layer{i}/weights" for i in range(400)]
 
 
+def write_and_read(tf: Any, directory: str) -> dict[str, Any]:
+    """Writes the files of one side to ``directory``/theirs; returns the content of ``directory``/ours."""
+    theirs = Path(directory, "theirs")
+    theirs.mkdir()
+    write_all(tf, theirs)
+    return read_all(tf, Path(directory, "ours"))
+
+
 def write_all(tf: Any, directory: Path) -> None:
     """All files of one side."""
     writers = (_write_dtypes, _write_slices, _write_many, _write_again, _write_v1, _write_saver, _write_saved_model)
@@ -27,7 +35,7 @@ def write_all(tf: Any, directory: Path) -> None:
 
 
 def read_all(tf: Any, directory: Path) -> dict[str, Any]:
-    """What one side finds in the other's files, as plain values."""
+    """Reads the other side's files as plain values."""
     found: dict[str, Any] = {}
     for prefix in ("dtypes", "slices", "many", "merged", "again", "v1", "sharded"):
         reader = tf.train.NewCheckpointReader(str(directory / prefix))

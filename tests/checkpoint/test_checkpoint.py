@@ -1,4 +1,4 @@
-"""Bundles: what is written comes back; a crash leaves one checkpoint whole; torn and altered files are refused."""
+"""Bundles: round trips; a crash leaves one whole checkpoint; truncated and corrupt files are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def everything(prefix: str) -> dict[str, Any]:
     return {name: reader.read(name).tolist() for name in reader.names()}
 
 
-def test_values_come_back(tmp_path: Path) -> None:
+def test_values_round_trip(tmp_path: Path) -> None:
     reader = BundleReader(save(tmp_path / "m", VALUES))
     assert reader.names() == sorted(VALUES)
     for name, value in VALUES.items():
@@ -53,7 +53,7 @@ def test_values_come_back(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["m.data-00000-of-00001", "m.index"]
 
 
-def test_slices_come_back_however_they_are_cut(tmp_path: Path) -> None:
+def test_slices_round_trip_in_any_division(tmp_path: Path) -> None:
     whole = np.arange(40, dtype=np.float32).reshape(10, 4)
     with BundleWriter(str(tmp_path / "m")) as writer:
         for text in ("10 4 0,4:-", "10 4 4,3:0,4", "10 4 7,3:-"):
@@ -67,13 +67,13 @@ def test_slices_come_back_however_they_are_cut(tmp_path: Path) -> None:
         assert (reader.read_slice("w", parse(text)[1]) == expected).all()
 
 
-def test_a_slice_of_what_was_stored_whole(tmp_path: Path) -> None:
+def test_a_slice_of_a_whole_tensor(tmp_path: Path) -> None:
     whole = np.arange(12).reshape(4, 3)
     reader = BundleReader(save(tmp_path / "m", {"w": whole}))
     assert (reader.read_slice("w", parse("4 3 1,2:0,2")[1]) == whole[1:3, :2]).all()
 
 
-def test_slices_that_do_not_cover_the_request(tmp_path: Path) -> None:
+def test_a_request_beyond_the_stored_slices_is_refused(tmp_path: Path) -> None:
     with BundleWriter(str(tmp_path / "m")) as writer:
         writer.add_slice("w", (4,), Slice(((0, 2),)), np.zeros(2), dtypes.float64)
         writer.finish()
@@ -81,7 +81,7 @@ def test_slices_that_do_not_cover_the_request(tmp_path: Path) -> None:
         BundleReader(str(tmp_path / "m")).read("w")
 
 
-def test_names_are_used_once(tmp_path: Path) -> None:
+def test_a_name_can_be_used_once_only(tmp_path: Path) -> None:
     with BundleWriter(str(tmp_path / "m")) as writer:
         writer.add("x", np.zeros(2), dtypes.float64)
         with pytest.raises(errors.InvalidArgumentError, match="Adding duplicate key: x"):
@@ -89,7 +89,7 @@ def test_names_are_used_once(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_missing_things_are_named(tmp_path: Path) -> None:
+def test_missing_files_and_tensors_are_named(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="Failed to find any matching files for .*/m$"):
         BundleReader(str(tmp_path / "m"))
     prefix = save(tmp_path / "m", {"x": np.zeros(2)})
@@ -105,7 +105,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
 # ---- merging --------------------------------------------------------------------------------
 
 
-def test_merging_shards(tmp_path: Path) -> None:
+def test_merged_shards_are_one_checkpoint(tmp_path: Path) -> None:
     parts = tmp_path / "m_temp" / "part"
     for shard, name in enumerate("ab"):
         with BundleWriter(f"{parts}-{shard}") as writer:
@@ -117,7 +117,7 @@ def test_merging_shards(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["m.data-00000-of-00002", "m.data-00001-of-00002", "m.index"]
 
 
-def test_merging_what_does_not_fit(tmp_path: Path) -> None:
+def test_merging_conflicting_bundles(tmp_path: Path) -> None:
     first, second = (save(tmp_path / name, {"x": np.zeros(2)}) for name in "ab")
     with pytest.raises(errors.InvalidArgumentError, match=f"Duplicate tensor keyed by x .* prefix: {second}"):
         merge([first, second], str(tmp_path / "m"))
@@ -229,7 +229,7 @@ def test_a_crash_at_any_instant_leaves_the_old_checkpoint_or_the_new_one(tmp_pat
         outcomes.append(found == as_lists(NEW))
         if not disk.dead:
             break
-        how(prefix, NEW, QuickDisk())  # what is left behind does not get in the way
+        how(prefix, NEW, QuickDisk())  # leftover files do no harm
         assert everything(prefix) == as_lists(NEW)
     assert not outcomes[0] and outcomes[-1] and outcomes == sorted(outcomes) and len(outcomes) > 10
 
@@ -250,35 +250,35 @@ def test_overwriting_leaves_one_set_of_files(tmp_path: Path) -> None:
         assert len(os.listdir(tmp_path)) == 2
 
 
-# ---- altered and torn files -----------------------------------------------------------------
+# ---- corrupt and truncated files -----------------------------------------------------------------
 
 
-def test_no_altered_byte_of_the_data_goes_unnoticed(tmp_path: Path) -> None:
+def test_every_corrupt_byte_of_the_data_is_detected(tmp_path: Path) -> None:
     prefix = save(tmp_path / "m", {"s": NEW["s"], "x": NEW["x"]})
     path = files.data_file(prefix, 0, 1)
     content = Path(path).read_bytes()
     limit = BundleReader(prefix).entry("x").offset
     for position in range(len(content)):
-        altered = bytearray(content)
-        altered[position] ^= 0x40
-        Path(path).write_bytes(altered)
+        corrupt = bytearray(content)
+        corrupt[position] ^= 0x40
+        Path(path).write_bytes(corrupt)
         name = "s" if position < limit else "x"
         with pytest.raises(errors.DataLossError) as caught:
             BundleReader(prefix).read(name)
         assert path in caught.value.message and f"tensor {name}: " in caught.value.message
 
 
-def test_a_torn_data_file_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_data_file_is_refused(tmp_path: Path) -> None:
     prefix = save(tmp_path / "m", {"s": NEW["s"], "x": NEW["x"]})
     path = files.data_file(prefix, 0, 1)
     content = Path(path).read_bytes()
     for size in range(len(content)):
         Path(path).write_bytes(content[:size])
-        with pytest.raises(errors.DataLossError, match="tensor x: Read less bytes than requested. The file is torn"):
+        with pytest.raises(errors.DataLossError, match="tensor x: Read less bytes than requested. The file is trunc"):
             BundleReader(prefix).read("x")
 
 
-def test_a_torn_or_altered_index_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_or_corrupt_index_is_refused(tmp_path: Path) -> None:
     prefix = save(tmp_path / "m", OLD)
     path = Path(files.index_file(prefix))
     content = path.read_bytes()

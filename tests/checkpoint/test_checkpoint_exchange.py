@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +9,26 @@ import pytest
 
 import tfmini as tf
 from tests.checkpoint import exchange
+from tests.oracle import Oracle, sent
 
 pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(scope="module")
-def exchanged(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-    """The directory, what TensorFlow found in our files, and what we find in its own."""
+def exchanged(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """The directory, the tensors that TensorFlow read from our files, and ours from its files."""
     directory = tmp_path_factory.mktemp("exchange")
     (directory / "ours").mkdir()
     exchange.write_all(tf, directory / "ours")
-    script = Path(exchange.__file__).with_name("oracle_side.py")
-    env = {**os.environ, "PYTHONPATH": ""}
-    done = subprocess.run(
-        [oracle, str(script), str(directory)], capture_output=True, text=True, timeout=900, env=env, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return directory, json.loads(done.stdout.splitlines()[-1]), exchange.read_all(tf, directory / "theirs")
+    theirs = oracle.call(exchange.write_and_read, str(directory))
+    return directory, theirs, exchange.read_all(tf, directory / "theirs")
 
 
 def _own(directory: Path) -> dict[str, Any]:
-    return json.loads(json.dumps(exchange.read_all(tf, directory / "ours")))
+    return sent(exchange.read_all(tf, directory / "ours"))
 
 
-def test_tensorflow_reads_ours(exchanged: Any) -> None:
+def test_tensorflow_reads_files_of_tfmini(exchanged: Any) -> None:
     directory, found, _ = exchanged
     expected = _own(directory)
     assert sorted(found) == sorted(expected)
@@ -43,10 +36,10 @@ def test_tensorflow_reads_ours(exchanged: Any) -> None:
         assert found[part] == values, part
 
 
-def test_we_read_tensorflows(exchanged: Any) -> None:
+def test_tfmini_reads_files_of_tensorflow(exchanged: Any) -> None:
     directory, _, found = exchanged
     expected = _own(directory)
-    for part, values in json.loads(json.dumps(found)).items():
+    for part, values in sent(found).items():
         assert values == expected[part], part
 
 

@@ -1,4 +1,4 @@
-"""The all-reduce of ranks that share memory: any order of turns, memory of one process."""
+"""The all-reduce of ranks that share memory: any order of the ranks' turns, in one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfmini.collectives.costs import shared_all_reduce_cost
 from tfmini.collectives.shared_moves import Moves, PullMoves, WindowMoves, moves_for
 from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import Stage, fingerprint_text
-from tfmini.runtime.other_memory import other_memory
+from tfmini.runtime.collectives.other_memory import other_memory
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
 
@@ -46,11 +46,11 @@ def read_here(rank: int, address: int, into: Any) -> bool:
     return memory.read(os.getpid(), address, into)
 
 
-can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
+can_read = pytest.mark.skipif(other_memory() is None, reason="the system does not let processes read others' memory")
 
 
 def run_all(ranks: list[SharedReduce], seed: int) -> None:
-    """Random ranks take turns; a rank that has met a wait sleeps until it is rung."""
+    """Random ranks take turns; a rank that must wait sleeps until it gets a bell."""
     rng = random.Random(seed)
     awake = set(range(len(ranks)))
     while awake:
@@ -70,13 +70,13 @@ def test_ranks_that_sleep_are_woken(monkeypatch, count: int) -> None:
         rng, awake, woken = random.Random(seed), {0, 1, 2}, set()
         value = np.ones(count, np.float32)
         ranks = [one_rank(r, stages, value, wake=woken.add, sleeps=True) for r in range(3)]
-        lags: dict[int, Any] = {}
+        conditions: dict[int, Any] = {}
         while awake:
             rank = rng.choice(sorted(awake))
             assert ranks[rank].advance() == []
-            lags[rank] = ranks[rank].lag()
+            conditions[rank] = ranks[rank].sleep_condition()
             awake.discard(rank)
-            awake.update(r for r, lag in lags.items() if lag and lag[0].address + 8 * lag[1] in woken)
+            awake.update(r for r, c in conditions.items() if c and c[0].address + 8 * c[1] in woken)
             woken.clear()
         assert all(rank.done for rank in ranks)
 
@@ -94,7 +94,7 @@ def exchange(
     size=st.integers(2, 8), count=st.sampled_from([0, 1, 2, 7, 31, 64, 101]), dtype=st.sampled_from(DTYPES),
     merge=st.sampled_from(["Add", "Mul", "Min", "Max"]), final=st.sampled_from(["Id", "Div"]), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_small_tensors(size, count, dtype, merge, final, seed) -> None:
+def test_small_tensors_are_reduced_as_by_the_direct_schedule(size, count, dtype, merge, final, seed) -> None:
     stages = make_stages(size, count * 8)
     for step in range(3):
         values = [np.random.RandomState(seed + step + r).randint(-3, 4, count).astype(dtype) for r in range(size)]
@@ -109,7 +109,7 @@ def test_small_tensors(size, count, dtype, merge, final, seed) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(size=st.integers(2, 8), count=st.sampled_from([701, 997, 1024, 4096, 5003]), seed=st.integers(0, 99))
-def test_windows(size, count, seed) -> None:
+def test_tensors_are_reduced_window_by_window(size, count, seed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_moves, "SMALL_LIMIT", 64)
         patch.setattr(shared_moves, "WINDOW_BYTES", 256)
@@ -122,7 +122,7 @@ def test_windows(size, count, seed) -> None:
             np.testing.assert_allclose(results[0], np.mean(values, axis=0), rtol=1e-4, atol=1e-6)
 
 
-def test_a_real_window() -> None:
+def test_a_tensor_larger_than_a_window_is_reduced() -> None:
     values = [np.full(700_001, r + 1, np.float32) for r in range(3)]
     for result in exchange(make_stages(3, values[0].nbytes), values, "Add", "Id", 0, 0):
         assert (result == 6).all()
@@ -137,7 +137,7 @@ def test_a_rank_runs_ahead_by_one_small_exchange_and_no_more() -> None:
         reduce.advance()
         return reduce
 
-    first, second = begun(0, 0), begun(0, 1)  # as a rank whose steps overlap would, were it not made to wait
+    first, second = begun(0, 0), begun(0, 1)  # like a rank whose steps overlap
     assert not first.done and not second.done
     assert begun(1, 0).done
     first.advance()
@@ -152,10 +152,10 @@ def test_fingerprints_are_compared_before_anything_is_added() -> None:
     a, b = (one_rank(r, stages, np.ones(1), text=b"ab"[r : r + 1]) for r in range(2))
     a.advance()
     assert b.advance() == [0]
-    assert b.stranger == 0 and not b.done
+    assert b.mismatched == 0 and not b.done
     a.advance()
-    assert a.stranger == 1 and stages[1].signature(0) == (b"b", 1)
-    a.accept()
+    assert a.mismatched == 1 and stages[1].read_fingerprint(0) == (b"b", 1)
+    a.accept_fingerprint()
     a.advance()
     assert a.done
 
@@ -178,7 +178,7 @@ def test_a_long_fingerprint_is_cut_and_still_differs() -> None:
 @pytest.mark.parametrize("moves", [WindowMoves, PullMoves])
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 @pytest.mark.parametrize("count", [100_003, 1_500_000])
-def test_what_a_rank_lays_out_is_what_the_cost_model_says(size: int, count: int, moves: type[Moves]) -> None:
+def test_a_rank_publishes_what_the_cost_model_predicts(size: int, count: int, moves: type[Moves]) -> None:
     stages: list[Any] = make_stages(size, 4 * count)
     value = np.ones(count, np.float32)
     ranks = [one_rank(r, stages, value, moves=moves).moves for r in range(size)]
@@ -199,7 +199,7 @@ def test_what_a_rank_lays_out_is_what_the_cost_model_says(size: int, count: int,
     size=st.integers(2, 8), count=st.sampled_from([1, 2, 7, 701, 5003]), dtype=st.sampled_from(DTYPES),
     merge=st.sampled_from(["Add", "Mul", "Min", "Max"]), final=st.sampled_from(["Id", "Div"]), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_pulled_tensors(size, count, dtype, merge, final, seed) -> None:
+def test_pulled_tensors_are_reduced_as_by_the_direct_schedule(size, count, dtype, merge, final, seed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_moves, "PIECE_BYTES", 64)
         stages = make_stages(size, 4)
@@ -233,23 +233,23 @@ def test_memory_that_is_gone_breaks_the_exchange() -> None:
     stages: list[Any] = make_stages(2, 4)
     a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=PullMoves) for r in range(2))
     a.advance()
-    stages[0].words[shared_moves.VALUE_AT] = 8  # nobody has memory there
+    stages[0].words[shared_moves.VALUE_AT] = 8  # an address without memory
     b.advance()
-    assert b.is_broken and not b.done and b.lag() is None and b.wants_bell()
+    assert b.is_broken and not b.done and b.sleep_condition() is None and b.needs_bell()
 
 
 @pytest.mark.parametrize("moves", [moves_for(4, 2, False), WindowMoves, pytest.param(PullMoves, marks=can_read)])
-def test_who_leaves_while_others_read_breaks_the_exchange(moves: type[Moves]) -> None:
+def test_a_rank_that_leaves_while_others_read_breaks_the_exchange(moves: type[Moves]) -> None:
     stages: list[Any] = make_stages(2, 1 << 17)
     a, b = (one_rank(r, stages, np.ones(9, np.float32), moves=moves) for r in range(2))
     a.advance()
     read = b._plan[1].run
-    b._plan[1] = b._plan[1]._replace(run=lambda window: (read(window), stages[0].give_up())[0])
+    b._plan[1] = b._plan[1]._replace(run=lambda window: (read(window), stages[0].release())[0])
     b.advance()
     assert b.is_broken and not b.done
 
 
-def test_how_tensors_go() -> None:
+def test_moves_are_chosen_by_size_and_number_of_ranks() -> None:
     assert moves_for(65536, 2, True) is moves_for(65536, 2, False) is shared_moves.SmallMoves
     assert moves_for(65537, 2, True) is moves_for(2 << 20, 2, False) is moves_for(2 << 20, 4, True) is WindowMoves
     assert moves_for(2 << 20, 2, True) is moves_for(4 << 20, 4, True) is PullMoves

@@ -1,4 +1,4 @@
-"""The name ``tensorflow``: what it resolves to, and what absences say."""
+"""The alias ``tensorflow``: the modules that it finds, and the errors for missing ones."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         ("core.protobuf.config_pb2", "ConfigProto", lambda: tf.ConfigProto),
     ],
 )  # fmt: skip
-def test_private_paths_lead_to_public_names(path: str, name: str, same) -> None:
+def test_private_paths_have_public_names(path: str, name: str, same) -> None:
     assert getattr(importlib.import_module(f"tensorflow.{path}"), name) is same()
 
 
-def test_generated_ops() -> None:
+def test_generated_ops_have_their_names_in_snake_case() -> None:
     from tensorflow.python.ops import gen_math_ops  # type: ignore[import-not-found]
 
     assert gen_math_ops.mat_mul([[1.0]], [[2.0]]).op.type == "MatMul"
@@ -76,12 +76,12 @@ def test_generated_ops() -> None:
         ("from tensorflow.contrib.tensorboard.plugins import projector", "use tf.summary.FileWriter"),
     ],
 )
-def test_absences_explain_themselves(code: str, told: str) -> None:
+def test_errors_for_missing_names_have_an_alternative(code: str, told: str) -> None:
     with pytest.raises(ImportError, match=told):
         exec(code)
 
 
-def test_names_of_modules_that_are_only_there_to_be_imported() -> None:
+def test_names_of_modules_that_can_only_be_imported() -> None:
     from tensorflow.python import debug  # type: ignore[import-not-found]
 
     with pytest.raises(AttributeError, match="out of tfmini's scope; use tf.Print"):
@@ -95,7 +95,7 @@ def test_a_tensorflow_imported_before_is_refused(monkeypatch: pytest.MonkeyPatch
         alias.install()
 
 
-def test_uninstall_leaves_nothing() -> None:
+def test_uninstall_removes_everything() -> None:
     importlib.import_module("tensorflow.python.ops.math_ops")
     alias.uninstall()
     assert not [name for name in sys.modules if name.partition(".")[0] == "tensorflow"]

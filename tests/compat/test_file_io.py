@@ -10,7 +10,7 @@ import tfmini as tf
 from tfmini.compat import file_io_names as file_io
 
 
-def test_text_lines_and_places(tmp_path: Path) -> None:
+def test_text_lines_and_positions(tmp_path: Path) -> None:
     path = str(tmp_path / "a.txt")
     with tf.gfile.GFile(path, "w") as f:
         f.write("hallo\nzwei\n")
@@ -29,7 +29,7 @@ def test_text_lines_and_places(tmp_path: Path) -> None:
     assert tf.io.gfile.GFile(path).read() == "hallo\nzwei\ndrei"
 
 
-def test_a_file_is_made_when_something_is_written(tmp_path: Path) -> None:
+def test_the_first_write_creates_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     tf.gfile.GFile(path, "w").close()
     assert not path.exists()
@@ -57,7 +57,7 @@ def test_a_file_is_made_when_something_is_written(tmp_path: Path) -> None:
         (lambda p: tf.gfile.Exists("gs://bucket/x"), tf.errors.UnimplementedError, "scheme 'gs' not implemented"),
     ],
 )
-def test_errors(tmp_path: Path, use, error: type[Exception], told: str) -> None:
+def test_file_errors_are_tensorflows(tmp_path: Path, use, error: type[Exception], told: str) -> None:
     (tmp_path / "f").write_text("f")
     (tmp_path / "g").write_text("g")
     (tmp_path / "d").mkdir()
@@ -65,7 +65,7 @@ def test_errors(tmp_path: Path, use, error: type[Exception], told: str) -> None:
         use(tmp_path)
 
 
-def test_directories(tmp_path: Path) -> None:
+def test_directories_are_made_listed_and_removed(tmp_path: Path) -> None:
     top = str(tmp_path / "x")
     tf.gfile.MakeDirs(f"{top}/y")
     tf.gfile.MakeDirs(f"{top}/y")
@@ -82,7 +82,7 @@ def test_directories(tmp_path: Path) -> None:
     assert not tf.gfile.Exists(top) and not tf.gfile.IsDirectory(top) and not tf.gfile.Exists("")
 
 
-def test_patterns(tmp_path: Path) -> None:
+def test_patterns_match_files(tmp_path: Path) -> None:
     for name in ("a1", "a2", "b", "d/a3"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -92,7 +92,7 @@ def test_patterns(tmp_path: Path) -> None:
     assert tf.gfile.Glob(f"{tmp_path}/none*") == []
 
 
-def test_whole_files(tmp_path: Path) -> None:
+def test_whole_files_are_written_and_read(tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     file_io.atomic_write_string_to_file(path, "t")
     assert (file_io.read_file_to_string(path), file_io.read_file_to_string(path, True)) == ("t", b"t")
@@ -103,7 +103,7 @@ def test_whole_files(tmp_path: Path) -> None:
     assert tf.gfile.GFile("file://" + path).read() == "t"
 
 
-def test_reading_and_writing_keep_their_own_places(tmp_path: Path) -> None:
+def test_reading_and_writing_have_separate_positions(tmp_path: Path) -> None:
     with tf.gfile.GFile(str(tmp_path / "both"), "r+") as file:
         file.write("one\ntwo\n")
         assert file.tell() == 0

@@ -31,7 +31,7 @@ def script(tmp_path: Path, tail: str, *args: str) -> subprocess.CompletedProcess
     return subprocess.run([sys.executable, str(path), *args], capture_output=True, text=True, timeout=200)
 
 
-def test_run_parses_and_hands_on_the_rest(tmp_path: Path) -> None:
+def test_run_parses_flags_and_passes_on_the_rest(tmp_path: Path) -> None:
     shown = "argv[1:], FLAGS.name, FLAGS.count, FLAGS.on, FLAGS.hosts, FLAGS.job"
     tail = f"def main(argv):\n    print({shown})\ntf.app.run()\n"
     args = ("--name=x", "--count", "3", "--noon", "--hosts=c", "--job=worker", "--unknown=1", "rest")
@@ -51,7 +51,7 @@ def test_wrong_flags_are_errors(tmp_path: Path, argument: str) -> None:
     assert argument.partition("=")[0].strip("-") in done.stderr
 
 
-def test_mixes_with_absl(tmp_path: Path) -> None:
+def test_flags_are_those_of_absl(tmp_path: Path) -> None:
     assert script(tmp_path, "from absl import flags as f; print(f.FLAGS['name'].default)").stdout == "a\n"
 
 
@@ -60,7 +60,7 @@ def test_flags_of_absl_may_be_defined_anew(tmp_path: Path) -> None:
     assert script(tmp_path, tail).stdout == "/x\n"
 
 
-def test_exit_code_of_main(tmp_path: Path) -> None:
+def test_the_exit_code_is_that_of_main(tmp_path: Path) -> None:
     assert script(tmp_path, "tf.app.run(lambda argv: 4)").returncode == 4
 
 
@@ -69,7 +69,7 @@ def test_logging_goes_to_stderr_once(tmp_path: Path) -> None:
     assert script(tmp_path, tail).stderr == "INFO:tensorflow:a 1\n"
 
 
-def test_levels_and_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_are_filtered_by_level_and_count(caplog: pytest.LogCaptureFixture) -> None:
     before = tf.logging.get_verbosity()
     tf.logging.set_verbosity(tf.logging.INFO)
     try:

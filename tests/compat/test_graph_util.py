@@ -27,7 +27,7 @@ def test_variables_become_constants(resource: bool) -> None:
     assert "CheckNumerics" not in {node.op for node in trimmed.node}
 
 
-def test_a_sub_graph_is_what_its_ends_need() -> None:
+def test_a_sub_graph_contains_the_nodes_that_its_ends_need() -> None:
     a = tf.constant(1.0, name="a")
     tf.constant(2.0, name="unused")
     tf.add(a, 1.0, name="b")
@@ -39,3 +39,24 @@ def test_a_sub_graph_is_what_its_ends_need() -> None:
         tf.graph_util.extract_sub_graph(graph_def, "b")
     shape = tf.graph_util.tensor_shape_from_node_def_name(tf.get_default_graph(), "b")
     assert shape.as_list() == []
+
+
+def test_ops_that_must_run_on_a_cpu() -> None:
+    """The answers are TensorFlow's."""
+    numbers, text, real = tf.constant([1, 2]), tf.constant("x"), tf.constant(1.0)
+    variable = tf.get_variable("v", [2], use_resource=False)
+    handle = tf.get_variable("r", [2], use_resource=True)
+    stitched = tf.dynamic_stitch([[0, 1]], [[1, 2]])
+    assert all(tf.graph_util.must_run_on_cpu(t.op) for t in (numbers, text, stitched, tf.cast(numbers, tf.float32)))
+    reals = tf.dynamic_stitch([[0, 1]], [[1.0, 2.0]])
+    assert not any(tf.graph_util.must_run_on_cpu(t.op) for t in (real, reals, variable, tf.truncated_normal([2])))
+    pinned = [tf.graph_util.must_run_on_cpu(t.op, True) for t in (variable, variable.initializer.outputs[0], handle)]
+    assert pinned == [True, True, False]
+
+
+def test_a_sub_graph_keeps_colocated_nodes() -> None:
+    anchor = tf.constant("x", name="anchor")
+    with tf.colocate_with(anchor):
+        tf.identity(tf.constant(1.0, name="a"), name="b")
+    found = tf.graph_util.extract_sub_graph(tf.get_default_graph().as_graph_def(), ["b"])
+    assert {n.name for n in found.node} == {"anchor", "a", "b"}

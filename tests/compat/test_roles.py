@@ -66,11 +66,11 @@ def test_role_arguments_come_before_the_users() -> None:
 
 
 @pytest.mark.parametrize("given", ["--job_name", "--job-name=x", "-job_name"])
-def test_what_the_user_gives_is_not_given_twice(given: str) -> None:
+def test_flags_of_the_user_are_not_repeated(given: str) -> None:
     assert role_arguments(*W0, CLUSTER, {"job_name": "--job_name"}, [given]) == [given]
 
 
-def test_placeholders() -> None:
+def test_placeholders_in_arguments_are_replaced() -> None:
     args = ["{job}-{task}", "--ps={ps_hosts}", "--w={worker_hosts}", '{"json": {}}', "{other}"]
     assert role_arguments(*PS1, CLUSTER, {}, args) == [
         "ps-1",
@@ -81,7 +81,7 @@ def test_placeholders() -> None:
     ]
 
 
-def test_tf_config_is_what_cluster_from_tf_config_reads() -> None:
+def test_cluster_from_tf_config_reads_tf_config() -> None:
     assert cluster_from_tf_config({"TF_CONFIG": tf_config(*PS1, CLUSTER)}) == (CLUSTER, "ps", 1)
 
 
@@ -97,7 +97,7 @@ def later():
     assert module_role_flags("print 'python 2'") == {}
 
 
-def test_the_modules_that_a_source_imports() -> None:
+def test_modules_that_a_source_imports_are_found() -> None:
     source = "import a.b as c\ndef f():\n    from d import e\nfrom . import g\n"
     assert imported_modules(source) == ["a.b", "d", "d.e"]
     assert imported_modules("print 'python 2'") == []

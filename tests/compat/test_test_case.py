@@ -21,7 +21,7 @@ def case() -> tf.test.TestCase:
     case.doCleanups()
 
 
-def test_values(case: tf.test.TestCase) -> None:
+def test_assertions_about_values_hold(case: tf.test.TestCase) -> None:
     case.assertAllEqual([[1, 2]], tf.constant([[1, 2]]))
     case.assertAllEqual([np.nan], np.array([np.nan]))
     case.assertAllClose({"a": [1.0, (2.0, tf.constant(3.0))]}, {"a": [1.0, (2.0, 3.0 + 1e-7)]})
@@ -50,12 +50,12 @@ def test_values(case: tf.test.TestCase) -> None:
         (lambda c: c.assertShapeEqual(np.zeros(2), tf.zeros([3])), "Not equal"),
     ],
 )
-def test_failures_say_where(case: tf.test.TestCase, claim, told: str) -> None:
+def test_failures_name_the_element(case: tf.test.TestCase, claim, told: str) -> None:
     with pytest.raises(AssertionError, match=told):
         claim(case)
 
 
-def test_errors_of_ops(case: tf.test.TestCase) -> None:
+def test_errors_of_ops_are_matched_by_text(case: tf.test.TestCase) -> None:
     with case.session(), case.assertRaisesOpError("is not positive|must be"):
         tf.check_numerics(tf.constant(np.nan), "must be a number").eval()
     with pytest.raises(AssertionError, match="does not match"):  # noqa: SIM117
@@ -63,7 +63,7 @@ def test_errors_of_ops(case: tf.test.TestCase) -> None:
             raise ValueError("y")
 
 
-def test_sessions(case: tf.test.TestCase) -> None:
+def test_sessions_are_cached_or_of_another_graph(case: tf.test.TestCase) -> None:
     x = tf.constant(2)
     assert case.evaluate([x, x + 1]) == [2, 3]
     with case.cached_session() as first, case.cached_session() as second:
@@ -72,7 +72,7 @@ def test_sessions(case: tf.test.TestCase) -> None:
         assert other is not first and tf.get_default_graph() is other.graph
 
 
-def test_threads(case: tf.test.TestCase) -> None:
+def test_an_error_in_a_checked_thread_fails_its_join(case: tf.test.TestCase) -> None:
     def fail() -> None:
         raise ValueError("inside")
 
@@ -82,17 +82,17 @@ def test_threads(case: tf.test.TestCase) -> None:
         thread.join()
 
 
-def test_capture(case: tf.test.TestCase, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_to_a_stream_is_captured(case: tf.test.TestCase, capfd: pytest.CaptureFixture[str]) -> None:
     with case.captureWritesToStream(sys.__stderr__) as captured:
         os.write(sys.__stderr__.fileno(), b"from below")
         assert captured.contents() == "from below"
 
 
-def test_temp_dirs(case: tf.test.TestCase) -> None:
+def test_each_test_case_has_a_temporary_directory(case: tf.test.TestCase) -> None:
     assert os.path.isdir(case.get_temp_dir()) and case.get_temp_dir().startswith(tf.test.get_temp_dir())
 
 
-def test_local_cluster() -> None:
+def test_a_local_cluster_runs_a_session() -> None:
     workers, ps = tf.test.create_local_cluster(num_workers=2, num_ps=1)
     with tf.device("/job:ps/task:0"):
         v = tf.Variable(3.0)
@@ -104,7 +104,7 @@ def test_local_cluster() -> None:
 
 
 @pytest.mark.parametrize("dtype", [tf.float64, tf.complex128])
-def test_gradients_by_differences(case: tf.test.TestCase, dtype: tf.DType) -> None:
+def test_gradients_agree_with_differences(case: tf.test.TestCase, dtype: tf.DType) -> None:
     with case.session():
         x = tf.placeholder_with_default(tf.zeros([3], dtype), [3])
         y = x * x * 2
@@ -114,14 +114,14 @@ def test_gradients_by_differences(case: tf.test.TestCase, dtype: tf.DType) -> No
         assert tf.test.compute_gradient_error(x, [3], y, [3], delta=1e-4) < 1e-6
 
 
-def test_a_wrong_gradient_shows(case: tf.test.TestCase) -> None:
+def test_a_wrong_gradient_is_detected(case: tf.test.TestCase) -> None:
     with case.session():
         x = tf.constant([1.0, 2.0])
         y = x * tf.stop_gradient(x)
         assert tf.test.compute_gradient_error(x, [2], y, [2]) > 0.5
 
 
-def test_graphs() -> None:
+def test_graphs_are_compared_node_by_node() -> None:
     tf.constant(1, name="one")
     test_functions.assert_ops_in_graph({"one": "Const"}, tf.get_default_graph())
     with pytest.raises(ValueError, match="is missing from the graph"):
@@ -132,11 +132,11 @@ def test_graphs() -> None:
         tf.test.assert_equal_graph_def(graph_def, tf.GraphDef())
 
 
-def test_what_there_is_not() -> None:
+def test_missing_features() -> None:
     assert not tf.test.is_gpu_available() and not tf.test.is_built_with_cuda() and tf.test.gpu_device_name() == ""
 
 
-def test_stubs() -> None:
+def test_stubs_are_undone_at_the_end() -> None:
     stubs = tf.test.StubOutForTesting()
     with stubs:
         stubs.Set(os, "sep", "!")
@@ -144,7 +144,7 @@ def test_stubs() -> None:
     assert os.sep == "/"
 
 
-def test_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_reports_its_iterations(capsys: pytest.CaptureFixture[str]) -> None:
     with tf.Session() as sess:
         found = tf.test.Benchmark().run_op_benchmark(sess, tf.constant(1), min_iters=3, name="one")
     assert found["iters"] == 3 and "Benchmark.one" in capsys.readouterr().out

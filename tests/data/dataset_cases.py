@@ -250,13 +250,3 @@ def write_files(tmp):
             file.write(text)
     with open(tmp + "/b.bin", "wb") as file:
         file.write(b"hABCDEFzz")
-
-
-if __name__ == "__main__":
-    import json
-    import sys
-
-    import tensorflow.compat.v1 as tf
-
-    tf.disable_v2_behavior()
-    json.dump(run_all(tf, sys.argv[1]), sys.stdout)

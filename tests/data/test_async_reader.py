@@ -72,7 +72,7 @@ def test_closing_the_session_ends_a_read(gate: Gate) -> None:
     assert [type(error) for error in raised] == [tf.errors.CancelledError]
 
 
-def test_a_new_beginning_ends_the_reads_of_the_old_one(gate: Gate) -> None:
+def test_initializing_an_iterator_again_ends_its_pending_reads(gate: Gate) -> None:
     iterator = Dataset.from_generator(gate.numbers, tf.int32, []).make_initializable_iterator()
     element = iterator.get_next()
     with tf.Session() as session:
@@ -115,13 +115,13 @@ ENDLESS = {
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize("name", list(ENDLESS))
-def test_a_search_without_end_has_a_deadline(name: str, prefetch: int) -> None:
+def test_an_endless_search_has_a_deadline(name: str, prefetch: int) -> None:
     element = ENDLESS[name]().prefetch(prefetch).make_one_shot_iterator().get_next()
     with tf.Session() as session, pytest.raises(tf.errors.DeadlineExceededError):
         session.run(element, options=tf.RunOptions(timeout_in_ms=50))
 
 
-def test_a_reduction_without_end() -> None:
+def test_an_endless_reduction_has_a_deadline() -> None:
     data = Dataset.from_tensors(1).repeat()
     total = data.reduce(0, lambda state, x: state + x)
     session = tf.Session()

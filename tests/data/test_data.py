@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfmini as tf
 from tests.data import dataset_cases as cases
+from tests.oracle import Oracle, sent
 
 # TensorFlow 1.15 says it so; the oracle is a later release.
 OWN_WORDS = {"stack", "generator_shape", "row_shape"}
@@ -46,22 +43,19 @@ def example(i: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def expected(oracle: str, folder: str) -> dict[str, Any]:
+def expected(oracle: Oracle, folder: str) -> dict[str, Any]:
     """What TensorFlow makes of the cases: one process for all of them."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    script = str(Path(cases.__file__))
-    done = subprocess.run([oracle, script, folder], capture_output=True, env=environment, check=True, timeout=900)
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    return oracle.call(cases.run_all, folder)
 
 
 @pytest.fixture(scope="module")
 def ours(folder: str) -> dict[str, Any]:
-    return json.loads(json.dumps(cases.run_all(tf, folder)))  # type: ignore[no-any-return]
+    return sent(cases.run_all(tf, folder))
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", [*cases.CASES, *cases.ERRORS])
-def test_pipeline(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_elements_types_and_errors_are_tensorflows(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
     facts, elements, kind, message = ours[name]
     assert [facts, elements, kind] == expected[name][:3]
     if name not in OWN_WORDS:
@@ -70,5 +64,5 @@ def test_pipeline(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", list(cases.REDUCTIONS))
-def test_reduction(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_reductions_are_tensorflows(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
     assert ours[name] == expected[name]

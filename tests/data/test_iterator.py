@@ -11,18 +11,10 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.data.elements import drain
 from tfmini.testing.process_cluster import ProcessCluster
 
 Dataset = tf.data.Dataset
-
-
-def drain(session: Any, element: Any) -> list[Any]:
-    """Everything up to the end of the sequence."""
-    found = []
-    with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
-        while True:
-            found.append(session.run(element))
-    return found
 
 
 def test_initializable_iterator_starts_again() -> None:
@@ -54,7 +46,7 @@ def test_reinitializable_iterator_takes_two_datasets() -> None:
         _ = iterator.initializer
 
 
-def test_feedable_handle_chooses_in_every_step() -> None:
+def test_a_fed_handle_chooses_the_iterator_of_the_step() -> None:
     training = Dataset.range(3).make_one_shot_iterator()
     validation = Dataset.range(10, 12).make_initializable_iterator()
     handle = tf.placeholder(tf.string, [])
@@ -115,7 +107,7 @@ def test_effects_in_a_function_happen_once_per_element() -> None:
         assert session.run(counter) == 6
 
 
-def test_an_error_costs_one_element() -> None:
+def test_an_error_fails_one_read_only() -> None:
     data = Dataset.from_tensor_slices([1.0, 0.0, 4.0]).map(lambda x: tf.check_numerics(1 / x, "bad"))
     element = data.prefetch(1).make_one_shot_iterator().get_next()
     with tf.Session() as session:
@@ -153,7 +145,7 @@ def test_shuffle_reshuffles_each_repetition_unless_told_otherwise() -> None:
     assert same[:20] == same[20:]
 
 
-def test_shuffle_keeps_to_its_buffer() -> None:
+def test_shuffle_moves_elements_within_its_buffer() -> None:
     element = Dataset.range(50).shuffle(5, seed=1).make_one_shot_iterator().get_next()
     with tf.Session() as session:
         values = drain(session, element)
@@ -187,7 +179,7 @@ def test_from_generator_starts_again_with_the_iterator() -> None:
         Dataset.from_generator(range(3), tf.int32)
 
 
-def test_a_refused_element_of_a_generator_costs_one_element() -> None:
+def test_a_refused_element_of_a_generator_fails_one_read_only() -> None:
     element = Dataset.from_generator(lambda: iter([1, "x", 3]), tf.int32, []).make_one_shot_iterator().get_next()
     with tf.Session() as session:
         assert session.run(element) == 1
@@ -196,7 +188,7 @@ def test_a_refused_element_of_a_generator_costs_one_element() -> None:
         assert session.run(element) == 3
 
 
-def test_what_is_fed_may_change_afterwards() -> None:
+def test_a_fed_array_may_change_after_initialization() -> None:
     array = np.arange(3)
     given = tf.placeholder(tf.int64, [3])
     iterator = Dataset.from_tensor_slices(given).make_initializable_iterator()
@@ -263,7 +255,7 @@ def test_a_pipeline_survives_a_graph_def() -> None:
             assert drain(session, "once:0") == [0, 2, 4, 6]
 
 
-def test_what_datasets_refuse() -> None:
+def test_wrong_arguments_of_datasets_are_refused() -> None:
     data = Dataset.range(3)
     with pytest.raises(ValueError, match="scalar boolean"):
         data.filter(lambda x: x)
@@ -285,7 +277,7 @@ def test_what_datasets_refuse() -> None:
         data.padded_batch(2, [1])
 
 
-def test_what_readings_refuse() -> None:
+def test_wrong_arguments_of_file_datasets_are_refused() -> None:
     unequal = Dataset.from_tensors((tf.placeholder_with_default([1, 2], [None]), [1, 2, 3]))
     for data, text in [
         (Dataset.range(3).shard(2, 2), "Index must be between 0 and 1"),
@@ -305,7 +297,7 @@ def test_a_function_that_waits_for_other_steps_is_refused() -> None:
         session.run(iterator.initializer)
 
 
-def test_options_are_handed_on() -> None:
+def test_options_are_inherited() -> None:
     options = tf.data.Options()
     options.experimental_deterministic = False
     data = Dataset.range(3).with_options(options).map(lambda x: x)
@@ -333,7 +325,7 @@ def test_seeded_numbers_begin_anew_with_the_iterator() -> None:
     assert runs[0] == runs[1] and len(set(runs[0])) == 8
 
 
-def test_an_error_costs_an_element_of_a_window() -> None:
+def test_an_error_in_a_window_fails_one_read_only() -> None:
     data = Dataset.from_tensor_slices([1.0, 2.0, 3.0, float("nan"), 5.0])
     windows = data.map(lambda x: tf.check_numerics(x, "bad")).window(2).flat_map(lambda w: w.batch(2))
     element = windows.apply(tf.data.experimental.ignore_errors()).make_one_shot_iterator().get_next()
@@ -341,7 +333,7 @@ def test_an_error_costs_an_element_of_a_window() -> None:
         assert [row.tolist() for row in drain(session, element)] == [[1, 2], [3, 5]]
 
 
-def test_a_function_may_say_that_there_is_no_more() -> None:
+def test_a_function_may_end_the_dataset() -> None:
     def first(i: Any) -> Any:
         if i >= 3:
             raise StopIteration
@@ -366,7 +358,7 @@ def test_a_function_may_say_that_there_is_no_more() -> None:
         assert drain(session, element) == []
 
 
-def test_what_nobody_reads_on_is_let_go() -> None:
+def test_an_iterator_that_is_not_read_further_is_freed() -> None:
     ended = threading.Event()
 
     def numbers() -> Iterator[int]:

@@ -1,19 +1,9 @@
-"""Runs in the oracle's interpreter: GraphDefs that TensorFlow builds, and what it makes of ours.
-
-stdin: JSON {"ours": {name: GraphDef in hex}}.
-stdout: JSON {"built": {name: GraphDef}, "ours": {name: GraphDef as imported and exported again}, "ops": OpList,
-"tensors": [[values as nested list, dtype name, TensorProto]]}, all messages in hex.
-"""
-
-import json
-import sys
+"""GraphDefs that TensorFlow builds, and what it makes of ours. (Runs in its process, see `tests.oracle`.)"""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.framework import op_def_registry
-
-tf.disable_v2_behavior()
 
 
 def constants():
@@ -91,20 +81,26 @@ TENSORS = [
 ]  # fmt: skip
 
 
-def message(proto):
-    return proto.SerializeToString(deterministic=True).hex()
+def answers(ours):
+    """TensorFlow's messages, as bytes.
 
+    Args:
+      ours: name -> GraphDef.
 
-asked = json.load(sys.stdin)
-graphs = {build.__name__: built(build) for build in BUILDERS}
-ours = {name: imported(tf.GraphDef.FromString(bytes.fromhex(text))) for name, text in asked["ours"].items()}
-used = sorted({node.op for graph in [*graphs.values(), *ours.values()] for node in graph.node})
-json.dump(
-    {
+    Returns:
+      {"built": {name: GraphDef}, "ours": {name: GraphDef as imported and exported again}, "ops": OpList,
+      "tensors": [[values as nested list, dtype name, TensorProto]]}.
+    """
+    graphs = {build.__name__: built(build) for build in BUILDERS}
+    again = {name: imported(tf.GraphDef.FromString(data)) for name, data in ours.items()}
+    used = sorted({node.op for graph in [*graphs.values(), *again.values()] for node in graph.node})
+    return {
         "built": {name: message(graph) for name, graph in graphs.items()},
-        "ours": {name: message(graph) for name, graph in ours.items()},
+        "ours": {name: message(graph) for name, graph in again.items()},
         "ops": message(op_def_pb2.OpList(op=[op_def_registry.get(name) for name in used])),
         "tensors": [[v, d, message(tf.make_tensor_proto(v, dtype=d))] for v, d in TENSORS],
-    },
-    sys.stdout,
-)
+    }
+
+
+def message(proto):
+    return proto.SerializeToString(deterministic=True)

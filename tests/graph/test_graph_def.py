@@ -18,11 +18,12 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import graph_def_to_nodes, nodes_to_graph_def
 from tfmini.graph.graph_util import extract_sub_graph, must_run_on_cpu, tensor_shape_from_node_def_name
 from tfmini.graph.node import Node
-from tfmini.ops import array_identity, array_values, math_matmul  # noqa: F401 - declares the ops used here
-from tfmini.ops.constant import constant
+from tfmini.ops.array import identity as array_identity
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.tensor_protos import make_ndarray, make_tensor_proto
 from tfmini.ops.control import no_op
-from tfmini.ops.tensor_protos import make_ndarray, make_tensor_proto
-from tfmini.train.graph_io import write_graph
+from tfmini.ops.math import matmul as math_matmul
+from tfmini.train.checkpointing.graph_files import write_graph
 
 VALUES = [
     ("int", 3), ("float", 0.5), ("bool", True), ("string", b"SAME"), ("type", dtypes.float32), ("func", "f"),
@@ -34,7 +35,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("kind", "value"), VALUES)
-def test_attr_values_survive_the_proto_form(kind, value):
+def test_attr_values_are_the_same_after_a_proto(kind, value):
     back = from_proto(to_proto(kind, value))
     assert back == value
     assert type(back) is type(value)
@@ -57,7 +58,7 @@ NUMERIC = [d for d in dtypes._BY_ENUM.values() if not d._is_ref_dtype and d._kin
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_arrays_survive_the_tensor_proto(data):
+def test_arrays_are_the_same_after_a_tensor_proto(data):
     dtype = data.draw(st.sampled_from(NUMERIC))
     shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
     size = int(np.prod(shape)) * dtype.size
@@ -69,7 +70,7 @@ def test_arrays_survive_the_tensor_proto(data):
     np.testing.assert_array_equal(back.astype(complex), array.astype(complex))
 
 
-def test_the_encoding_is_make_tensor_protos():
+def test_the_encoding_is_that_of_make_tensor_proto():
     assert tensor_proto(np.float32(1)).float_val == [1.0]
     assert tensor_proto(np.zeros(2, np.float32)).tensor_content == bytes(8)
     assert tensor_proto(np.array([1], np.int64)).int64_val == [1]
@@ -113,7 +114,7 @@ def test_content_of_the_wrong_length_is_refused(content):
         tensor_from_proto(proto)
 
 
-def test_make_ndarray_gives_an_array_of_its_own():
+def test_make_ndarray_copies():
     proto = tensor_proto(np.zeros(2, np.float32))
     make_ndarray(proto)[0] = 1
     assert make_ndarray(proto).tolist() == [0, 0]
@@ -160,7 +161,7 @@ def test_an_attr_without_a_proto_form_names_its_node():
         nodes_to_graph_def([Node("n", "NoOp", attrs={"_x": object()})])
 
 
-def test_nodes_of_unknown_types_survive():
+def test_nodes_of_unknown_types_are_kept():
     nodes = {
         "a": Node("a", "Foo", "/job:x", [], [], {"k": 3, "shapes": [(1, None)], "_class": [b"loc:@b"]}),
         "b": Node("b", "Bar", "", [("a", 0), ("a", 2)], ["a"], {"v": np.array([1, 2])}),
@@ -189,7 +190,7 @@ def test_extract_sub_graph_keeps_what_is_needed(graph):
         extract_sub_graph(graph, ["b"])
 
 
-def test_small_questions_about_nodes(graph):
+def test_nodes_tell_their_shape_and_whether_they_need_a_cpu(graph):
     a = constant([1, 2], name="a")
     assert must_run_on_cpu(a.op)
     assert not must_run_on_cpu(constant(1.0).op)
@@ -197,7 +198,7 @@ def test_small_questions_about_nodes(graph):
 
 
 @pytest.mark.parametrize("as_text", [True, False])
-def test_write_graph(graph, tmp_path, as_text):
+def test_write_graph_writes_text_or_binary(graph, tmp_path, as_text):
     constant(1.0, name="a")
     path = write_graph(graph, str(tmp_path / "new" / "dir"), "g.pb", as_text=as_text)
     content = (tmp_path / "new" / "dir" / "g.pb").read_bytes()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from google.protobuf import text_format
 
+import tfmini as tf
 from tfmini import protos
 from tfmini.errors import NotFoundError
 from tfmini.graph import building  # noqa: F401 - installs the calling of op handles
 from tfmini.graph.graph import Graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.registry import OPS, op
-from tfmini.ops import array_identity, array_values, math_matmul, math_unary  # noqa: F401 - declares the ops used here
-from tfmini.ops.constant import constant
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import no_op
 
 PLACEHOLDER = (
@@ -41,7 +41,7 @@ def seen(graph):
     return [(o.name, [t.name for t in o.inputs], [c.name for c in o.control_inputs]) for o in graph.get_operations()]
 
 
-def test_nodes_come_in_under_a_prefix(graph):
+def test_imported_nodes_are_named_below_a_prefix(graph):
     assert import_graph_def(parse(identity() + PLACEHOLDER)) is None
     assert seen(graph) == [("import/a", [], []), ("import/b", ["import/a:0"], [])]
 
@@ -70,7 +70,7 @@ def test_inputs_and_controls_are_mapped(graph):
     assert seen(graph)[3:] == [("import/b", ["x:0"], []), ("import/c", ["import/b:0"], ["gate", "import/b"])]
 
 
-def test_an_input_may_be_known_only_to_the_map(graph):
+def test_an_input_may_be_absent_from_the_graph_def(graph):
     x = constant(1.0, name="x")
     found = import_graph_def(parse(identity()), input_map={"a:0": x}, return_elements=["a:0", "b"])
     assert found == [x, graph.get_operation_by_name("import/b")]
@@ -94,7 +94,7 @@ def test_the_stored_device_is_the_inner_one(graph):
     assert graph.get_operation_by_name("import/a").control_inputs[0].name == "n"
 
 
-def test_a_device_function_has_the_last_word(graph):
+def test_a_device_function_overrides_the_stored_device(graph):
     asked = []
     with graph.device(lambda op: asked.append((op.name, op.device)) or "/job:w"):
         import_graph_def(parse(PLACEHOLDER + identity(more='device: "/gpu:0"')))
@@ -159,7 +159,7 @@ def loop_ops():
         del OPS[name]
 
 
-def test_loops_come_in(graph, loop_ops):
+def test_loops_are_imported(graph, loop_ops):
     count = 'attr { key: "N" value { i: 2 } }'
     text = PLACEHOLDER + identity("m", ["a", "next"], count, "Merge") + identity("next", ["m"], "", "NextIteration")
     import_graph_def(parse(text), name="")
@@ -209,7 +209,7 @@ def test_an_unknown_op_type_is_named_with_its_node(graph):
         import_graph_def(parse('node { name: "x" op: "Foo" }'))
 
 
-def test_what_was_made_before_a_failure_is_taken_back(graph):
+def test_a_failed_import_leaves_no_ops(graph):
     x, gate = constant(1.0, name="x"), no_op(name="gate")
     with pytest.raises(NotFoundError), graph.control_dependencies([gate]):
         import_graph_def(parse(identity() + 'node { name: "z" op: "Foo" }'), input_map={"a": x})
@@ -243,7 +243,7 @@ def test_a_mapped_tensor_must_fit(graph):
         ("a:b", "Cannot convert 'a:b' to a tensor name."),
     ],
 )
-def test_return_elements_must_be_there(graph, element, message):
+def test_missing_return_elements_are_refused(graph, element, message):
     with pytest.raises(ValueError) as caught:
         import_graph_def(parse(PLACEHOLDER), return_elements=[element])
     assert str(caught.value) == message
@@ -258,3 +258,14 @@ def test_arguments_of_the_wrong_type_are_refused(graph):
     with pytest.raises(TypeError, match="return_elements must be a list of strings"):
         import_graph_def(parse(PLACEHOLDER), return_elements=[3])
     import_graph_def(parse(PLACEHOLDER), return_elements=[b"a"])
+
+
+@pytest.mark.parametrize(("producer", "rank"), [(21, None), (22, 0)])
+def test_old_placeholders_without_dimensions_have_any_shape(producer: int, rank: int | None) -> None:
+    graph_def = text_format.Parse(
+        'node { name: "p" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }'
+        f' attr {{ key: "shape" value {{ shape {{ }} }} }} }} versions {{ producer: {producer} }}',
+        tf.GraphDef(),
+    )
+    (placeholder,) = tf.import_graph_def(graph_def, return_elements=["p:0"])
+    assert placeholder.shape.ndims == rank

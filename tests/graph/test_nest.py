@@ -33,7 +33,7 @@ def test_packing_undoes_flattening(structure: Any) -> None:
     assert nest.flatten(nest.map_structure(str, structure)) == [str(leaf) for leaf in flat]
 
 
-def test_order_and_kinds() -> None:
+def test_leaves_are_in_the_order_of_sorted_keys() -> None:
     assert nest.flatten({"b": 1, "a": PAIR(2, [3])}) == [2, 3, 1]
     ordered = collections.OrderedDict([("b", 1), ("a", 2)])
     assert list(nest.pack_sequence_as(ordered, [10, 20]).items()) == [("b", 20), ("a", 10)]
@@ -62,7 +62,7 @@ def test_composites_are_leaves_unless_expanded() -> None:
         ([1, {"z": 2}], [1, 2], ValueError, "Entire first structure:\n[., {'z': .}]\nEntire second structure:\n[., .]"),
     ],
 )
-def test_differences(a: Any, b: Any, kind: type, text: str) -> None:
+def test_a_difference_of_structures_is_described(a: Any, b: Any, kind: type, text: str) -> None:
     with pytest.raises(kind) as caught:
         nest.assert_same_structure(a, b)
     assert str(caught.value).startswith("The two structures don't have the same nested structure.\n\nFirst structure: ")
@@ -75,7 +75,7 @@ def test_types_need_not_agree_on_request() -> None:
     nest.assert_same_structure({"a": 1}, collections.OrderedDict(a=1))
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="Structure had 2 elements, but flat_sequence had 3 elements"):
         nest.pack_sequence_as([1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="Structure is a scalar"):

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import tfmini as tf
 from tfmini.graph.registry import OPS, op
 
 
@@ -32,3 +33,8 @@ def test_a_wrong_declaration_is_told_at_once_and_with_its_place(text: str, compl
 def test_all_of_tfminis_own_declarations_can_be_parsed() -> None:
     for handle in list(OPS.values()):
         assert handle.op_def.name == handle.name
+
+
+def test_an_op_def_has_the_field_names_of_its_message() -> None:
+    op_def = (tf.constant(1) + tf.constant(2)).op.op_def
+    assert (len(op_def.input_arg), len(op_def.output_arg)) == (2, 1)

@@ -37,7 +37,7 @@ def test_keeps_data_and_control_ancestors_only():
     assert list(prune(nodes, [], ["c", "f"], [])) == ["a", "c", "f"]
 
 
-def test_fed_endpoint_cuts_unless_needed_otherwise():
+def test_a_fed_tensor_cuts_its_producer_unless_it_is_needed_otherwise():
     nodes = build("a", "b a", "c b", "d c a:1")
     assert list(prune(nodes, [("c", 0)], [], [("b", 0)])) == ["c"]
     assert list(prune(nodes, [("d", 0)], [], [("a", 0), ("b", 0)])) == ["a", "c", "d"]
@@ -64,7 +64,7 @@ def test_fed_endpoint_cuts_unless_needed_otherwise():
         ([], ["p", "q"], [], NotFoundError, "PruneForTargets: Some target nodes not found: p q"),
     ],
 )
-def test_bad_requests(fetches, targets, feeds, kind, text):
+def test_unknown_feeds_and_fetches_are_refused(fetches, targets, feeds, kind, text):
     nodes = build("x", "y x")
     nodes["s"] = Node("s", "TestPruneSink")
     with pytest.raises(kind) as caught:
@@ -79,7 +79,7 @@ def test_order_is_nearest_to_creation_and_back_edges_do_not_count():
     assert list(prune(nodes, [], ["merge"], [])) == ["enter", "merge", "next"]
 
 
-def test_cycle_is_named():
+def test_a_cycle_is_named():
     with pytest.raises(
         InvalidArgumentError, match=r"contains a cycle with 2 nodes: (a -> b -> a|b -> a -> b)"
     ):
@@ -124,7 +124,7 @@ def test_control_edges_of_a_fed_placeholder_move(monkeypatch):
     assert whole["y"].controls == ("_recv_x_0",)
 
 
-def test_types_at_both_ends():
+def test_dtypes_of_inputs_and_outputs_follow_from_attrs():
     attrs = {"N": 2, "T": dtypes.half, "L": [dtypes.string]}
     node = Node("n", "TestPruneSum", attrs=attrs)
     assert input_dtypes(node) == [dtypes.half, dtypes.half, dtypes.string]

@@ -20,7 +20,7 @@ _DEADLINE_S = 100.0
 
 
 def find_browser() -> str | None:
-    """The path of a Chromium: TFMINI_CHROMIUM, else what is on the PATH."""
+    """The path of a Chromium: TFMINI_CHROMIUM, else one on the PATH."""
     named = os.environ.get("TFMINI_CHROMIUM")
     return named or next(filter(None, map(shutil.which, _NAMES)), None)
 
@@ -33,7 +33,7 @@ class Browser:
     """
 
     def __init__(self, path: str, profile: Path) -> None:
-        ours, theirs = os.pipe(), os.pipe()  # what we write, what the browser writes
+        ours, theirs = os.pipe(), os.pipe()  # written by this process, written by the browser
         # The browser reads descriptor 3 and writes descriptor 4.
         switches = " ".join(f"'{switch}'" for switch in (*_SWITCHES, f"--user-data-dir={profile}"))
         command = f"exec '{path}' {switches} 3<&{ours[0]} 4>&{theirs[1]}"
@@ -77,7 +77,7 @@ class Browser:
         self._until(has_loaded)
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression; of a promise what it comes to."""
+        """The value of a JavaScript expression, or the result of its promise."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -92,7 +92,7 @@ class Browser:
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
 
     def type(self, text: str) -> None:
-        """Types into what has the focus, then Enter."""
+        """Types into the focused element, then Enter."""
         self.call("Input.insertText", text=text)
         for kind in ("keyDown", "keyUp"):
             key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}

@@ -1,19 +1,13 @@
-"""Writes GraphDefs of distributed models built by TensorFlow, and what its own partitioner sends for one step of each.
+"""GraphDefs of distributed models built by TensorFlow, and the transfers of its own partitioner for one step of each.
 
-    python oracle_models.py FOLDER
+(Runs in its process, see `tests.oracle`.)
 """
 
-import json
-import os
 import socket
-import sys
 
-os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-tf.disable_v2_behavior()
-tf.disable_control_flow_v2()
 PS, WORKER = 8, 3
 
 
@@ -87,6 +81,17 @@ def sends(train_op, init, x, target):
     ]
 
 
+def write_all(folder):
+    """Writes each model's GraphDef, with reference (0) and resource variables (1), to ``folder``/model_kind.pb.
+
+    Returns:
+      model_kind -> the `sends` of a training step.
+    """
+    target = servers()[-1].target
+    builds = (mlp, cnn, lstm, embedding)
+    return {f"{build.__name__}_{kind}": write(build, bool(kind), folder, target) for build in builds for kind in (0, 1)}
+
+
 def write(build, resource, folder, target):
     with tf.Graph().as_default() as graph:
         setter = tf.train.replica_device_setter(ps_tasks=PS, worker_device=f"/job:worker/task:{WORKER}")
@@ -95,15 +100,5 @@ def write(build, resource, folder, target):
             step = tf.train.get_or_create_global_step()
             train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=step)
             init = tf.global_variables_initializer()
-        name = f"{build.__name__}_{int(resource)}"
-        tf.train.write_graph(graph, folder, f"{name}.pb", as_text=False)
-        with open(os.path.join(folder, f"{name}.json"), "w") as file:
-            json.dump(sends(train_op, init, x, target), file)
-
-
-started = servers()
-for build in (mlp, cnn, lstm, embedding):
-    for resource in (False, True):
-        write(build, resource, sys.argv[1], started[-1].target)
-sys.stdout.flush()
-os._exit(0)  # TensorFlow's servers cannot be stopped
+        tf.train.write_graph(graph, folder, f"{build.__name__}_{int(resource)}.pb", as_text=False)
+        return sends(train_op, init, x, target)

@@ -1,4 +1,4 @@
-"""Run in place of a script: it runs the script, and notes what masters plan and what workers are given to register.
+"""Runs a script, and records the plans of masters and the graphs that workers register.
 
     python spy.py FOLDER SCRIPT [ARGUMENTS...]
 
@@ -16,8 +16,8 @@ import threading
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
-from tfmini.runtime.master_session import MasterSession
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.worker.worker import Worker
 
 FOLDER = ""  # where the files go
 LOCK = threading.Lock()  # a long line is written in pieces
@@ -29,7 +29,7 @@ def note(kind: str, record: dict[str, Any]) -> None:
 
 
 def row(node: Any) -> list[Any]:
-    """What two copies of a node must agree on; the order of control inputs means nothing, and a GraphDef sorts them."""
+    """The parts in which two copies of a node must agree; the order of control inputs is irrelevant."""
     rendezvous = [str(node.attrs.get(a)) for a in ("tensor_name", "send_device", "recv_device", "_group")]
     return [node.name, node.op, node.device, [list(e) for e in node.inputs], sorted(node.controls), rendezvous]
 
@@ -46,9 +46,9 @@ def spied_build(self: MasterSession, signature: Any) -> Any:
     return plan
 
 
-def spied_register(self: Worker, session_handle: str, nodes: Any, options: Any) -> Any:
+def spied_register(self: Worker, session_handle: str, nodes: Any, *options: Any) -> Any:
     note("registered", {"task": self.task, "nodes": [row(node) for node in nodes]})
-    return REGISTER(self, session_handle, nodes, options)
+    return REGISTER(self, session_handle, nodes, *options)
 
 
 if __name__ == "__main__":

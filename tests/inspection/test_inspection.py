@@ -10,12 +10,13 @@ from click.testing import CliRunner
 
 import tfmini as tf
 from tfmini.inspection.api import inspect
+from tfmini.inspection.clusters import short
 from tfmini.inspection.condensed import condense
 from tfmini.inspection.difference import difference
 from tfmini.inspection.page_html import page
 from tfmini.inspection.picture import dot
 from tfmini.inspection.svg import svg
-from tfmini.inspection.text import VIEWS, short, show
+from tfmini.inspection.text import VIEWS, show
 from tfmini.tools.cli import main
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -41,7 +42,7 @@ def found():
     return inspect(model(), ps=1, workers=2, batch=8)
 
 
-def test_the_wire_of_a_training_step(found) -> None:
+def test_the_transfers_of_a_training_step(found) -> None:
     rows = {(t.role, t.src, t.dst, t.bytes) for t in found.transfers if not t.control}
     assert rows == {("variable read", PS, WORKER, 24), ("gradient of W", WORKER, PS, 24)}
     assert found.targets == ("Adagrad",) and found.feeds == ("x:0",)
@@ -64,12 +65,12 @@ def test_views_fit_a_screen(found, name: str) -> None:
     assert text.strip() and len(text.splitlines()) < 60
 
 
-def test_why_follows_the_chain(found) -> None:
+def test_why_follows_the_chain_of_reasons(found) -> None:
     device, *reasons = found.why("W/read")
     assert device == PS and any("W" in reason for reason in reasons)
 
 
-def test_difference_of_placements_and_of_graphs(found) -> None:
+def test_differences_of_placements_and_graphs_are_shown(found) -> None:
     assert str(difference(found, found)) == str(difference(found.to_json(), found)) == "no difference"
     with tf.Graph().as_default() as graph, tf.device("/job:ps/task:0"):
         tf.constant(1.0, name="x")
@@ -78,7 +79,7 @@ def test_difference_of_placements_and_of_graphs(found) -> None:
         tf.constant(1.0, name="x")
     assert difference(inspect(graph, ps=1, workers=1), inspect(other, ps=1, workers=1)).moved == (("x", PS, WORKER),)
     assert difference(found, inspect(other, ps=1, workers=1)).gone_transfers
-    with pytest.raises(ValueError, match="not what tfmini inspect --json prints"):
+    with pytest.raises(ValueError, match="not the output of tfmini inspect --json"):
         difference({"tasks": []}, found)
 
 
@@ -87,7 +88,7 @@ def test_dot_has_a_cluster_per_task(found) -> None:
     assert "gradient of W" in text and text.count("subgraph") == 3
 
 
-def test_svg_has_a_frame_per_task_and_what_crosses(found) -> None:
+def test_svg_has_a_frame_per_task_and_the_transfers(found) -> None:
     root = ElementTree.fromstring(svg(found))
     space = "{http://www.w3.org/2000/svg}"
     titles = [e.text for e in root.iter(f"{space}title")]
@@ -131,7 +132,7 @@ def test_a_graph_of_a_thousand_ops_fits_a_screen() -> None:
     assert "--full" in show(found, "step") and len(show(found, "wire", full=True).splitlines()) > 100
 
 
-def test_the_page_stands_alone(found) -> None:
+def test_the_page_is_self_contained(found) -> None:
     text = page(found)
     assert text.count("<script") == text.count("</script>") == 3
     assert "gradient of W" in text and " src=" not in text.partition("<script>")[0]
@@ -151,7 +152,7 @@ def test_graphs_with_foreign_and_custom_ops_open() -> None:
 
 
 @pytest.mark.parametrize("form", ["pb", "pbtxt", "meta"])
-def test_files(tmp_path, form: str) -> None:
+def test_graphs_are_read_from_files(tmp_path, form: str) -> None:
     graph = model()
     path = tmp_path / f"model.{form}"
     if form == "meta":
@@ -162,7 +163,7 @@ def test_files(tmp_path, form: str) -> None:
     assert inspect(str(path), ps=1, workers=1).targets == ("Adagrad",)
 
 
-def test_the_command(tmp_path) -> None:
+def test_the_command_prints_the_views(tmp_path) -> None:
     tf.train.write_graph(model(), str(tmp_path), "model.pb", as_text=False)
     path = str(tmp_path / "model.pb")
     result = CliRunner().invoke(main, ["inspect", path, "--ps", "1", "--workers", "1", "--json"])

@@ -1,4 +1,4 @@
-"""Every example, launched as a cluster of processes: all that its servers register is what the inspector shows."""
+"""The servers of every example, launched as a cluster of processes, register the graphs that the inspector shows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spy import row
 
+from tests.inspection.spy import row
 from tfmini import protos
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
@@ -31,11 +31,11 @@ RUNS = {
 
 
 def test_no_example_is_left_out() -> None:
-    assert {*RUNS, "digits.py"} == {path.name for path in EXAMPLES.glob("*.py")}  # digits.py is what they share
+    assert {*RUNS, "digits.py"} == {path.name for path in EXAMPLES.glob("*.py")}  # they share digits.py
 
 
 def records(script: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What masters planned and what workers registered, in a run of an example."""
+    """The plans of masters and the graphs that workers registered, in a run of an example."""
     ps, workers, arguments = RUNS[script]
     spy = Path(__file__).with_name("spy.py")
     command = [sys.executable, "-m", "tfmini", "launch", "--ps", str(ps), "--workers", str(workers), str(spy),
@@ -62,7 +62,7 @@ def numbered(text: str, first: int) -> str:
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("script", RUNS)
-def test_what_servers_register_is_what_the_inspector_shows(script: str, tmp_path: Path) -> None:
+def test_servers_register_the_graphs_of_the_inspector(script: str, tmp_path: Path) -> None:
     if "digits" in script:
         pytest.importorskip("sklearn")
     plans, registered = records(script, tmp_path)

@@ -1,4 +1,4 @@
-"""What the inspector shows of random graphs is what servers register (see test_examples.py for the examples)."""
+"""Servers register the graphs that the inspector shows, for random graphs (for examples: test_inspection_examples)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from spy import row
 
 import tfmini as tf
+from tests.inspection.spy import row
 from tfmini.devices import device_name, task_of_device
 from tfmini.inspection.api import inspect
 from tfmini.placement.layout import Route
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.worker.worker import Worker
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
 
@@ -68,9 +68,9 @@ def registered(monkeypatch) -> dict[str, list]:
     noted: dict[str, list] = {}
     register = Worker.register_graph
 
-    def spied(self, session_handle, nodes, options):
+    def spied(self, session_handle, nodes, *options):
         noted[self.task] = [row(node) for node in nodes]
-        return register(self, session_handle, nodes, options)
+        return register(self, session_handle, nodes, *options)
 
     monkeypatch.setattr(Worker, "register_graph", spied)
     return noted
@@ -103,7 +103,7 @@ def test_a_live_session_is_inspected_on_its_own_devices(registered) -> None:
     assert found.transfers == [] and found.devices[0].variables == ("W",)
 
 
-def test_a_live_session_of_a_cluster_shows_what_it_has_placed(servers, registered) -> None:
+def test_a_live_session_of_a_cluster_shows_its_placement(servers, registered) -> None:
     with tf.device("/job:ps/task:1"):
         weights = tf.get_variable("W", [3], initializer=tf.zeros_initializer())
     with tf.device("/job:worker/task:0"):

@@ -6,13 +6,13 @@ the models.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.oracle import Oracle
 from tfmini.inspection.api import inspect
 from tfmini.inspection.findings import Inspection
 from tfmini.placement.layout import Route
@@ -22,11 +22,14 @@ MODELS = ["mlp", "cnn", "lstm", "embedding"]
 
 
 @pytest.fixture(scope="module")
-def folder(oracle, tmp_path_factory):
-    path = tmp_path_factory.mktemp("models")
-    script = Path(__file__).with_name("oracle_models.py")
-    subprocess.run([oracle, script, path], check=True, capture_output=True, timeout=900)
-    return path
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sends(oracle: Oracle, folder: Path) -> Any:
+    """model -> the transfers of TensorFlow's partitioner; the models are in the folder."""
+    return oracle.call_own("tests.inspection.oracle_models", "write_all", str(folder))
 
 
 def inspected(folder: Path, name: str) -> Inspection:
@@ -38,11 +41,10 @@ def inspected(folder: Path, name: str) -> Inspection:
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["reference", "resource"])
 @pytest.mark.parametrize("model", MODELS)
-def test_the_wire_is_that_of_tensorflows_partitioner(folder: Path, model: str, kind: int) -> None:
+def test_the_transfers_equal_those_of_tensorflows_partitioner(folder: Path, sends: Any, model: str, kind: int) -> None:
     found = inspected(folder, f"{model}_{kind}")
     theirs = {
-        (re.sub(r"^edge_\d+_", "", name), src, dst)
-        for name, src, dst in json.loads((folder / f"{model}_{kind}.json").read_text())
+        (re.sub(r"^edge_\d+_", "", name), src, dst) for name, src, dst in sends[f"{model}_{kind}"]
     }
     ours = {(t.producer, t.src, t.dst) for t in found.transfers if t.route is Route.SENT}
     assert ours <= theirs
@@ -55,33 +57,33 @@ def roles(folder: Path, name: str) -> set[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_mlp(folder: Path, kind: int) -> None:
+def test_the_transfers_of_an_mlp_have_roles_and_sizes(folder: Path, kind: int) -> None:
     sizes = {"W1": 313600, "b1": 400, "W2": 4000}
     expected = {("variable read", n) for n in sizes.values()} | {(f"gradient of {k}", n) for k, n in sizes.items()}
     assert roles(folder, f"mlp_{kind}") == expected
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_cnn(folder: Path, kind: int) -> None:
+def test_the_transfers_of_a_cnn_have_roles_and_sizes(folder: Path, kind: int) -> None:
     sizes = {"W1": 3200, "W2": 250880}
     expected = {("variable read", n) for n in sizes.values()} | {(f"gradient of {k}", n) for k, n in sizes.items()}
     assert roles(folder, f"cnn_{kind}") == expected
 
 
-def test_lstm(folder: Path) -> None:
+def test_the_transfers_of_an_lstm_have_roles_and_sizes(folder: Path) -> None:
     expected = {("variable read", 24576), ("gradient of kernel", 24576)}
     assert roles(folder, "lstm_0") == expected
-    # The read is inside the loop, so the loop goes round on the ps as well: it is told when to stop.
+    # The read is inside the loop, so the loop also runs on the ps, which receives the loop condition.
     assert roles(folder, "lstm_1") == expected | {("tensor", 1)}
 
 
-def test_what_tensorflow_refuses_without_soft_placement_is_said(folder: Path) -> None:
+def test_a_graph_that_needs_soft_placement_is_reported(folder: Path) -> None:
     placement = [w.text for w in inspected(folder, "lstm_1").warnings if w.kind == "placement"]
-    assert len(placement) == 1 and "a session would refuse this graph: Cannot colocate nodes" in placement[0]
+    assert len(placement) == 1 and "a session refuses this graph: Cannot colocate nodes" in placement[0]
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_partitioned_embedding(folder: Path, kind: int) -> None:
+def test_the_transfers_of_a_partitioned_embedding_have_roles(folder: Path, kind: int) -> None:
     found = roles(folder, f"embedding_{kind}")
     assert {role for role, _ in found} == {
         *(f"{what} emb/part_{i}" for what in ("rows of", "ids for", "gradient of") for i in range(8)),

@@ -6,9 +6,9 @@ TFMINI_CHROMIUM names a browser that is not on the PATH.
 from __future__ import annotations
 
 import pytest
-from browser import Browser, find_browser
 
 import tfmini as tf
+from tests.inspection.browser import Browser, find_browser
 from tfmini.inspection.api import inspect
 from tfmini.inspection.page_html import page
 
@@ -138,7 +138,7 @@ def test_a_send_is_followed_to_its_recv_and_back(opened) -> None:
 
 
 @pytest.mark.slow
-def test_the_messages_of_a_step_one_by_one(opened) -> None:
+def test_the_messages_of_a_step_are_shown_one_by_one(opened) -> None:
     browser = opened(model(2))
     count = browser.run("DATA.messages.length")
     seen = []

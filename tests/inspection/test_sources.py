@@ -1,4 +1,4 @@
-"""What can be inspected and on which clusters, and what the command says of mistakes."""
+"""The sources and clusters of inspections, and the messages of the command for mistakes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tasks(found) -> list[str]:
 
 def build() -> tf.Graph:
     with tf.Graph().as_default() as graph:
-        exec(BUILD.replace("tensorflow", "tfmini") + "\nbuild()", {})  # nobody may have given it that name yet
+        exec(BUILD.replace("tensorflow", "tfmini") + "\nbuild()", {})  # without the alias `tensorflow`
     return graph
 
 
@@ -67,20 +67,20 @@ def test_a_function_builds_the_graph(folder) -> None:
     '{"ps": 1, "worker": 2}',
     '{"cluster": {"ps": ["a:1"], "worker": {"0": "b:1", "1": "c:1"}}, "task": {"type": "ps", "index": 0}}',
 ])  # fmt: skip
-def test_a_cluster_from_json(tmp_path, text: str) -> None:
+def test_a_cluster_is_read_from_json(tmp_path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
     found = inspect(build(), cluster=tmp_path / "cluster.json")
     assert tasks(found) == ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"]
 
 
-def test_a_cluster_from_yaml(tmp_path) -> None:
+def test_a_cluster_is_read_from_yaml(tmp_path) -> None:
     pytest.importorskip("yaml")
     (tmp_path / "cluster.yaml").write_text("ps: [a:1]\nworker: 2\n")
     found = inspect(build(), cluster=tmp_path / "cluster.yaml")
     assert tasks(found) == ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"]
 
 
-def test_a_cluster_from_tf_config(monkeypatch) -> None:
+def test_a_cluster_is_read_from_tf_config(monkeypatch) -> None:
     config = {"cluster": {"ps": ["a:1"], "chief": ["b:1"], "worker": ["c:1"]}, "task": {"type": "chief", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     found = inspect(build())
@@ -88,7 +88,7 @@ def test_a_cluster_from_tf_config(monkeypatch) -> None:
     assert found.master.startswith("/job:chief")
 
 
-def test_without_a_cluster_the_graphs_own_requests_count() -> None:
+def test_without_a_cluster_the_graphs_requests_define_it() -> None:
     assert tasks(inspect(build())) == ["/job:ps/task:0", "/job:worker/task:0"]
 
 
@@ -101,7 +101,7 @@ def test_the_client_is_the_worker_that_the_graph_is_built_for() -> None:
     )
 
 
-def test_a_saved_model(tmp_path) -> None:
+def test_a_saved_model_is_inspected(tmp_path) -> None:
     x = tf.placeholder(tf.float32, [2, 3], name="x")
     y = tf.matmul(x, tf.get_variable("W", [3, 4]), name="y")
     with tf.Session() as session:
@@ -112,7 +112,7 @@ def test_a_saved_model(tmp_path) -> None:
     assert {d.flops for d in found.devices} == {2 * 2 * 3 * 4}
 
 
-def test_a_messages_collections_are_read(tmp_path) -> None:
+def test_collections_of_a_meta_graph_are_read(tmp_path) -> None:
     with tf.Graph().as_default() as graph:
         tf.get_variable("mine", [2], collections=[tf.GraphKeys.LOCAL_VARIABLES], trainable=False)
         tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.get_variable("W", [3])))
@@ -151,17 +151,17 @@ def run(*arguments: str) -> tuple[int, str]:
     (["script.py", "--ps", "1", "--why", "Wread"], "There is W/read"),
     (["script.py", "--ps", "1", "--master", "/job:worker/task:9"], "it has ps 0, worker 0"),
     (["script.py", "--ps", "0", "--workers", "0"], "has no task"),
-    (["script.py", "--cluster", "list.json"], "list.json holds no cluster: it is list"),
+    (["script.py", "--cluster", "list.json"], "list.json contains no cluster but a list"),
     (["script.py", "--cluster", "cut.json"], "cut.json is not valid JSON"),
     (["script.py", "--cluster", "text.json"], "tasks for job 'ps' must be a list"),
     (["script.py", "--workers", "1"], "/job:ps/task:0 but available devices are [ /job:worker/replica:0/task:0"),
-    (["script.py", "--ps", "1", "--diff", "list.json"], "list.json: not what tfmini inspect --json prints"),
+    (["script.py", "--ps", "1", "--diff", "list.json"], "list.json: not the output of tfmini inspect --json"),
     (["script.py", "--ps", "1", "--html", "no/where.html"], "Cannot write no/where.html"),
     (["fails.py"], "line 3 (tf.matmul(x, x)): ValueError: Dimensions must be equal"),
     (["exits.py"], "exits.py ended before it had built a graph: give me --data"),
     (["empty.py"], "empty.py built no graph"),
     (["cut.json"], "cut.json is no GraphDef, MetaGraphDef or SavedModel"),
-    (["."], "is a folder without saved_model.pb or saved_model.pbtxt. It has other.pb"),
+    (["."], "is a directory without saved_model.pb or saved_model.pbtxt. It has other.pb"),
 ])  # fmt: skip
 def test_a_mistake_is_named_with_its_remedy(folder: Path, arguments: list[str], said: str) -> None:
     (folder / "list.json").write_text("[1]")
@@ -176,7 +176,7 @@ def test_a_mistake_is_named_with_its_remedy(folder: Path, arguments: list[str], 
     assert code != 0 and said in output.replace("\n", " "), output
 
 
-def test_differences_from_an_earlier_run(folder: Path) -> None:
+def test_differences_from_an_earlier_run_are_shown(folder: Path) -> None:
     code, output = run("script.py", "--ps", "1", "--json")
     assert code == 0
     (folder / "before.json").write_text(output)

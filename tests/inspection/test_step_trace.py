@@ -14,8 +14,8 @@ from tfmini.inspection.api import inspect
 from tfmini.inspection.step_trace import CONTROL, OP, SEND, WAIT, WIRE, Span, StepTrace, covered, read_trace
 from tfmini.inspection.text import show
 from tfmini.inspection.trace_events import events, timeline
-from tfmini.runtime import trace_labels as labels
-from tfmini.runtime.trace_stats import set_times
+from tfmini.runtime.trace import labels as labels
+from tfmini.runtime.trace.stats import set_times
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
 
@@ -58,7 +58,7 @@ def stats_of_a_step() -> Any:
     return stats
 
 
-def test_spans_and_what_is_attributed() -> None:
+def test_spans_and_attributed_time() -> None:
     trace = StepTrace.of(stats_of_a_step())
     assert (trace.start, trace.end, trace.duration) == (100, 200, 100)
     assert trace.tasks == ["/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"]
@@ -79,12 +79,12 @@ def test_covered_counts_overlaps_once_and_stops_at_the_ends() -> None:
     assert covered(spans, 1, 10) == 7
 
 
-def test_empty_stats_say_what_is_missing() -> None:
+def test_empty_stats_raise_an_error_with_the_remedy() -> None:
     with pytest.raises(ValueError, match="trace_level=FULL_TRACE"):
         StepTrace.of(protos.StepStats())
 
 
-def test_bars_are_beside_or_inside_each_other_and_arrows_start_on_them() -> None:
+def test_bars_are_disjoint_or_nested_and_arrows_start_on_them() -> None:
     trace = StepTrace.of(stats_of_a_step())
     found = events(trace)
     bars = [event for event in found if event["ph"] == "X"]
@@ -99,7 +99,7 @@ def test_bars_are_beside_or_inside_each_other_and_arrows_start_on_them() -> None
     assert processes == {0: "ps/0 (clock within 30 µs)", 1: "worker/0"}
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
     titles = {(processes[b["pid"]][:4], tracks[b["pid"], b["tid"]], b["name"]) for b in bars}
-    assert ("work", "under way to here", "W/read and 1 more from ps/0") in titles
+    assert ("work", "in flight to here", "W/read and 1 more from ps/0") in titles
     assert ("ps/0", "send", "W/read and 1 more to worker/0") in titles
     assert ("work", "ops (2)", "QueueDequeueV2") in titles
     assert ("work", "wait and dispatch", "waits for W/read") in titles
@@ -138,7 +138,7 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
     metadata = protos.RunMetadata(step_stats=stats_of_a_step())
     found = inspect(ps=1, workers=1, fetches="train", trace=metadata)
     wire = show(found, "wire")
-    assert "under way ms" in wire and "0.010" in wire and "0.030" in wire
+    assert "in flight ms" in wire and "0.010" in wire and "0.030" in wire
     tasks = show(found, "tasks").splitlines()
     assert tasks[0].split()[-4:] == ["sent", "B", "computed", "ms"]
     assert tasks[2].split()[0] == "worker/0" and tasks[2].split()[-2:] == ["32", "0.059"]
@@ -151,4 +151,4 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
         tf.constant(1.0, name="alone")
         other = inspect(ps=1, workers=1, fetches="alone", trace=metadata)
     assert [warning.kind for warning in other.warnings] == ["trace"]
-    assert "under way ms" not in show(inspect(ps=1, workers=1, fetches="train"), "wire")
+    assert "in flight ms" not in show(inspect(ps=1, workers=1, fetches="train"), "wire")

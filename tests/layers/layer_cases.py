@@ -78,6 +78,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 METRICS: dict[str, Callable[[Any], Any]] = {
+    "confusion_matrix": lambda tf: tf.confusion_matrix([1, 2, 4], [2, 2, 4], weights=[1, 2, 3]),
     "mean": lambda tf: tf.metrics.mean(X2, WEIGHTS),
     "mean_tensor": lambda tf: tf.metrics.mean_tensor(X2),
     "accuracy": lambda tf: tf.metrics.accuracy(CLASSES, GUESSES),
@@ -186,6 +187,11 @@ GROUPS = {"image": IMAGE, "layers": LAYERS, "losses": LOSSES, "metrics": METRICS
 
 def _fill(index: int, shape: list[int]) -> np.ndarray:
     return np.cos(np.arange(int(np.prod(shape)), dtype=np.float32) * 0.7 + index).reshape(shape) * 0.5
+
+
+def outcomes(tf: Any) -> dict[str, Any]:
+    """group -> case -> its `outcome`."""
+    return {group: {name: outcome(tf, build) for name, build in table.items()} for group, table in GROUPS.items()}
 
 
 def outcome(tf: Any, build: Callable[[Any], Any]) -> dict[str, Any]:

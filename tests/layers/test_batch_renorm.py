@@ -18,7 +18,7 @@ def trained(training: bool, steps: int = 1, **arguments: object) -> np.ndarray:
         return found
 
 
-def test_virtual_batches_are_normalised_by_themselves() -> None:
+def test_virtual_batches_are_normalised_separately() -> None:
     x = np.random.RandomState(0).rand(6, 3).astype(np.float32) * 5
     parts = x.reshape(2, 3, 3)
     wanted = (parts - parts.mean(0)) / np.sqrt(parts.var(0) + 0.01)
@@ -57,14 +57,3 @@ def test_an_adjustment_counts_in_training_only() -> None:
     np.testing.assert_allclose(trained(True, adjustment=adjustment), wanted, rtol=1e-4, atol=1e-5)
     with tf.Graph().as_default():
         np.testing.assert_allclose(trained(False, adjustment=adjustment), x / np.sqrt(1.01), rtol=1e-4)
-
-
-def test_variational_dropout_drops_the_same_units_in_every_step() -> None:
-    cell = tf.nn.rnn_cell.DropoutWrapper(
-        tf.nn.rnn_cell.BasicRNNCell(50), output_keep_prob=0.5, variational_recurrent=True, dtype=tf.float32
-    )
-    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([1, 4, 2]), dtype=tf.float32)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        zero = session.run(outputs)[0] == 0
-    assert (zero == zero[0]).all() and 5 < zero[0].sum() < 45

@@ -25,7 +25,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("function", "layer"), PAIRS)
-def test_the_arguments_are_the_layers(function, layer) -> None:
+def test_a_function_takes_the_arguments_of_its_class(function, layer) -> None:
     own = [name for name, p in inspect.signature(layer).parameters.items() if p.kind is not p.VAR_KEYWORD]
     found = list(inspect.signature(function).parameters)
     assert found[: len(own) + 1] == ["inputs", *own]
@@ -39,7 +39,7 @@ def test_defaults_are_spelled_as_in_tensorflow() -> None:
     assert (defaults["padding"], defaults["use_bias"], defaults["reuse"]) == ("valid", True, None)
 
 
-def test_arguments_by_position_and_by_name() -> None:
+def test_arguments_can_be_given_by_position_and_by_name() -> None:
     by_position = tf.layers.conv2d(IMAGES, 4, 3, 2, "same")
     by_name = tf.layers.conv2d(inputs=IMAGES, filters=4, kernel_size=3, strides=2, padding="same")
     assert by_position.shape.as_list() == by_name.shape.as_list() == [2, 3, 3, 4]

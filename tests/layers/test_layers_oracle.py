@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
-import layer_cases as cases
 import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.layers import layer_cases as cases
+from tests.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(scope="module")
-def expected(oracle: str) -> dict[str, Any]:
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
-    env.pop("PYTHONPATH", None)
-    script = Path(__file__).with_name("oracle_layers.py")
-    done = subprocess.run([oracle, str(script)], env=env, capture_output=True, text=True, timeout=900)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("OUTCOME ")]
-    assert lines, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(lines[0].removeprefix("OUTCOME "))
-    return found
+def expected(oracle: Oracle) -> dict[str, Any]:
+    return oracle.call(cases.outcomes)
 
 
 @pytest.mark.parametrize(("group", "name"), [(g, n) for g, table in cases.GROUPS.items() for n in table])
-def test_like_tensorflow(group: str, name: str, expected: dict[str, Any]) -> None:
+def test_names_values_and_gradients_are_tensorflows(group: str, name: str, expected: dict[str, Any]) -> None:
     wanted = expected[group][name]
     found = cases.outcome(tf, cases.GROUPS[group][name])
     assert found["names"] == wanted["names"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.waits import FakeWait
+from tests.ops.fake_wait import FakeWait
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import Kernel, kernel_for
-from tfmini.runtime.kernel_checks import ResultCheck
+from tfmini.runtime.compiler.kernel_checks import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.
 _kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -53,25 +53,25 @@ class _Run:
         self.resources = self.kept.setdefault(None, Resources())
         self.step = SimpleNamespace(id=0, step_id=0)
         for tensor, value in feeds.items():
-            self.values[tensor.op, tensor._index] = np.asarray(value, tensor.dtype.numpy)
+            self.values[tensor.op, tensor.value_index] = np.asarray(value, tensor.dtype.numpy)
 
     def fetch(self, item: Any) -> Any:
         if isinstance(item, Operation):
             self._finish(item)
             return None
         self._finish(item.op, item)
-        value = self.values[item.op, item._index]
+        value = self.values[item.op, item.value_index]
         return value.read() if item.dtype._is_ref_dtype and hasattr(value, "read") else value
 
     def _finish(self, target: Operation, wanted: Tensor | None = None) -> None:
         """Runs what ``target`` depends on, then itself, without recursion: graphs in tests can be deep."""
-        if wanted is not None and (target, wanted._index) in self.values:
+        if wanted is not None and (target, wanted.value_index) in self.values:
             return
         stack = [target]
         while stack:
             op = stack[-1]
-            missing = [t.op for t in op._inputs if (t.op, t._index) not in self.values and t.op not in self.done]
-            missing += [c for c in op._control_inputs if c not in self.done]
+            missing = [t.op for t in op.inputs if (t.op, t.value_index) not in self.values and t.op not in self.done]
+            missing += [c for c in op.control_inputs if c not in self.done]
             if op in self.done:
                 stack.pop()
             elif missing:
@@ -88,10 +88,10 @@ class _Run:
                 return
             raise AssertionError(f"{op.type} has no CPU kernel")
         results = self._checked(op, kernel, self._call(op, kernel))
-        if len(op._outputs) == 1 and not isinstance(results, tuple):
+        if len(op.outputs) == 1 and not isinstance(results, tuple):
             results = (results,)
-        for tensor, value in zip(op._outputs, results or ()):
-            self.values.setdefault((op, tensor._index), value)  # a fed value stays
+        for tensor, value in zip(op.outputs, results or ()):
+            self.values.setdefault((op, tensor.value_index), value)  # a fed value stays
 
     def _call(self, op: Operation, kernel: Kernel) -> Any:
         with np.errstate(all="ignore"):
@@ -115,14 +115,14 @@ class _Run:
         """What a kernel returned, once it has been compared with what its op declares."""
         if kernel.makes_state:
             return results
-        return ResultCheck(node_of(op), [t._shape for t in op._outputs])(results)
+        return ResultCheck(node_of(op), [t.raw_shape for t in op.outputs])(results)
 
     def _bound(self, op: Operation, kernel: Kernel) -> dict[str, Any]:
         special = {"node": node_of(op), "resources": self.resources}
         return {name: special[name] if name in special else op.attrs[name] for name in kernel.bound}
 
     def _arguments(self, op: Operation) -> list[Any]:
-        flat = iter(op._inputs)
+        flat = iter(op.inputs)
         arguments: list[Any] = []
         for arg in op.op_def.inputs:
             if not arg.is_list:
@@ -133,7 +133,7 @@ class _Run:
         return arguments
 
     def _input(self, tensor: Tensor, as_ref: bool) -> Any:
-        value = self.values[tensor.op, tensor._index]
+        value = self.values[tensor.op, tensor.value_index]
         if tensor.dtype._is_ref_dtype and not as_ref and hasattr(value, "read"):
             return value.read()
         return value

@@ -10,5 +10,5 @@ import tfmini as tf
 def run(fetches: Any, feeds: Any = None) -> Any:
     """The values of ``fetches`` in the default graph, after its variables have been initialized."""
     with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         return session.run(fetches, feeds)

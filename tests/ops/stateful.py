@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tfmini.graph.building  # noqa: F401 - makes op handles callable
+import tfmini as tf
 from tests.ops import evaluate as evaluation
 from tfmini.runtime.resources import ResourceManager
 
@@ -16,6 +16,16 @@ def run(tensors: Any, feeds: dict[Any, Any] | None = None) -> Any:
     evaluation._kept.setdefault(first.graph, {}).setdefault(None, ResourceManager("localhost"))
     elements = [_element(t) for t in tensors] if isinstance(tensors, (list, tuple)) else _element(tensors)
     return evaluation.evaluate(elements, feeds)
+
+
+def initialize() -> None:
+    """Runs the initializers of the default graph's variables."""
+    run(tf.global_variables_initializer())
+
+
+def read(variable: Any) -> Any:
+    """The value of a variable."""
+    return run(variable.read_value())
 
 
 def _element(item: Any) -> Any:

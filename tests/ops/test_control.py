@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
 
+import tfmini as tf
 import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
+from tfmini.graph import scoping
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
-from tfmini.ops import (
-    array_identity,  # noqa: F401 - declares Identity
-    scoping,
-)
-from tfmini.ops.constant import constant
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group, no_op, with_dependencies
 from tfmini.ops.control import tuple as tf_tuple
 
@@ -42,7 +40,7 @@ def test_group_makes_one_no_op_per_device(graph):
     assert done.control_inputs[0].control_inputs == [b.op, c.op]
 
 
-def test_group_errors():
+def test_group_refuses_unknown_arguments():
     assert group().name == "group_deps"
     with pytest.raises(ValueError, match="Unknown keyword arguments: names"):
         group(names="x")
@@ -50,7 +48,7 @@ def test_group_errors():
         group(3)
 
 
-def test_tuple_gates_each_tensor():
+def test_tuple_makes_each_tensor_wait_for_all():
     a, b = constant(1.0), constant([2.0])
     slices = IndexedSlices(b, constant([0]))
     first, nothing, second = tf_tuple([a, None, slices])
@@ -65,7 +63,7 @@ def test_tuple_gates_each_tensor():
         tf_tuple([a], control_inputs=[3])
 
 
-def test_with_dependencies_stays_with_its_tensor():
+def test_with_dependencies_is_colocated_with_its_tensor():
     with scoping.device("/job:ps"):
         a = constant(1.0, name="a")
     out = with_dependencies([no_op()], a)
@@ -73,7 +71,7 @@ def test_with_dependencies_stays_with_its_tensor():
     assert out.op.colocation_groups() == [b"loc:@a"]
 
 
-def test_name_scope_defaults_and_values(graph):
+def test_name_scope_takes_its_default_name_and_the_graph_of_its_values(graph):
     other = Graph()
     with other.as_default():
         foreign = constant(1)
@@ -103,7 +101,7 @@ def test_init_scope_drops_control_dependencies_but_keeps_the_name():
     assert bound.op.control_inputs == [gate]
 
 
-def test_collections_of_the_default_graph():
+def test_collections_belong_to_the_default_graph():
     scoping.add_to_collections(["a", "b"], 1)
     scoping.add_to_collection("a", 2)
     assert scoping.get_collection("a") == [1, 2]
@@ -121,3 +119,9 @@ def test_seeds_follow_tensorflow():
     assert scoping.get_seed(None) == (7, 1)
     scoping.set_random_seed(0)
     assert scoping.get_seed(0) == (0, 2**31 - 1)
+
+
+def test_the_outermost_scope_may_be_written_with_a_slash() -> None:
+    with tf.name_scope("a"), tf.name_scope("/") as scope:
+        assert scope == "/"
+        assert tf.constant(1, name="x").op.name == "x"

@@ -7,7 +7,7 @@ import pytest
 import tfmini as tf
 
 
-def test_a_tensor_spec_says_what_it_is() -> None:
+def test_a_tensor_spec_shows_its_parts_and_compares() -> None:
     spec = tf.TensorSpec([2, None], tf.float32, "a")
     assert repr(spec) == "TensorSpec(shape=(2, ?), dtype=tf.float32, name='a')"
     assert spec == tf.TensorSpec([2, None], tf.float32, "a") != tf.TensorSpec([2, None], tf.float32)
@@ -16,7 +16,7 @@ def test_a_tensor_spec_says_what_it_is() -> None:
     assert not spec.is_compatible_with(tf.SparseTensorSpec([2, None]))
 
 
-def test_components_of_indexed_slices() -> None:
+def test_a_spec_of_indexed_slices_has_three_components() -> None:
     spec = tf.IndexedSlicesSpec([5, 10], dense_shape_dtype=tf.int32, indices_shape=[20])
     assert spec._component_specs == (
         tf.TensorSpec([20, 10]), tf.TensorSpec([20], tf.int64), tf.TensorSpec([2], tf.int32),
@@ -30,7 +30,7 @@ def _loop(value: object, spec: object) -> object:
     return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x), [tf.constant(0), value], specs)[1]
 
 
-def test_specs_are_shape_invariants() -> None:
+def test_specs_can_be_shape_invariants() -> None:
     assert _loop(tf.constant([1]), tf.TensorSpec(None, tf.int32)).shape.ndims is None  # type: ignore[attr-defined]
     sparse = tf.SparseTensor([[0]], [1.0], [10])
     assert _loop(sparse, tf.SparseTensorSpec([None])).indices.shape.as_list() == [None, 1]  # type: ignore[attr-defined]
@@ -53,17 +53,3 @@ def test_values_of_a_sparse_loop_variable_may_change_in_number() -> None:
     assert result.indices.shape.as_list() == [None, 1]
     with tf.Session() as session:
         assert session.run(result).values.size == 8
-
-
-def test_a_packed_list_takes_the_type_asked_for() -> None:
-    number = tf.constant(3)
-    assert tf.concat([tf.zeros([2, 1], tf.int64), [[number], [number]]], axis=1).dtype == tf.int64
-
-
-def test_inputs_from_different_frames_are_named() -> None:
-    data = tf.placeholder(tf.float32, [])
-    enters = [tf.raw_ops.Enter(data=data, frame_name=name) for name in ("one", "two")]
-    with tf.Session() as session, pytest.raises(
-        tf.errors.InvalidArgumentError, match="has inputs from different frames.*'Enter'.*'one'.*'Enter_1'.*'two'"
-    ):
-        session.run(tf.add(*enters), {data: 1.0})

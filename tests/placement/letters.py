@@ -22,7 +22,7 @@ OPS_BY_LETTER = {
     "Handle": op("TestHandle() -> handle: resource", stateful=True),
     "Use": op("TestUse(handle: resource) -> out: float", stateful=True),
     "Both": op("TestBoth(a: resource, b: resource) -> out: float", stateful=True),
-    "Dequeue": op("TestQueueDequeue() -> out: float", stateful=True),
+    "Dequeue": op("TestQueueDequeue() -> out: float", stateful=True, waits=True),
     "Done": op("TestDone(x: T) -> ; T: type"),
 }
 for _handle in OPS_BY_LETTER.values():

@@ -1,23 +1,20 @@
-"""Runs in the oracle's interpreter: where TensorFlow's replica_device_setter puts a sequence of ops.
+"""Where TensorFlow's `replica_device_setter` puts ops. (Runs in its process, see `tests.oracle`.)"""
 
-stdin: JSON [[keyword arguments, [[op type, requested device], ...]], ...].
-stdout: JSON, per case the list of devices, or null where there is no device function.
-"""
+from __future__ import annotations
 
-import json
-import sys
-
-import tensorflow.compat.v1 as tf
+from typing import Any
 
 
-def placed(arguments, ops):
-    function = tf.train.replica_device_setter(**arguments)
+def placements(tf: Any, cases: list[dict[str, Any]], ops: list[tuple[str, str]]) -> list[list[str] | None]:
+    """For each case of keyword arguments the devices of ``ops``, given as (type, requested device).
+
+    None where there is no device function.
+    """
+    return [_placed(tf, tf.train.replica_device_setter(**arguments), ops) for arguments in cases]
+
+
+def _placed(tf: Any, function: Any, ops: list[tuple[str, str]]) -> list[str] | None:
     if function is None:
         return None
-    return [
-        function(tf.NodeDef(name=f"n{number}", op=op, device=device))
-        for number, (op, device) in enumerate(ops)
-    ]
-
-
-json.dump([placed(arguments, ops) for arguments, ops in json.load(sys.stdin)], sys.stdout)
+    nodes = [tf.NodeDef(name=f"n{number}", op=op, device=device) for number, (op, device) in enumerate(ops)]
+    return [function(node) for node in nodes]

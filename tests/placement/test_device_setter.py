@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.oracle import Oracle
+from tests.placement import oracle_device_setter
 from tfmini import dtypes
 from tfmini.cluster import ClusterSpec
 from tfmini.placement.device_setter import (
@@ -66,7 +64,7 @@ def test_variables_alternate_and_the_rest_goes_to_the_worker() -> None:
     ]
 
 
-def test_what_inner_scopes_set_stays_and_may_cost_a_turn() -> None:
+def test_a_device_of_an_inner_scope_is_kept() -> None:
     ops = [
         ("VariableV2", ""),
         ("VariableV2", "/cpu:0"),
@@ -88,7 +86,7 @@ def test_queues_and_ref_accumulators_are_not_ps_ops() -> None:
     assert placed(ops, ps_tasks=1) == ["/job:worker", "/job:worker", "/job:ps/task:0"]
 
 
-def test_own_ps_ops_and_strategy() -> None:
+def test_ps_ops_and_strategy_can_be_given() -> None:
     assert placed([("MyTable", ""), ("Variable", "")], ps_tasks=2, ps_ops=["MyTable"]) == [
         "/job:ps/task:0",
         "/job:worker",
@@ -98,7 +96,7 @@ def test_own_ps_ops_and_strategy() -> None:
         replica_device_setter(ps_tasks=1, ps_strategy=3)  # type: ignore[arg-type]
 
 
-def test_empty_devices() -> None:
+def test_empty_devices_are_allowed() -> None:
     ops = [("Variable", ""), ("Const", "")]
     assert placed(ops, ps_tasks=1, worker_device="") == ["/job:ps/task:0", ""]
     assert placed(ops, ps_tasks=1, ps_device="") == ["/job:worker", "/job:worker"]
@@ -120,7 +118,7 @@ def test_every_form_of_cluster_counts_ps_tasks(cluster: Any) -> None:
     assert placed(ops, cluster=cluster) == ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:0"]
 
 
-def test_wrong_clusters_and_devices() -> None:
+def test_wrong_clusters_and_devices_are_refused() -> None:
     with pytest.raises(TypeError, match="`cluster` must be a dictionary"):
         replica_device_setter(cluster=["ps:1"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Unknown attribute: 'jobs'"):
@@ -133,7 +131,7 @@ def test_without_merging_a_set_device_is_returned(caplog: pytest.LogCaptureFixtu
     assert "DEPRECATION" in caplog.text
 
 
-def test_greedy_balancing_by_bytes() -> None:
+def test_the_greedy_strategy_balances_bytes() -> None:
     strategy = GreedyLoadBalancingStrategy(2, byte_size_load_fn)
     sizes = [(100, 10), (5,), (5,), (500,), (1,)]
     assert [strategy(variable(*size)) for size in sizes] == [0, 1, 1, 1, 1]
@@ -144,7 +142,7 @@ def test_greedy_balancing_by_bytes() -> None:
     assert [function(variable(n)) for n in (2, 1, 1, 1)] == [f"/job:ps/task:{t}" for t in (0, 1, 1, 0)]
 
 
-def test_byte_size() -> None:
+def test_the_size_of_a_variable_is_that_of_its_elements() -> None:
     assert byte_size_load_fn(variable(3, 4, dtype=dtypes.float64)) == 96
     assert byte_size_load_fn(variable()) == 4
     not_yet = FakeOp(outputs=[FakeTensor(TensorShape(None))], attrs={"shape": [2, 3]})
@@ -163,10 +161,7 @@ def test_random_strategy_is_a_function_of_name_and_seed() -> None:
 
 
 @pytest.mark.oracle
-def test_tensorflow_agrees() -> None:
-    python = os.environ.get("TFMINI_ORACLE")
-    if not python:
-        pytest.skip("TFMINI_ORACLE does not name a Python with TensorFlow")
+def test_tensorflow_agrees(oracle: Oracle) -> None:
     devices = ["", "/cpu:0", "/job:ps", "/job:ps/task:9", "/job:worker/task:2", "/job:x/gpu:1", "/task:1"]
     kinds = ["VariableV2", "VarHandleOp", "Const", "FIFOQueueV2", "MutableHashTableV2", "Assign"]
     ops = [(kind, device) for device in devices for kind in kinds]
@@ -180,16 +175,7 @@ def test_tensorflow_agrees() -> None:
         {"ps_tasks": 2, "ps_device": "", "ps_ops": ["Const"]},
         {"ps_tasks": 2, "merge_devices": False, "ps_ops": ["Const", "Assign"]},
     ]
-    done = subprocess.run(
-        [python, str(Path(__file__).with_name("oracle_device_setter.py"))],
-        input=json.dumps([(arguments, ops) for arguments in cases]),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for arguments, theirs in zip(cases, json.loads(done.stdout), strict=True):
+    answers = oracle.call(oracle_device_setter.placements, cases, ops)
+    for arguments, theirs in zip(cases, answers, strict=True):
         has_function = replica_device_setter(**arguments) is not None
         assert (placed(ops, **arguments) if has_function else None) == theirs, arguments

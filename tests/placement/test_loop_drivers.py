@@ -119,14 +119,14 @@ def _values(target: str, program: Any, seed: int, tasks: list[str], feeds: list[
 @settings(max_examples=12)
 @example(seed=0, program=_loop)  # a loop's condition shared a message with what the condition waited for
 @given(seed=st.integers(0, 2**31), program=st.sampled_from(_PROGRAMS))
-def test_random_placements_change_nothing(target: str, seed: int, program: Any) -> None:
+def test_random_placements_do_not_change_results(target: str, seed: int, program: Any) -> None:
     feeds = [(1.5, -0.5), (-1.0, 2.0)]
     expected = _values(target, program, seed, _TASKS[:1], feeds)
     np.testing.assert_allclose(_values(target, program, seed, _TASKS, feeds), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("program", "seed"), list(itertools.product(_PROGRAMS, [1, 2])))
-def test_each_program_on_three_tasks(target: str, program: Any, seed: int) -> None:
+def test_each_program_gives_the_same_on_three_tasks(target: str, program: Any, seed: int) -> None:
     feeds = [(0.5, 1.0), (2.0, 0.25)]
     expected = _values(target, program, seed, _TASKS[:1], feeds)
     np.testing.assert_allclose(_values(target, program, seed, _TASKS, feeds), expected, rtol=1e-5)
@@ -144,7 +144,7 @@ def test_a_branch_that_is_not_taken_leaves_remote_variables_alone(target: str) -
         assert session.run(changed, {p: True}) == 2.0
 
 
-def test_fetching_what_is_dead_names_it(target: str) -> None:
+def test_fetching_a_dead_tensor_names_it(target: str) -> None:
     with tf.device("/job:worker/task:1"):
         p = tf.placeholder(tf.bool, [])
         _, taken = tf.raw_ops.Switch(data=tf.constant(1.0), pred=p)
@@ -155,7 +155,7 @@ def test_fetching_what_is_dead_names_it(target: str) -> None:
             session.run(value, {p: False})
 
 
-def test_a_loop_whose_body_waits_for_a_remote_queue(target: str) -> None:
+def test_a_loop_body_may_wait_for_a_remote_queue(target: str) -> None:
     with tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="flow_queue")
     with tf.device("/job:worker/task:0"):

@@ -8,8 +8,8 @@ import networkx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from letters import DEVICE, INCARNATIONS, graph, node, world
 
+from tests.placement.letters import DEVICE, INCARNATIONS, graph, node, world
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.node import Endpoint, Node, Nodes
@@ -29,7 +29,7 @@ def groups(parts, src, dst):
     return {p.source[0]: parts.group_of(p) for p in parts.pairs if (p.src, p.dst) == (src, dst)}
 
 
-def test_one_device_is_left_alone():
+def test_a_graph_on_one_device_is_not_changed():
     parts = cut("A1=Const", "A2=Add A1 A1 ^A1")
     assert list(parts) == [A] and parts.pairs == []
     assert parts[A]["A2"].inputs == (("A1", 0), ("A1", 0)) and parts[A]["A2"].device == A
@@ -43,7 +43,7 @@ def test_a_tensor_crosses_once_per_device():
     assert parts[C]["C1"].inputs == (("A1_S3", 0),)
 
 
-def test_attrs_of_a_pair():
+def test_send_and_recv_have_tensorflows_attrs():
     parts = cut("A1=Var", "B1=Read A1")
     send, recv = parts[A]["A1_S0"], parts[B]["A1_S1"]
     shared = {
@@ -75,7 +75,7 @@ def test_new_names_avoid_those_of_the_graph():
     assert [(p.send, p.recv) for p in parts.pairs] == [("A1_S1", "A1_S2")]
 
 
-def test_missing_input_and_missing_device():
+def test_missing_inputs_and_devices_are_refused():
     with pytest.raises(InvalidArgumentError) as caught:
         cut("A1=Add A0 A9")
     assert caught.value.message == "Incomplete graph, missing 2 inputs for A1"
@@ -98,18 +98,18 @@ def test_loop_across_devices_is_refused_by_name():
 # ---------------------------------------------------------------- messages
 
 
-def test_sends_that_need_nothing_travel_together():
+def test_sends_without_inputs_share_a_message():
     parts = cut("A1=Var", "A2=Var", "B1=Add A1 A2", "C1=Read A1")
     assert groups(parts, A, B) == {"A1": 0, "A2": 0}
     assert groups(parts, A, C) == {"A1": 0}
 
 
-def test_an_answer_does_not_hold_up_the_question():
+def test_a_reply_does_not_delay_the_request():
     parts = cut("A1=Const", "B1=Read A1", "A2=Read B1", "A3=Read A2", "A4=Const", "B2=Gather A2 A3 A4")
     assert groups(parts, A, B) == {"A1": 0, "A2": 1, "A3": 1, "A4": 0}
 
 
-def test_a_dequeue_holds_up_only_its_own():
+def test_a_dequeue_delays_only_sends_that_depend_on_it():
     parts = cut("A1=Const", "A2=Dequeue", "A3=Read A2", "B1=Gather A1 A3")
     assert groups(parts, A, B) == {"A1": 0, "A3": 1}
 
@@ -123,7 +123,7 @@ def test_feeds_arrive_together_except_in_a_partial_run(wait, expected):
     assert set(groups(parts, A, B).values()) == expected
 
 
-def test_what_comes_round_a_loop_counts():
+def test_values_that_return_through_a_loop_are_dependencies():
     lines = ["C1=Const", "C2=Const", "A1=Read C1", "A2=Merge A1 A4", "A3=Gather A2 C2", "A4=NextIteration A3"]
     parts = cut(*lines, "A5=Read A2", "A6=Read A1", "B1=Gather A5 A6")
     assert groups(parts, A, B) == {"A5": 0, "A6": 1}
@@ -167,7 +167,7 @@ def stitch(partitions: Partitions) -> Nodes:
 
 
 @given(worlds())
-def test_stitch_gives_the_graph_back_and_nothing_crosses_twice(lines):
+def test_joined_partitions_are_the_graph_and_each_tensor_crosses_once(lines):
     nodes, placement = world(*lines)
     parts = partition(nodes, placement, incarnations=INCARNATIONS, name_counter=itertools.count())
     placed = {name: n.replace(device=placement[name]) for name, n in nodes.items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from letters import cluster, graph, node
 
+from tests.placement.letters import cluster, graph, node
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import OPS, OpHandle
 from tfmini.placement import decision
@@ -68,14 +68,14 @@ def test_request_of_a_later_member_places_the_group():
     assert placed["a"].reasons[0].other == "b"
 
 
-def test_group_name_need_not_exist():
+def test_a_colocation_group_may_name_no_op():
     placed = run(
         node("a", "Const", group="g", device="/job:ps/task:1"), node("b", "Add", "a", "a", group="g")
     )
     assert placed["b"].device == PS1
 
 
-def test_members_with_equal_and_with_partial_requests():
+def test_members_of_a_group_may_have_partial_requests():
     placed = run(
         node("a", "Var", device="/job:ps"),
         *(node(f"b{i}", "Const", group="a", device="/job:ps/task:1") for i in range(3)),
@@ -112,14 +112,14 @@ def test_soft_placement_sets_a_colocation_aside_that_contradicts_a_request():
         node("a", "Const", device="/job:ps/task:0"),
         node("b", "Const", device="/job:worker/task:0", group="a"),
     ]
-    assert "which sets it aside" in error(*graph)
+    assert "which ignores the colocation" in error(*graph)
     placed = run(*graph, soft_placement=True)
     assert placed["a"].device == PS0 and placed["b"].device.startswith("/job:worker/replica:0/task:0")
     assert [r.kind for r in placed["b"].reasons] == [decision.EXPLICIT, decision.SET_APART]
     assert "not colocated with a" in placed["b"].reasons[1].text
 
 
-def test_two_holders_of_state_conflict():
+def test_two_stateful_inputs_on_different_devices_conflict():
     both = node("both", "TestBoth", "v", "w")
     text = error(
         node("v", "Handle", device="/job:ps/task:0"), node("w", "Handle", device="/job:ps/task:1"), both
@@ -130,7 +130,7 @@ def test_two_holders_of_state_conflict():
     assert "/job:ps/task:1 vs /job:ps/task:0. The edge src node is w , and the dst node is both" in text
 
 
-def test_explicit_request_that_does_not_exist():
+def test_a_requested_device_that_does_not_exist_is_refused():
     text = error(node("a", "Const", device="/job:ps/task:7"), devices=cluster("ps/0", "ps/1"), default=PS0)
     assert text == (
         "Cannot assign a device for operation a: {{node a}} was explicitly assigned to /job:ps/task:7 "
@@ -141,13 +141,13 @@ def test_explicit_request_that_does_not_exist():
 
 
 @pytest.mark.parametrize("job", ["/job:ps/task:0", "/job:worker"])
-def test_cluster_device_in_a_local_session(job):
+def test_a_cluster_device_is_refused_in_a_local_session(job):
     text = error(node("a", "Const", device=job), devices=cluster("localhost/0"), default=LOCAL)
     assert "was explicitly assigned to" in text
     assert "pinned to a cluster device" in text and "tf.Session(server.target)" in text
 
 
-def test_gpu_request_without_gpu():
+def test_a_gpu_that_does_not_exist_is_refused():
     a = node("a", "Add", "c", "c", device="/device:GPU:0")
     text = error(node("c", "Const"), a)
     assert "The requested device appears to be a GPU, but CUDA is not enabled." in text
@@ -156,19 +156,19 @@ def test_gpu_request_without_gpu():
     assert placed["a"].device == WORKER1 and decision.SOFT_PLACEMENT in kinds(placed, "a")
 
 
-def test_gpu_there_but_no_kernel():
+def test_an_op_without_gpu_kernel_is_refused_on_a_gpu():
     devices = cluster("worker/1", "worker/1:GPU")
     text = error(node("c", "Const", device="/device:GPU:0"), devices=devices)
     assert "'/device:GPU:0' because no supported kernel for GPU devices is available." in text
 
 
-def test_better_device_type_first():
+def test_the_preferred_device_type_is_chosen():
     devices = cluster("worker/1", "worker/1:GPU", "worker/0:GPU")
     placed = run(node("c", "Const"), node("g", "TestGpuOnly", "c", "c"), devices=devices)
     assert placed["g"].device == WORKER1.replace("CPU", "GPU")
 
 
-def test_no_kernel_and_no_op():
+def test_an_op_without_kernel_is_named():
     for kind in ("TestNoKernel", "TestUnheardOf"):
         text = error(node("c", "Const"), node("n", kind, "c"))
         assert text.startswith(
@@ -179,13 +179,13 @@ def test_no_kernel_and_no_op():
     assert placed["n"].device == PS0
 
 
-def test_no_common_device_type():
+def test_members_without_a_common_device_type_are_named():
     devices = cluster("worker/1", "worker/1:GPU")
     text = error(node("c", "Const"), node("g", "TestGpuOnly", "c", "c", group="c"), devices=devices)
     assert "because no device type supports both of those nodes" in text
 
 
-def test_malformed_request_names_the_node():
+def test_a_malformed_request_names_the_node():
     assert "{{node c}}" in error(node("c", "Const", device="/job:a-b"))
 
 

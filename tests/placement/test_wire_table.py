@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from letters import DEVICE, INCARNATIONS, graph, node
 
+from tests.placement.letters import DEVICE, INCARNATIONS, graph, node
 from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.placement.partition import partition
@@ -43,7 +43,7 @@ def _types(monkeypatch):
     monkeypatch.setattr("tfmini.placement.partition.output_dtypes", one_float)
 
 
-def test_roles_and_sizes(table):
+def test_rows_have_roles_and_sizes(table):
     found = {t.tensor: (t.role, t.bytes) for t in table}
     assert found == {
         "W/read:0": ("variable read", 313600),
@@ -64,5 +64,5 @@ def test_table_is_aligned_with_totals(table):
     assert lines[-1].startswith("all links: 6 transfers in 4 messages")
 
 
-def test_nothing_crosses():
-    assert format_transfers([]) == "nothing crosses devices\n"
+def test_the_table_of_a_local_step_is_empty():
+    assert format_transfers([]) == "no transfers between devices\n"

@@ -1,18 +1,13 @@
-"""Runs in the oracle's interpreter: reads messages of ours with TensorFlow's classes, in one process with ours.
-
-stdin: JSON ``[[full name without package, hex bytes], ...]``; argv[1]: the repository.
-stdout: JSON ``[[text format, hex bytes of TensorFlow's own serialisation], ...]``.
-"""
+"""Reads messages of ours with TensorFlow's classes, in one process with ours. (Runs there, see `tests.oracle`.)"""
 
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
-import site
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory, text_format
 
@@ -20,39 +15,32 @@ _PACKAGES = ("core/framework", "core/util", "core/example", "core/protobuf", "py
 _FEW = {"core/util": {"event_pb2", "saved_tensor_slice_pb2"}, "python/training": {"checkpoint_state_pb2"}}
 
 
-def hollow(name: str, folder: Path) -> None:
-    """Makes ``name`` importable as a bare package, without the seconds that its ``__init__`` takes."""
-    module = types.ModuleType(name)
-    module.__path__ = [str(folder)]
-    sys.modules[name] = module
+def reread_all(tf: Any, messages: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """(text format, bytes) that TensorFlow makes of each message: (full name without package, bytes)."""
+    _load_our_messages()
+    _load_messages_of(tf)
+    return [_reread(name, data) for name, data in messages]
 
 
-def load_tensorflow_messages() -> None:
-    root = next(p for p in map(Path, site.getsitepackages()) if (p / "tensorflow").is_dir()) / "tensorflow"
-    hollow("tensorflow", root)
-    hollow("tensorflow.python", root / "python")
-    hollow("tensorflow.python.training", root / "python/training")
+def _load_messages_of(tf: Any) -> None:
+    root = Path(importlib.import_module("tensorflow").__file__).parent
     for package in _PACKAGES:
         for module in pkgutil.iter_modules([str(root / package)]):
             if module.name.endswith("_pb2") and module.name in _FEW.get(package, {module.name}):
                 importlib.import_module(f"tensorflow.{package.replace('/', '.')}.{module.name}")
 
 
-def load_our_messages(repository: Path) -> None:
-    hollow("tfmini", repository / "tfmini")
+def _load_our_messages() -> None:
+    """Without the rest of tfmini, which TensorFlow's process need not be able to import."""
+    package = types.ModuleType("tfmini")
+    package.__path__ = [str(Path(__file__).parents[2] / "tfmini")]
+    sys.modules["tfmini"] = package
     protos = importlib.import_module("tfmini.protos")
     for name in protos._MODULE_OF:
         getattr(protos, name)
 
 
-def reread(name: str, data: bytes) -> tuple[str, str]:
+def _reread(name: str, data: bytes) -> tuple[str, bytes]:
     descriptor = descriptor_pool.Default().FindMessageTypeByName(f"tensorflow.{name}")
     message = message_factory.GetMessageClass(descriptor).FromString(data)
-    text = text_format.MessageToString(message)
-    return text, message.SerializeToString(deterministic=True).hex()
-
-
-if __name__ == "__main__":
-    load_our_messages(Path(sys.argv[1]))
-    load_tensorflow_messages()
-    json.dump([reread(name, bytes.fromhex(data)) for name, data in json.load(sys.stdin)], sys.stdout)
+    return text_format.MessageToString(message), message.SerializeToString(deterministic=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,8 @@ from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from tests.oracle import Oracle
+from tests.protos import oracle_messages
 from tfmini import protos
 
 REPOSITORY = Path(__file__).parents[2]
@@ -175,12 +174,12 @@ def test_bytes_and_text_give_the_message_back(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "data"), KNOWN_BYTES)
-def test_known_bytes(name: str, text: str, data: str) -> None:
+def test_messages_have_their_known_bytes(name: str, text: str, data: str) -> None:
     message = text_format.Parse(text, getattr(protos, name)())
     assert message.SerializeToString(deterministic=True) == bytes.fromhex(data)
 
 
-def test_enum_constants() -> None:
+def test_enums_have_tensorflows_numbers() -> None:
     assert protos.RunOptions.FULL_TRACE == 3
     assert protos.DataType.Value("DT_BFLOAT16") == 14 and protos.DataType.Value("DT_FLOAT_REF") == 101
     assert protos.OptimizerOptions.L0 == -1 and protos.SaverDef.V2 == 2
@@ -192,29 +191,12 @@ def test_fields_of_newer_writers_are_kept() -> None:
     assert protos.GraphDef.FromString(unknown).SerializeToString() == unknown
 
 
-@pytest.fixture(scope="module")
-def oracle_python() -> str:
-    python = os.environ.get("TFMINI_ORACLE")
-    if not python:
-        pytest.skip("TFMINI_ORACLE does not name a Python with TensorFlow")
-    return python
-
-
-def _ask(python: str, cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    script = Path(__file__).with_name("oracle_side.py")
-    command = [python, str(script), str(REPOSITORY)]
-    done = subprocess.run(
-        command, input=json.dumps(cases), capture_output=True, text=True, timeout=900, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [(text, data) for text, data in json.loads(done.stdout)]
-
-
 @pytest.mark.oracle
-def test_tensorflow_reads_and_writes_the_same(oracle_python: str) -> None:
+def test_tensorflow_reads_and_writes_the_same(oracle: Oracle) -> None:
     messages = [(name, _random(name, seed)) for name in DESCRIPTORS for seed in SEEDS]
-    answers = _ask(oracle_python, [(name, message.SerializeToString().hex()) for name, message in messages])
+    asked = [(name, message.SerializeToString()) for name, message in messages]
+    answers = oracle.call(oracle_messages.reread_all, asked)
     for (name, message), (text, data) in zip(messages, answers, strict=True):
         assert text_format.Parse(text, type(message)()) == message, name
-        assert type(message).FromString(bytes.fromhex(data)) == message, name
-        assert bytes.fromhex(data) == message.SerializeToString(deterministic=True), name
+        assert type(message).FromString(data) == message, name
+        assert data == message.SerializeToString(deterministic=True), name

@@ -68,7 +68,7 @@ def test_the_type_stub_lists_the_same_names() -> None:
     assert {name: module for module, name in listed} == protos._MODULE_OF
 
 
-def test_unknown_name() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     misspelt = "GraphDeff"
     with pytest.raises(AttributeError, match="module 'tfmini.protos' has no attribute 'GraphDeff'"):
         getattr(protos, misspelt)

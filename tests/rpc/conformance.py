@@ -1,4 +1,4 @@
-"""What every transport must do; each one's test class inherits `TransportConformance`."""
+"""The tests that every transport must pass; its test class inherits `TransportConformance`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tfmini import errors
+from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_listener import LaneListener, connect_lane
-from tfmini.rpc.local_lane import LaneConnection
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.transport import Connection, Listener, RefusedConnection, Transport
 from tfmini.rpc.waiter import Waiter
@@ -26,7 +26,7 @@ class ListenerWithConnections(LaneListener):
         super().__init__(reactor)
         self._on_connection = on_connection
         self._connections: list[LaneConnection] = []
-        self.address += "/" + self.invite(self._admit, once=False).hex()
+        self.address += "/" + self.issue_token(self._admit, once=False).hex()
 
     def _admit(self, connection: LaneConnection) -> None:
         self._connections.append(connection)
@@ -56,7 +56,7 @@ class LaneTransport(Transport):
 
 
 class End:
-    """One end of a connection under test: what came, and a way to wait for it."""
+    """One end of a connection under test: records the received messages and can wait for them."""
 
     def __init__(self, connection: Any, reactor: Any) -> None:
         self.connection = connection
@@ -176,7 +176,7 @@ class TransportConformance:
             assert (np.frombuffer(part, np.uint8) == i).all()
 
     def test_a_reader_that_stalls_loses_nothing(self, pair: Any) -> None:
-        """The queue takes what the other side does not read; `send` does not block."""
+        """Messages that the peer does not read are queued; `send` does not block."""
         near, far, _ = pair
         block = memoryview(np.random.default_rng(0).integers(0, 256, 60_000, np.uint8))
 
@@ -238,7 +238,7 @@ class TransportConformance:
         again = server.listen(listener.address, lambda connection: None)
         again.close()
 
-    def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
+    def test_address_in_use_is_refused(self, world: Any, pair: Any) -> None:
         _, server, _, _ = world
         _, _, listener = pair
         with pytest.raises(errors.UnknownError):
@@ -252,7 +252,7 @@ class TransportConformance:
         end.connection.send([b"anybody?"])
         assert end.wait_end()
 
-    def test_two_clients_are_told_apart(self, world: Any) -> None:
+    def test_two_clients_are_distinguished(self, world: Any) -> None:
         reactor, server, client, address = world
 
         def on_connection(connection: Any) -> None:

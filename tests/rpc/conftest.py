@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from task_processes import Task
 
+from tests.rpc.task_processes import Task
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
 

@@ -12,12 +12,14 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 
+MAKE = 0  # the id of steps in which the task makes the values itself
+
 
 def run_graph(peer: Any, request: m.RunGraph, respond: Any) -> None:
-    """Answers with what came, or, in the session "make", with so many MB."""
-    made = request.session_handle == "make"
+    """Answers with the received values, or, in the step `MAKE`, with as many MiB as the graph's handle says."""
+    made = request.step_id == MAKE
     values = (np.ones(request.graph_handle << 20, np.uint8),) if made else request.feed_values
-    respond(m.RunGraphReply(values, b""))
+    respond(m.RunGraphReply(values))
 
 
 def main() -> None:
@@ -29,11 +31,11 @@ def main() -> None:
                 m.GetStatusReply(endpoint.task, incarnation, [])
             ),
             m.RunGraph: run_graph,
-            m.CleanupGraph: lambda peer, request, respond: None,  # never answers
+            m.DescribeStep: lambda peer, request, respond: None,  # never answers
         }
     )
     print(endpoint.listen(address), flush=True)
-    get_reactor().drive(Waiter(), get_reactor().now() + 600)  # should nobody be left to kill it
+    get_reactor().drive(Waiter(), get_reactor().now() + 600)  # the limit matters only if no test kills it
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ PS = "/job:ps/replica:0/task:0"
 _SCRIPT = Path(__file__).parent / "task_process.py"
 _ROOT = Path(__file__).parents[2]
 
-LIMIT_S = 60.0  # of waits for what is sure to come
+LIMIT_S = 60.0  # limit of waits for events that are certain
 SETTINGS = {
     "local": {"TFMINI_LANE": "on", "TFMINI_STREAM": "on"},
     "stream": {"TFMINI_LANE": "off", "TFMINI_STREAM": "on"},
@@ -48,7 +48,7 @@ class Task:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """Returns when it stands still."""
+        """Waits until the process is stopped."""
         self.signal(signal.SIGSTOP)
         os.waitpid(self.process.pid, os.WUNTRACED)
 

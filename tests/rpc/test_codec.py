@@ -38,7 +38,7 @@ SHAPES = [(), (0,), (1,), (3, 0, 2), (7,), (5, 3), (40, 50), (3, 1000)]
 
 
 def through(sent: Any, request_id: int = 5) -> Any:
-    """What arrives, by way of read-only bytes, as transports deliver them."""
+    """Encodes a message and decodes it from read-only parts, as transports deliver them."""
     parts = [bytes(part) for part in encode(sent, request_id)]
     received, received_id = decode(parts)
     assert received_id == request_id
@@ -46,7 +46,7 @@ def through(sent: Any, request_id: int = 5) -> Any:
 
 
 def tensors(*values: Any) -> m.SendTensors:
-    return m.SendTensors(1, "2.0", 3, 0, tuple(values))
+    return m.SendTensors(1, "2.0", 3, b"", tuple(values))
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)
@@ -162,7 +162,7 @@ def test_structures_round_trip(nest: Any) -> None:
     assert same(nest, through(m.ListDevicesReply(nest)).devices)
 
 
-def test_arrays_in_structures() -> None:
+def test_arrays_in_structures_round_trip() -> None:
     large = np.arange(10_000).reshape(100, 100)
     graph = {"c": [large, np.float32(2), np.array([b"s"], object)], "t": (1, 2), "empty": np.zeros((0, 3))}
     got = through(m.CreateSession(graph, b"", "")).graph
@@ -189,9 +189,9 @@ def test_every_kind_round_trips(cls: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "text"),
     [
-        (lambda: m.CleanupGraph("1"), "CleanupGraph.step_id must be int, got str"),
-        (lambda: m.CleanupGraph(True), "must be int, got bool"),
-        (lambda: m.CleanupGraph(np.int64(1)), "must be int, got int64"),
+        (lambda: m.DescribeStep("1"), "DescribeStep.step_id must be int, got str"),
+        (lambda: m.DescribeStep(True), "must be int, got bool"),
+        (lambda: m.DescribeStep(np.int64(1)), "must be int, got int64"),
         (lambda: m.CleanupAll(["a"]), "CleanupAll.containers must be tuple, got list"),
         (lambda: m.CleanupAll((b"a",)), "CleanupAll.containers must hold str elements, got bytes"),
         (lambda: tensors([1.0]), "SendTensors.values must hold ndarray elements, got list"),
@@ -205,7 +205,7 @@ def test_wrong_messages_cannot_be_built(build: Any, text: str) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        m.CleanupGraph(2**65),
+        m.DescribeStep(2**65),
         m.ListDevicesReply({1, 2}),
         m.ListDevicesReply(object()),
         m.ListDevicesReply("\ud800"),
@@ -215,23 +215,23 @@ def test_wrong_messages_cannot_be_built(build: Any, text: str) -> None:
     ],
     ids=lambda bad: repr(bad)[:40],
 )
-def test_what_cannot_travel_is_refused_here(bad: Any) -> None:
+def test_values_that_cannot_be_sent_are_refused(bad: Any) -> None:
     with pytest.raises(LocalProtocolError):
         encode(bad)
-    assert through(m.CleanupGraph(1)) == m.CleanupGraph(1)
+    assert through(m.DescribeStep(1)) == m.DescribeStep(1)
 
 
 def test_messages_are_frozen() -> None:
     with pytest.raises(AttributeError):
-        m.CleanupGraph(1).step_id = 2  # type: ignore[misc]
+        m.DescribeStep(1).step_id = 2  # type: ignore[misc]
     with pytest.raises((AttributeError, TypeError)):
-        m.CleanupGraph(1).other = 2  # type: ignore[attr-defined]
+        m.DescribeStep(1).other = 2  # type: ignore[attr-defined]
 
 
 def test_a_kind_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="kind 60 is CleanupGraph already"):
+    with pytest.raises(ValueError, match="kind 68 is DescribeStep already"):
 
-        @message(kind=60, direction="any")
+        @message(kind=68, direction="any")
         class Again(m.Message):
             field: Structure
 
@@ -245,13 +245,13 @@ def header(*entries: Any) -> list[bytes]:
     [
         ([], "bad message"),
         ([b""], "bad message"),
-        (header(PROTOCOL_VERSION, 60), "at least three"),
+        (header(PROTOCOL_VERSION, 68), "at least three"),
         (header(PROTOCOL_VERSION, 250, 7), "unknown message kind 250"),
         (header(PROTOCOL_VERSION, [], 7), "unknown message kind"),
-        (header(PROTOCOL_VERSION, 60, -7, 1), "request id"),
-        (header(PROTOCOL_VERSION, 60, 7), "CleanupGraph has 1 fields, got 0"),
-        (header(PROTOCOL_VERSION, 60, 7, 1, 2), "CleanupGraph has 1 fields, got 2"),
-        (header(PROTOCOL_VERSION, 60, 7, "x"), "step_id must be int"),
+        (header(PROTOCOL_VERSION, 68, -7, 1), "request id"),
+        (header(PROTOCOL_VERSION, 68, 7), "DescribeStep has 1 fields, got 0"),
+        (header(PROTOCOL_VERSION, 68, 7, 1, 2), "DescribeStep has 1 fields, got 2"),
+        (header(PROTOCOL_VERSION, 68, 7, "x"), "step_id must be int"),
         (header(PROTOCOL_VERSION, 62, 7, [b"x"]), "expected a list of strings"),
         (header(PROTOCOL_VERSION, 62, 7, "xy"), "expected a list of strings"),
         (header(PROTOCOL_VERSION, 96, 0, 1, 2, 3, 0, [[1, 1, 2]]), "frame 1 of 1"),
@@ -287,11 +287,11 @@ def header(*entries: Any) -> list[bytes]:
                 ([1, {}], "payload is dict"),
             ]
         ),
-        ([*header(PROTOCOL_VERSION, 60, 7, 1), b"spare"], "uses 0 of 1 frames"),
+        ([*header(PROTOCOL_VERSION, 68, 7, 1), b"spare"], "uses 0 of 1 frames"),
         (header(PROTOCOL_VERSION, 33, 7, msgpack.ExtType(77, b"x")), "unknown extension"),
     ],
 )
-def test_blame_goes_to_the_peer(parts: list[bytes], text: str) -> None:
+def test_malformed_messages_are_remote_errors(parts: list[bytes], text: str) -> None:
     with pytest.raises(RemoteProtocolError, match=text) as caught:
         decode(parts)
     assert caught.value.blame == "remote"
@@ -333,7 +333,7 @@ def test_large_strings_travel_in_a_frame() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# What a message costs
+# The cost of a message
 # ---------------------------------------------------------------------------------------------
 
 
@@ -346,11 +346,11 @@ def array_of(item: bytes, count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big") + item * count
 
 
-HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, ""), 1)
+HELLO = encode(connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, ""), 1)
 
 
-def test_a_stranger_may_say_hello_only() -> None:
-    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", "", False, "")
+def test_an_unauthenticated_peer_may_send_handshakes_only() -> None:
+    assert decode(HELLO, handshake=True)[0] == connection.Hello(PROTOCOL_VERSION, "t", 1, "", b"", False, "")
     assert decode(encode(connection.Goodbye("no")), handshake=True)[0] == connection.Goodbye("no")
     for parts, text in [
         (encode(m.Reset((), ()), 1), "expected a Hello, got Reset"),
@@ -373,8 +373,8 @@ def test_a_stranger_may_say_hello_only() -> None:
         (filled(3, 1, "x" * 1_200_000, "", "", "", last=b"\xc2"), "too long for Status"),
         (filled(120, last=array_of(b"\x80", 1_200_000)), "too long for an unknown kind"),
         (array_of(b"\x80", 1_200_000), "too long for an unknown kind"),
-        (filled(33, last=array_of(array_of(b"\x80", 1000), 1200)), "more lists and maps"),
-        (filled(33, last=array_of(array_of(b"\x90", 1000), 1200)), "more lists and maps"),
+        (filled(33, last=array_of(array_of(b"\x80", 1000), 1200)), "too many lists and maps"),
+        (filled(33, last=array_of(array_of(b"\x90", 1000), 1200)), "too many lists and maps"),
     ],
 )
 def test_a_small_message_cannot_become_a_large_one(head: bytes, text: str) -> None:
@@ -394,22 +394,22 @@ def test_a_large_graph_passes() -> None:
     assert len(through(sent).graph) == 20_000
 
 
-def test_what_nobody_would_take_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LocalProtocolError, match="Goodbye is too large: .* bytes beside its tensors"):
+def test_a_message_beyond_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LocalProtocolError, match="Goodbye is too large: .* bytes without its tensors"):
         encode(connection.Goodbye("x" * (2 << 20)))
     monkeypatch.setattr("tfmini.rpc.codec.MESSAGE_LIMIT", 1 << 20)
-    with pytest.raises(LocalProtocolError, match="SendTensors is too large: .* at most 1048576 may travel at once"):
+    with pytest.raises(LocalProtocolError, match="SendTensors is too large: .* the limit is 1048576"):
         encode(tensors(np.zeros(1 << 18)))
 
 
 def test_request_id_of_a_bad_message_is_known() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        decode(header(PROTOCOL_VERSION, 60, 77, "x"))
+        decode(header(PROTOCOL_VERSION, 68, 77, "x"))
     assert caught.value.request_id == 77
 
 
 @pytest.mark.parametrize("version", [0, 1, PROTOCOL_VERSION + 1, "1", None, [1]])
-def test_other_versions_are_told_apart(version: Any) -> None:
+def test_other_versions_are_detected(version: Any) -> None:
     with pytest.raises(VersionMismatchError, match=f"this process version {PROTOCOL_VERSION};"):
         decode(header(version, 6, 0, "bye", "and more"))
 
@@ -425,14 +425,14 @@ GENUINE = [
 
 
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=40), max_size=3))
-def test_noise_only_raises_remote_errors(noise: bytes, frames: list[bytes]) -> None:
+def test_random_bytes_raise_remote_errors_only(noise: bytes, frames: list[bytes]) -> None:
     with pytest.raises(RemoteProtocolError):
         decode([noise, *frames])
 
 
 @settings(max_examples=400)
 @given(st.sampled_from(GENUINE), st.data())
-def test_damaged_messages_only_raise_remote_errors(genuine: list[Any], data: Any) -> None:
+def test_corrupt_messages_raise_remote_errors_only(genuine: list[Any], data: Any) -> None:
     parts = [bytearray(part) for part in genuine]
     for _ in range(data.draw(st.integers(1, 4))):
         head = parts[0]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.channel import State
 from tfmini.rpc.codec import encode
 from tfmini.rpc.connection_messages import Goodbye, Hello
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.keys import Keys, own_keys
+from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.rpc.waiter import Waiter
@@ -58,12 +61,12 @@ def get_status(peer: Any, request: Any, respond: Any) -> None:
 
 
 def run_graph(peer: Any, request: m.RunGraph, respond: Any) -> None:
-    respond(m.RunGraphReply(request.feed_values, b""))
+    respond(m.RunGraphReply(request.feed_values))
 
 
-@pytest.fixture(params=["local", "stream", "zmq"])
+@pytest.fixture(params=["local", "stream", "open stream", "zmq"])
 def route(request: Any) -> str:
-    """What messages end up travelling by: the local lane, a stream lane, or ZeroMQ."""
+    """The connection that links use: the local lane, a stream lane (without keys: an open one), or ZeroMQ."""
     return str(request.param)
 
 
@@ -76,9 +79,10 @@ def lanes(route: str) -> bool:
 def endpoints(route: str, lanes: bool) -> Iterator[Any]:
     made: list[Endpoint] = []
 
-    def make(task: str = "", incarnation: int = 1, fingerprint: str = "", **options: Any) -> Endpoint:
-        made.append(Endpoint(get_reactor(), task, incarnation, fingerprint, **{"lanes": lanes, **options}))
-        if route == "stream":
+    def make(task: str = "", incarnation: int = 1, cluster: Any = None, **options: Any) -> Endpoint:
+        options = {"lanes": lanes, "insecure": route == "open stream", **options}
+        made.append(Endpoint(get_reactor(), task, incarnation, cluster, **options))
+        if "stream" in route:
             made[-1].host_id = ""
         return made[-1]
 
@@ -107,27 +111,27 @@ def settle(peer: Any, lanes: bool) -> None:
         until(lambda: peer._endpoint.counters["lanes"] == 1, "the move to the lane")
 
 
-def test_call_and_reply(peer: Any) -> None:
+def test_a_call_gets_its_reply(peer: Any) -> None:
     assert call(peer, m.GetStatus()) == m.GetStatusReply(PS, 42, [])
     assert (peer.task, peer.incarnation, peer.state) == (PS, 42, State.READY)
 
 
 @pytest.mark.parametrize("count", [1, 1000, 100_000, 3_000_000])
-def test_tensors_survive_both_ways(peer: Any, lanes: bool, count: int) -> None:
+def test_tensors_arrive_unchanged_in_both_directions(peer: Any, lanes: bool, count: int) -> None:
     settle(peer, lanes)
     values = (np.arange(count, dtype=np.float32), np.array([b"a", b"bc"], object), np.array(3, np.int64))
-    reply = call(peer, m.RunGraph("s", 1, 2, values, 0))
+    reply = call(peer, m.RunGraph(1, 2, values))
     for sent, received in zip(values, reply.values):
         np.testing.assert_array_equal(sent, received)
         assert received.dtype == sent.dtype
         assert not received.flags.writeable
 
 
-def test_order_holds_across_the_move_to_the_lane(server: Any, peer: Any, lanes: bool) -> None:
+def test_messages_stay_in_order_across_the_lane_switch(server: Any, peer: Any, lanes: bool) -> None:
     seen: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
     for i in range(2000):
-        peer.send(m.SendTensors(i, "", 0, 0, ()))
+        peer.send(m.SendTensors(i, "", 0, b"", ()))
         if i % 100 == 0:
             call(peer, m.GetStatus())
     call(peer, m.GetStatus())
@@ -136,12 +140,10 @@ def test_order_holds_across_the_move_to_the_lane(server: Any, peer: Any, lanes: 
 
 
 def test_error_answers_keep_their_origin(server: Any, peer: Any) -> None:
-    error = errors.OutOfRangeError(
-        None, None, "queue closed", device="/device:CPU:0", task="/job:x", derived=True
-    )
-    server.serve({m.CleanupGraph: lambda peer, request, respond: respond(error)})
+    error = errors.OutOfRangeError.of("queue closed", device="/device:CPU:0", task="/job:x", derived=True)
+    server.serve({m.DescribeStep: lambda peer, request, respond: respond(error)})
     with pytest.raises(errors.OutOfRangeError, match="queue closed") as caught:
-        call(peer, m.CleanupGraph(1))
+        call(peer, m.DescribeStep(1))
     assert (caught.value.device, caught.value.task, caught.value.derived) == ("/device:CPU:0", "/job:x", True)
 
 
@@ -149,38 +151,59 @@ def test_a_bug_in_a_handler_is_answered(server: Any, peer: Any) -> None:
     def fail(peer: Any, request: Any, respond: Any) -> None:
         raise KeyError("oops")
 
-    server.serve({m.CleanupGraph: fail})
+    server.serve({m.DescribeStep: fail})
     with pytest.raises(errors.InternalError, match="oops"):
-        call(peer, m.CleanupGraph(1))
+        call(peer, m.DescribeStep(1))
     call(peer, m.GetStatus())
 
 
+@pytest.mark.parametrize("malformed", [False, True])
+def test_a_lost_one_way_message_ends_the_link(server: Any, peer: Any, lanes: bool, malformed: bool) -> None:
+    """A step would wait for its content for ever, and there is nobody to answer."""
+
+    def fail(peer: Any, message: Any, _: Any) -> None:
+        raise KeyError("oops")
+
+    server.serve({m.SendTensors: fail})
+    settle(peer, lanes)
+    reasons: list[str] = []
+    peer.on_lost(lambda peer, reason: reasons.append(reason))
+    parts = encode(m.SendTensors(1, "", 0, b"", ()))
+    if malformed:
+        parts[0] = b"\x99" + parts[0][1:] + b"\x05"  # one field too many
+    peer.link.send(parts)
+    until(lambda: reasons, "the end of the link")
+    text = "SendTensors has 5 fields, got 6" if malformed else "SendTensors could not be used by"
+    assert text in reasons[0] and ("oops" in reasons[0] or malformed)
+    assert isinstance(call(peer, m.GetStatus()), m.GetStatusReply)  # over another link
+
+
 def test_unserved_kind_is_refused(server: Any, peer: Any) -> None:
-    with pytest.raises(errors.UnimplementedError, match=f"{PS} does not serve CleanupAll"):
+    with pytest.raises(errors.UnimplementedError, match=f"{PS} has no handler for CleanupAll"):
         call(peer, m.CleanupAll(()))
     assert server.counters["unserved"] == 1
 
 
-def test_late_answers_from_another_thread(server: Any, peer: Any) -> None:
+def test_another_thread_may_answer_later(server: Any, peer: Any) -> None:
     threads: list[threading.Thread] = []
 
     def later(peer: Any, request: Any, respond: Any) -> None:
-        threads.append(threading.Thread(target=respond, args=(m.CleanupGraphReply(),)))
+        threads.append(threading.Thread(target=respond, args=(m.DescribeStepReply(""),)))
         threads[-1].start()
 
-    server.serve({m.CleanupGraph: later})
-    assert [call(peer, m.CleanupGraph(i)) for i in range(50)] == [m.CleanupGraphReply()] * 50
+    server.serve({m.DescribeStep: later})
+    assert [call(peer, m.DescribeStep(i)) for i in range(50)] == [m.DescribeStepReply("")] * 50
     for thread in threads:
         thread.join(TIMEOUT_S)
 
 
-def test_calls_from_many_threads(peer: Any) -> None:
+def test_many_threads_may_call_at_once(peer: Any) -> None:
     wrong: list[Any] = []
 
     def work(name: int) -> None:
         for i in range(100):
             value = np.array([name, i])
-            reply = call(peer, m.RunGraph("s", 1, 2, (value,), 0))
+            reply = call(peer, m.RunGraph(1, 2, (value,)))
             if not np.array_equal(reply.values[0], value):
                 wrong.append((name, i))
 
@@ -195,9 +218,9 @@ def test_calls_from_many_threads(peer: Any) -> None:
 
 def test_cancel_reaches_the_handler(server: Any, peer: Any) -> None:
     responders: list[Any] = []
-    server.serve({m.CleanupGraph: lambda peer, request, respond: responders.append(respond)})
+    server.serve({m.DescribeStep: lambda peer, request, respond: responders.append(respond)})
     answers: list[Any] = []
-    handle = peer.call(m.CleanupGraph(1), answers.append)
+    handle = peer.call(m.DescribeStep(1), answers.append)
     until(lambda: responders, "the request")
     told: list[bool] = []
     responders[0].on_cancel(lambda: told.append(True))
@@ -205,19 +228,19 @@ def test_cancel_reaches_the_handler(server: Any, peer: Any) -> None:
     handle.cancel()
     assert [type(a) for a in answers] == [errors.CancelledError]
     until(lambda: told, "the cancellation")
-    responders[0](m.CleanupGraphReply())
+    responders[0](m.DescribeStepReply(""))
     call(peer, m.GetStatus())
     assert len(answers) == 1
 
 
 def test_deadline_names_request_and_task(server: Any, peer: Any) -> None:
-    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
-    with pytest.raises(errors.DeadlineExceededError, match=f"CleanupGraph to {PS} at .* within 0.05 s"):
-        call(peer, m.CleanupGraph(1), timeout_s=0.05)
+    server.serve({m.DescribeStep: lambda peer, request, respond: None})
+    with pytest.raises(errors.DeadlineExceededError, match=f"DescribeStep to {PS} at .* within 0.05 s"):
+        call(peer, m.DescribeStep(1), timeout_s=0.05)
 
 
-def test_refused_connection_says_so(endpoints: Any) -> None:
-    listener = ZmqTransport(get_reactor()).listen("tcp://127.0.0.1:0", lambda c: None)
+def test_a_refused_connection_is_reported(endpoints: Any) -> None:
+    listener = ZmqTransport(get_reactor(), own_keys()).listen("tcp://127.0.0.1:0", lambda c: None)
     listener.close()
     nobody = endpoints().peer(listener.address, PS)
     with pytest.raises(errors.UnavailableError, match=f"{PS} at .* is unavailable: connection refused"):
@@ -225,8 +248,8 @@ def test_refused_connection_says_so(endpoints: Any) -> None:
     assert nobody.state is State.LOST
 
 
-def test_wait_for_ready_outlasts_a_late_server(endpoints: Any) -> None:
-    listener = ZmqTransport(get_reactor()).listen("tcp://127.0.0.1:0", lambda c: None)
+def test_wait_for_ready_waits_for_a_late_server(endpoints: Any) -> None:
+    listener = ZmqTransport(get_reactor(), own_keys()).listen("tcp://127.0.0.1:0", lambda c: None)
     listener.close()
     client = endpoints()
     answers: list[Any] = []
@@ -242,25 +265,37 @@ def test_wait_for_ready_outlasts_a_late_server(endpoints: Any) -> None:
 def test_wrong_task_is_clear_on_both_sides(server: Any, endpoints: Any, caplog: Any) -> None:
     wrong = endpoints().peer(server.address, "/job:ps/replica:0/task:1")
     with pytest.raises(
-        errors.FailedPreconditionError, match="you look for /job:ps/replica:0/task:1, but this is"
+        errors.FailedPreconditionError, match="expected /job:ps/replica:0/task:1, but this is"
     ):
         call(wrong, m.GetStatus())
-    assert "you look for /job:ps/replica:0/task:1" in caplog.text
+    assert "expected /job:ps/replica:0/task:1" in caplog.text
 
 
 def test_a_client_is_not_mistaken_for_a_task(endpoints: Any) -> None:
     nobody = endpoints()
     address = nobody.listen("localhost:0")
-    with pytest.raises(errors.FailedPreconditionError, match="a process that is no task answers at"):
+    with pytest.raises(errors.FailedPreconditionError, match="a client, not a task, answers at"):
         call(endpoints().peer(address, PS), m.GetStatus())
 
 
 def test_other_cluster_is_clear_on_both_sides(endpoints: Any, caplog: Any) -> None:
-    server = endpoints(PS, 42, "cluster-a")
+    worker = "/job:worker/replica:0/task:0"
+    server = endpoints(PS, 42, {worker: "10.0.0.2:2222"})
     address = server.listen("localhost:0")
-    with pytest.raises(errors.FailedPreconditionError, match="belongs to another cluster"):
-        call(endpoints("/job:worker/replica:0/task:0", 1, "cluster-b").peer(address, PS), m.GetStatus())
-    assert "compare the ClusterSpecs" in caplog.text
+    text = f"{worker} is at 10.0.0.3:2222 in its own ClusterSpec and at 10.0.0.2:2222 in that of {PS}"
+    with pytest.raises(errors.FailedPreconditionError, match=text):
+        call(endpoints(worker, 1, {worker: "10.0.0.3:2222", PS: address}).peer(address, PS), m.GetStatus())
+    assert text in caplog.text
+    assert "Give all tasks the same ClusterSpec" in caplog.text
+
+
+def test_partial_clusters_meet(endpoints: Any) -> None:
+    """A task may know only itself, or write its own address in another way than others do."""
+    worker = "/job:worker/replica:0/task:0"
+    for ours, theirs in (({}, {worker: "a:1"}), ({worker: "a:1"}, {}), ({worker: "a:1"}, {worker: "0.0.0.0:1"})):
+        server = endpoints(PS, 42, ours)
+        server.serve({m.GetStatus: get_status})
+        assert call(endpoints(worker, 1, theirs).peer(server.listen("localhost:0"), PS), m.GetStatus())
 
 
 def test_version_mismatch_is_clear_on_both_sides(
@@ -268,10 +303,10 @@ def test_version_mismatch_is_clear_on_both_sides(
 ) -> None:
     """The listening side answers in its own version, which is how the other side learns of it."""
     reactor = get_reactor()
-    connection = ZmqTransport(reactor).connect(server.address)
+    connection = ZmqTransport(reactor, server.keys).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(Hello(9, "", 1, "", "", False, ""), 1)
+    parts = encode(Hello(9, "", 1, "", b"", False, ""), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")
@@ -280,7 +315,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection.close()
 
 
-def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
+def test_malformed_messages_do_not_stop_the_server(server: Any, peer: Any) -> None:
     reactor = get_reactor()
     for parts in (
         [b"\xff\xff"],
@@ -292,7 +327,7 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
         [b"\xdd\x00\x10\x00\x00" + b"\x80" * (1 << 20)],
     ):
         ended = Waiter()
-        connection = ZmqTransport(reactor).connect(server.address)
+        connection = ZmqTransport(reactor, server.keys).connect(server.address)
         connection.start(lambda parts: None, lambda reason, ended=ended: ended.set())
         connection.send(parts)
         assert reactor.drive(ended, reactor.now() + TIMEOUT_S)
@@ -303,7 +338,7 @@ def test_garbage_does_not_hurt_the_server(server: Any, peer: Any) -> None:
 def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, lanes: bool) -> None:
     settle(peer, lanes)
     answers: list[Any] = []
-    handle = peer.call(m.CleanupGraph(1), lambda answer: None)
+    handle = peer.call(m.DescribeStep(1), lambda answer: None)
     peer.calls[handle.request_id].on_reply = answers.append
     bad = encode(m.GetStatus(), handle.request_id)
     bad[0] = b"\x94" + bad[0][1:] + b"\x05"  # one field too many
@@ -314,50 +349,50 @@ def test_malformed_request_on_a_good_link_is_answered(server: Any, peer: Any, la
 
 
 def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints: Any, lanes: bool) -> None:
-    """Also where all clients share one socket; another thread goes on with it."""
+    """Also if all clients share one socket: another thread serves the other clients."""
     quick_was_served = threading.Event()
     in_time: list[bool] = []
 
     def slow(peer: Any, request: Any, respond: Any) -> None:
         in_time.append(quick_was_served.wait(TIMEOUT_S / 2))
-        respond(m.CleanupGraphReply())
+        respond(m.DescribeStepReply(""))
 
     def quick(peer: Any, request: Any, respond: Any) -> None:
         quick_was_served.set()
         respond(m.CleanupAllReply())
 
-    server.serve({m.CleanupGraph: slow, m.CleanupAll: quick})
+    server.serve({m.DescribeStep: slow, m.CleanupAll: quick})
     one, other = (endpoints(f"/job:worker/replica:0/task:{i}", i + 7).peer(server.address, PS) for i in range(2))
     for peer in (one, other):
         settle(peer, lanes)
     answers: list[Any] = []
-    one.call(m.CleanupGraph(1), answers.append)
+    one.call(m.DescribeStep(1), answers.append)
     other.call(m.CleanupAll(()), answers.append)
     until(lambda: len(answers) == 2, "both answers")
     assert in_time == [True]
 
 
-def test_requests_wait_in_their_sockets_while_too_many_are_unhandled(
+def test_full_inboxes_cause_backpressure(
     server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfmini.rpc.zmq_router._UNREAD_LIMIT", 0)
+    monkeypatch.setattr("tfmini.rpc.zmq_router._INBOX_LIMIT", 0)
     settle(peer, lanes)
     seen: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
     for i in range(500):
-        peer.send(m.SendTensors(i, "", 0, 0, ()))
+        peer.send(m.SendTensors(i, "", 0, b"", ()))
     until(lambda: len(seen) == 500, "the last message")
     assert seen == list(range(500))
 
 
-def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any, lanes: bool) -> None:
+def test_a_duplicate_of_a_request_without_retry_is_refused(server: Any, peer: Any, lanes: bool) -> None:
     settle(peer, lanes)
     runs: list[Any] = []
     server.serve({m.DeregisterGraph: lambda peer, request, respond: respond(m.DeregisterGraphReply())})
     server.handlers[m.RunGraph] = lambda peer, request, respond: runs.append(respond)
     answers: list[Any] = []
-    handle = peer.call(m.RunGraph("s", 1, 2, (), 0), answers.append)
-    peer.link.send(encode(m.RunGraph("s", 1, 2, (), 0), handle.request_id))
+    handle = peer.call(m.RunGraph(1, 2, ()), answers.append)
+    peer.link.send(encode(m.RunGraph(1, 2, ()), handle.request_id))
     until(lambda: answers, "the refusal")
     assert isinstance(answers[0], errors.AbortedError)
     assert "The same RunGraph request was received twice" in answers[0].message
@@ -367,14 +402,14 @@ def test_duplicate_of_an_unrepeatable_request_is_refused(server: Any, peer: Any,
 
 def test_close_tells_peers_and_frees_the_port(server: Any, peer: Any, endpoints: Any, lanes: bool) -> None:
     settle(peer, lanes)
-    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
+    server.serve({m.DescribeStep: lambda peer, request, respond: None})
     lost: list[str] = []
     peer.on_lost(lambda peer, why: lost.append(why))
     answers: list[Any] = []
-    peer.call(m.CleanupGraph(1), answers.append)
+    peer.call(m.DescribeStep(1), answers.append)
     call(peer, m.GetStatus())
     server.close("is stopping")
-    until(lambda: lost, "the goodbye")
+    until(lambda: lost, "the Goodbye")
     assert f"{PS} is stopping" in lost[0]
     assert isinstance(answers[0], errors.UnavailableError)
     assert PS in answers[0].message
@@ -387,10 +422,10 @@ def test_close_tells_peers_and_frees_the_port(server: Any, peer: Any, endpoints:
         call(peer, m.GetStatus(), incarnation=42)
 
 
-def test_closing_here_fails_own_calls(server: Any, peer: Any) -> None:
-    server.serve({m.CleanupGraph: lambda peer, request, respond: None})
+def test_closing_an_endpoint_fails_its_pending_calls(server: Any, peer: Any) -> None:
+    server.serve({m.DescribeStep: lambda peer, request, respond: None})
     answers: list[Any] = []
-    peer.call(m.CleanupGraph(1), answers.append)
+    peer.call(m.DescribeStep(1), answers.append)
     peer._endpoint.close()
     assert isinstance(answers[0], errors.CancelledError)
     with pytest.raises(errors.CancelledError):
@@ -409,14 +444,14 @@ def test_the_server_can_call_its_client(server: Any, endpoints: Any, lanes: bool
     assert call(guest, m.GetStatus()).task == "me"
 
 
-def test_blocks_come_back(server: Any, peer: Any, route: str, lanes: bool) -> None:
+def test_blocks_are_returned(server: Any, peer: Any, route: str, lanes: bool) -> None:
     if route != "local":
         pytest.skip("shared memory needs the local lane")
     settle(peer, lanes)
     value = np.ones(1_000_000, np.float32)
     kept = []
     for i in range(20):
-        reply = call(peer, m.RunGraph("s", 1, i, (value,), 0))
+        reply = call(peer, m.RunGraph(1, i, (value,)))
         if i < 3:
             kept.append(reply.values[0][10:20])
     del reply
@@ -427,7 +462,7 @@ def test_blocks_come_back(server: Any, peer: Any, route: str, lanes: bool) -> No
     assert all((k == 1).all() for k in kept)
 
 
-def test_addresses_are_checked(endpoints: Any) -> None:
+def test_invalid_addresses_are_refused(endpoints: Any) -> None:
     endpoint = endpoints()
     for bad in ("nonsense", "host:99999999", "host:port", "http://x:1", "grpc://", ":80", "a b:1", "::1:80"):
         with pytest.raises(errors.InvalidArgumentError, match="Could not interpret the address"):
@@ -436,15 +471,19 @@ def test_addresses_are_checked(endpoints: Any) -> None:
             endpoint.listen(bad)
 
 
-def test_strangers_are_kept_out(endpoints: Any, monkeypatch: Any) -> None:
-    monkeypatch.delenv("TFMINI_INSECURE", raising=False)
-    with pytest.raises(errors.FailedPreconditionError, match="TFMINI_INSECURE=1"):
-        endpoints().listen("0.0.0.0:0")
-    monkeypatch.setenv("TFMINI_INSECURE", "1")
-    endpoints().listen("0.0.0.0:0")
+@pytest.mark.parametrize("address", ["localhost:0", "0.0.0.0:0", "ipc"])
+def test_unauthenticated_peers_are_refused(endpoints: Any, tmp_path: Path, address: str) -> None:
+    """Loopback and Unix sockets are no exception, and nothing has to be set up."""
+    server = endpoints(PS, 42, insecure=False)
+    server.serve({m.GetStatus: get_status})
+    bound = server.listen(address if address != "ipc" else f"ipc://{tmp_path}/socket").replace("0.0.0.0", "127.0.0.1")
+    for stranger in (endpoints(insecure=True), endpoints(keys=Keys(*zmq.curve_keypair()))):
+        with pytest.raises(errors.UnauthenticatedError):
+            call(stranger.peer(bound), m.GetStatus(), wait_for_ready=True)
+    assert call(endpoints(insecure=False).peer(bound), m.GetStatus()).incarnation == 42
 
 
-def test_in_process_addresses(endpoints: Any) -> None:
+def test_in_process_addresses_connect(endpoints: Any) -> None:
     server = endpoints(PS, 42)
     server.serve({m.GetStatus: get_status})
     peer = endpoints().peer(server.listen("inproc://*"), PS)

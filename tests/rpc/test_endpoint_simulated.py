@@ -8,9 +8,9 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
+from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
 from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop
 
@@ -34,7 +34,7 @@ class World:
         endpoint = self.endpoint(name, incarnation)
         reply = m.GetStatusReply(f"/job:{name}", incarnation, [])
         endpoint.serve({m.GetStatus: lambda peer, request, respond: respond(reply)})
-        endpoint.serve({m.CleanupGraph: lambda peer, request, respond: None})
+        endpoint.serve({m.DescribeStep: lambda peer, request, respond: None})
         endpoint.listen(f"sim://{name}")
         return endpoint
 
@@ -57,7 +57,7 @@ def test_a_call_takes_virtual_time_only() -> None:
 
 def test_a_killed_task_fails_its_calls_at_once() -> None:
     world = World(Kill("ps", at=2.0))
-    answers = world.call(m.CleanupGraph(1))
+    answers = world.call(m.DescribeStep(1))
     world.network.run(until=10.0)
     ((when, answer),) = answers
     assert 2.0 <= when < 2.01
@@ -68,14 +68,14 @@ def test_a_killed_task_fails_its_calls_at_once() -> None:
 
 def test_a_stopped_task_is_lost_after_its_silence() -> None:
     world = World(Stop("ps", at=10.0))
-    answers = world.call(m.CleanupGraph(1))
+    answers = world.call(m.DescribeStep(1))
     world.network.run(until=20.0)
     ((when, answer),) = answers
     assert 13.0 <= when <= 14.6
     assert "silent" in answer.message
 
 
-def test_a_short_stop_is_forgiven_on_both_sides() -> None:
+def test_a_short_stop_loses_no_peer_on_either_side() -> None:
     world = World(Stop("ps", at=10.0, until=12.5), Stop("w", at=20.0, until=22.5))
     world.call(m.GetStatus())
     world.network.run(until=40.0)
@@ -83,7 +83,7 @@ def test_a_short_stop_is_forgiven_on_both_sides() -> None:
     assert world.peer.state is State.READY
 
 
-def test_a_pulled_cable_is_noticed_on_both_sides() -> None:
+def test_a_pulled_cable_is_detected_on_both_sides() -> None:
     world = World(Sever(("w", "ps"), at=5.0, until=30.0, silent=True))
     world.call(m.GetStatus())
     world.network.run(until=12.0)
@@ -108,8 +108,8 @@ def test_a_restarted_task_aborts_pinned_calls() -> None:
     assert isinstance(pinned[0][1], errors.AbortedError)
 
 
-def test_a_lost_message_runs_into_the_deadline() -> None:
-    world = World(Drop(("w", "ps"), "CleanupGraph", nth=1), Drop(("w", "ps"), "GetStatus", nth=2))
+def test_a_lost_message_ends_in_the_deadline() -> None:
+    world = World(Drop(("w", "ps"), "DescribeStep", nth=1), Drop(("w", "ps"), "GetStatus", nth=2))
     assert world.call(m.GetStatus()) is not None
     answers = world.call(m.GetStatus(), timeout_s=2.0)
     world.network.run(until=5.0)
@@ -118,16 +118,16 @@ def test_a_lost_message_runs_into_the_deadline() -> None:
     assert isinstance(answer, errors.DeadlineExceededError)
 
 
-def test_a_delayed_message_holds_back_what_follows() -> None:
+def test_a_delayed_message_delays_later_ones() -> None:
     world = World(Delay(("w", "ps"), "GetStatus", nth=1, seconds=0.5))
     first, second = world.call(m.GetStatus()), world.call(m.GetStatus())
     world.network.run(until=2.0)
     assert 0.5 < first[0][0] <= second[0][0] < 0.51
 
 
-def test_standing_still_is_an_error_not_a_hang() -> None:
+def test_a_simulation_without_events_is_an_error_not_a_hang() -> None:
     network = SimulatedNetwork()
-    with pytest.raises(RuntimeError, match="stands still"):
+    with pytest.raises(RuntimeError, match="no event is left"):
         network.drive(Waiter())
 
 
@@ -144,7 +144,7 @@ def test_equal_seeds_give_equal_histories() -> None:
     assert history(3) != history(4)
 
 
-def test_two_hundred_tasks_under_random_kills() -> None:
+def test_two_hundred_tasks_survive_random_kills() -> None:
     """Every call ends, whatever is killed when."""
     faults = [Kill(f"t{i}", at=0.001 * i) for i in range(0, 200, 3)]
     network = SimulatedNetwork(FaultPlan(faults, seed=1))
@@ -171,7 +171,7 @@ def test_two_hundred_tasks_under_random_kills() -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def test_silence_counts_only_while_we_look() -> None:
+def test_silence_counts_only_while_this_process_runs() -> None:
     watch = Liveness()
     watch.tick(0.25, received=1, sent=1)
     assert watch.tick(1000.0, received=1, sent=1) is Verdict.FINE
@@ -180,7 +180,7 @@ def test_silence_counts_only_while_we_look() -> None:
     assert Verdict.LOST not in verdicts[:-3]
 
 
-def test_any_message_is_a_sign_of_life_and_any_sent_saves_a_heartbeat() -> None:
+def test_every_received_message_counts_and_every_sent_one_saves_a_heartbeat() -> None:
     watch = Liveness()
     for i in range(100):
         assert watch.tick(0.25, received=i, sent=i) is Verdict.FINE
@@ -201,4 +201,4 @@ def test_recent_ids_are_bounded() -> None:
     assert not recent.is_new(99)
     assert not recent.is_new(91)
     assert recent.is_new(5)
-    assert len(recent._young) + len(recent._old) <= 20
+    assert len(recent._new) + len(recent._old) <= 20

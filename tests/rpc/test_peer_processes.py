@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from task_processes import PS, SETTINGS, Call, connect, until
 
+from tests.rpc.task_processes import PS, SETTINGS, Call, connect, until
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.channel import State
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 
 
 @pytest.mark.parametrize("route", list(SETTINGS))
-def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, route: str) -> None:
+def test_a_killed_task_is_detected_at_once(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     peer = connect(client, task)
     lost: list[str] = []
     peer.on_lost(lambda peer, why: lost.append(why))
-    call = Call(peer, m.CleanupGraph(1))
+    call = Call(peer, m.DescribeStep(1))
     Call(peer, m.GetStatus()).wait()
     task.signal(signal.SIGKILL)
     answer = call.wait()
@@ -40,7 +40,7 @@ def test_a_killed_task_is_noticed_at_once(tasks: Any, client: Endpoint, route: s
 
 
 @pytest.mark.parametrize("route", list(SETTINGS))
-def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, route: str) -> None:
+def test_a_restarted_task_is_detected(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     peer = connect(client, task)
     task.end()
@@ -59,19 +59,19 @@ def test_a_restarted_task_is_told_apart(tasks: Any, client: Endpoint, route: str
 def test_a_stopped_task_is_lost_by_its_silence(tasks: Any, client: Endpoint) -> None:
     kinds = [tasks(route=route) for route in SETTINGS]
     peers = [connect(client, task) for task in kinds]
-    calls = [Call(peer, m.CleanupGraph(1)) for peer in peers]
+    calls = [Call(peer, m.DescribeStep(1)) for peer in peers]
     calm = connect(client, tasks())
     never_met = tasks()
     for task in (*kinds, never_met):
         task.signal(signal.SIGSTOP)
-        os.waitpid(task.process.pid, os.WUNTRACED)  # until it stands still
+        os.waitpid(task.process.pid, os.WUNTRACED)  # until it is stopped
     connecting = Call(client.peer(never_met.address, PS), m.GetStatus())
     for call in calls:
-        answer = call.wait()  # how soon is a matter of virtual time: see test_simulated
+        answer = call.wait()  # how soon is a matter of virtual time: see test_endpoint_simulated
         assert isinstance(answer, errors.UnavailableError)
-        assert "silent: nothing came for 4 s" in answer.message
+        assert "silent: it sent nothing for 4 s" in answer.message
     assert calm.state is State.READY  # its heartbeats came
-    assert "did not answer the Hello" in connecting.wait().message
+    assert "did not complete the handshake" in connecting.wait().message
     for task in kinds:
         task.signal(signal.SIGCONT)
     for peer in peers:
@@ -84,14 +84,14 @@ def test_shared_memory_survives_its_sender(tasks: Any, client: Endpoint) -> None
     task = tasks()
     peer = connect(client, task)
     value = np.arange(500_000, dtype=np.int64)
-    reply = Call(peer, m.RunGraph("s", 1, 1, (value,), 0)).wait()
+    reply = Call(peer, m.RunGraph(1, 1, (value,))).wait()
     assert peer.link.connection.statistics()["borrowed"] == 1
     task.end()
     until(lambda: peer.state is not State.READY, "the loss")
     np.testing.assert_array_equal(reply.values[0], value)
 
 
-def test_no_descriptor_or_shared_memory_is_left_behind(tasks: Any) -> None:
+def test_no_descriptor_or_shared_memory_leaks(tasks: Any) -> None:
     def descriptors() -> set[str]:
         found = set()
         for fd in os.listdir("/proc/self/fd"):
@@ -107,7 +107,7 @@ def test_no_descriptor_or_shared_memory_is_left_behind(tasks: Any) -> None:
     for _ in range(5):
         client = Endpoint(get_reactor(), "", 7)
         peer = connect(client, task)
-        Call(peer, m.RunGraph("s", 1, 1, (np.zeros(100_000),), 0)).wait()
+        Call(peer, m.RunGraph(1, 1, (np.zeros(100_000),))).wait()
         client.close()
 
     def is_tidy() -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import signal
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from task_processes import PS, SETTINGS, Call, connect, until
 
+from tests.rpc.task_process import MAKE
+from tests.rpc.task_processes import PS, SETTINGS, Call, connect, until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
@@ -28,7 +30,7 @@ class Transfer:
         task.stop()
         value = np.ones(HUGE, np.uint8)
         self.value = weakref.ref(value)
-        self.call = Call(peer, m.RunGraph("s", 1, 1, (value,), 0), **options)
+        self.call = Call(peer, m.RunGraph(1, 1, (value,)), **options)
         self.link = peer.link
         assert not self.call.answers
 
@@ -39,7 +41,7 @@ class Transfer:
             gc.collect()
             return self.value() is None and shared_blocks() == 0
 
-        until(is_gone, "the end of what was sent")
+        until(is_gone, "the end of the sent bytes")
         assert self.link.connection.backlog == 0
 
 
@@ -49,7 +51,7 @@ def shared_blocks() -> int:
 
 
 @routes
-def test_the_receiver_is_killed(tasks: Any, client: Endpoint, route: str) -> None:
+def test_a_killed_receiver_fails_the_transfer_and_frees_its_memory(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     transfer = Transfer(connect(client, task), task)
     assert (shared_blocks() > 0) == (route == "local")
@@ -61,20 +63,20 @@ def test_the_receiver_is_killed(tasks: Any, client: Endpoint, route: str) -> Non
 
 
 @routes
-def test_the_receiver_stands_still(tasks: Any, client: Endpoint, route: str) -> None:
-    """The connection is half open: the system takes what fits into its buffers, and nobody reads them."""
+def test_the_receiver_is_stopped(tasks: Any, client: Endpoint, route: str) -> None:
+    """A half-open connection: the system fills its buffers, and no process reads them."""
     task = tasks(route=route)
     transfer = Transfer(connect(client, task), task)
     answer = transfer.call.wait()
     assert isinstance(answer, errors.UnavailableError)
-    assert "silent: nothing came for 4 s" in answer.message  # how soon is a matter of virtual time: see test_simulated
+    assert "silent: it sent nothing for 4 s" in answer.message  # test_endpoint_simulated has the delay
     transfer.assert_given_back()
-    task.signal(signal.SIGCONT)  # and it finds out that nobody is there, and serves others
+    task.signal(signal.SIGCONT)  # it detects the lost connection and serves other peers
     assert isinstance(Call(connect(client, task), m.GetStatus(), wait_for_ready=True).wait(), m.GetStatusReply)
 
 
 @routes
-def test_the_receiver_is_restarted(tasks: Any, client: Endpoint, route: str) -> None:
+def test_a_restarted_receiver_fails_the_transfer_and_frees_its_memory(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     peer = connect(client, task)
     transfer = Transfer(peer, task, incarnation=42)
@@ -87,30 +89,38 @@ def test_the_receiver_is_restarted(tasks: Any, client: Endpoint, route: str) -> 
     assert f"{PS} at {task.address} was restarted" in answer.message
     transfer.assert_given_back()
     value = np.arange(1 << 20)
-    reply = Call(peer, m.RunGraph("s", 1, 2, (value,), 0), incarnation=43).wait()
+    reply = Call(peer, m.RunGraph(1, 2, (value,)), incarnation=43).wait()
     np.testing.assert_array_equal(reply.values[0], value)
 
 
 @pytest.mark.parametrize("route", ["stream", "zmq"])  # on a local lane there is no middle: memory comes as a whole
-def test_the_sender_is_killed(tasks: Any, client: Endpoint, route: str) -> None:
+def test_a_killed_sender_frees_the_receivers_memory(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     peer = connect(client, task)
     loans = len(RECEIVE_BUFFERS._loans)
-    before = peer.link._inflow.activity
-    call = Call(peer, m.RunGraph("make", 4 * HUGE >> 20, 1, (), 0))
-    until(lambda: peer.link._inflow.activity > before + (1 << 20), "the first of it")
-    task.signal(signal.SIGKILL)
+    before = peer.link._incoming.activity
+    incoming = peer.link._incoming
+
+    def kill_at_the_first_bytes() -> None:
+        while incoming.activity <= before + (1 << 20):
+            pass
+        task.signal(signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_at_the_first_bytes, daemon=True)  # the waiting thread is busy receiving
+    call = Call(peer, m.RunGraph(4 * HUGE >> 20, MAKE, ()))
+    killer.start()
     answer = call.wait()
+    killer.join()
     assert isinstance(answer, errors.UnavailableError)
     assert f"{PS} at {task.address} is unavailable" in answer.message
     until(lambda: len(RECEIVE_BUFFERS._loans) <= loans, "the return of the memory")
 
 
-def test_the_sender_of_shared_memory_is_killed(tasks: Any, client: Endpoint) -> None:
-    """What it had sent stays readable, and goes with the last one who reads it."""
+def test_a_killed_sender_of_shared_memory_leaves_none_behind(tasks: Any, client: Endpoint) -> None:
+    """The tensors that it sent stay readable; their memory is freed with the last view."""
     task = tasks()
     peer = connect(client, task)
-    reply = Call(peer, m.RunGraph("make", HUGE >> 20, 1, (), 0)).wait()
+    reply = Call(peer, m.RunGraph(HUGE >> 20, MAKE, ())).wait()
     task.signal(signal.SIGKILL)
     until(lambda: peer.state.value != "ready", "the loss")
     assert reply.values[0][::4096].all()

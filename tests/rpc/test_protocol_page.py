@@ -1,4 +1,4 @@
-"""The wire format does not change unnoticed, and its page says what the code does.
+"""The wire format does not change unnoticed, and its page agrees with the code.
 
 After a deliberate change: raise PROTOCOL_VERSION (tfmini/rpc/records.py), then::
 
@@ -20,15 +20,16 @@ from tfmini.rpc import connection_messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc import protocol_page
 from tfmini.rpc.codec import encode
-from tfmini.rpc.records import PROTOCOL_VERSION
+from tfmini.rpc.protocol_page import protocol_table
+from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY
 from tfmini.shapes import TensorShape
 
 PINNED = Path(__file__).with_name("protocol.txt")
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
-AGAIN = "see the first lines of tests/rpc/test_protocol.py"
+AGAIN = "see the first lines of tests/rpc/test_protocol_page.py"
 
 
-def test_the_wire_format_is_the_pinned_one() -> None:
+def test_the_wire_format_is_pinned() -> None:
     now, pinned = protocol_page.listing().splitlines(), PINNED.read_text().splitlines()
     changed = sorted(set(now) ^ set(pinned))
     if changed and now[0] == pinned[0]:
@@ -36,7 +37,7 @@ def test_the_wire_format_is_the_pinned_one() -> None:
     assert now == pinned, f"PROTOCOL_VERSION was bumped: write the listing anew; {AGAIN}"
 
 
-def test_the_page_is_what_the_declarations_say() -> None:
+def test_the_page_agrees_with_the_declarations() -> None:
     assert PAGE.read_text() == protocol_page.page(), f"docs/protocol.md is stale: write it anew; {AGAIN}"
 
 
@@ -46,10 +47,10 @@ def test_every_kind_is_on_the_page() -> None:
 
 
 def test_hello_is_pinned() -> None:
-    """A process of another version reads this one to say what is wrong: entries may be added, none may move."""
+    """A process of another version decodes it to report the mismatch: entries may be added, none may move."""
     version = PROTOCOL_VERSION
-    (head,) = encode(connection.Hello(version, "/job:a", 7, "f", "h", True, "/job:b"), 9)
-    assert msgpack.unpackb(head) == [version, 1, 9, version, "/job:a", 7, "f", "h", True, "/job:b"]
+    (head,) = encode(connection.Hello(version, "/job:a", 7, "f:1", b"h", True, "/job:b"), 9)
+    assert msgpack.unpackb(head) == [version, 1, 9, version, "/job:a", 7, "f:1", b"h", True, "/job:b"]
 
 
 def test_goodbye_is_pinned_for_all_versions() -> None:
@@ -60,10 +61,20 @@ def test_goodbye_is_pinned_for_all_versions() -> None:
 def test_tensors_are_pinned() -> None:
     """The layout inside the fields, which the listing does not show."""
     strings = np.array([b"s" * 3000, b""], object)
-    head, floats, texts = encode(m.SendTensors(1, "2.0", 3, 4, (np.int32([5]), np.zeros(600, np.float32), strings)))
+    values = (np.int32([5]), np.zeros(600, np.float32), strings)
+    head, floats, texts = encode(m.SendTensors(1, "2.0", 3, b"\x04", values))
     inline = [3, b"\x05\x00\x00\x00", 1]
-    assert msgpack.unpackb(head) == [PROTOCOL_VERSION, 96, 0, 1, "2.0", 3, 4, [inline, [1, 1, 600], [7, 2, 2]]]
+    assert msgpack.unpackb(head) == [PROTOCOL_VERSION, 96, 0, 1, "2.0", 3, b"\x04", [inline, [1, 1, 600], [7, 2, 2]]]
     assert (bytes(floats), bytes(texts)) == (bytes(2400), np.uint64([3000, 0]).tobytes() + b"s" * 3000)
     (head,) = encode(m.ListDevicesReply([np.int32(5), dtypes.float32, TensorShape([2, None])]), 1)
     extensions = [(1, b"\x92\x03\xc4\x04\x05\0\0\0"), (2, b"\x01"), (3, b"\x92\x02\xc0")]
     assert msgpack.unpackb(head) == [PROTOCOL_VERSION, 33, 1, [msgpack.ExtType(*e) for e in extensions]]
+
+
+def test_protocol_table_lists_every_kind() -> None:
+    rows = protocol_table()
+    assert [row["kind"] for row in rows] == sorted(REGISTRY)
+    run_graph = next(row for row in rows if row["name"] == "RunGraph")
+    assert run_graph["reply"] == "RunGraphReply"
+    assert run_graph["direction"] == "master->worker"
+    assert ("feed_values", "tensors") in run_graph["fields"]

@@ -1,4 +1,4 @@
-"""Leader, followers and steward; timers; queued calls."""
+"""Leader, followers and background thread; timers; queued calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tfmini.rpc.reactor import Reactor, get_reactor
 from tfmini.rpc.waiter import Waiter
 
-LIMIT_S = 60.0  # of waits for what is sure to come
+LIMIT_S = 60.0  # limit of waits for events that are certain
 
 
 @pytest.fixture(params=[0.0, 100e-6], ids=["sleeping", "spinning"])
@@ -42,7 +42,7 @@ def join(threads: list[threading.Thread]) -> None:
 
 
 class Pipe:
-    """A watched socket pair; remembers what came and in which thread."""
+    """A watched socket pair; records the received data and the thread that received it."""
 
     def __init__(self, reactor: Reactor, on_data: Any = None) -> None:
         self.ours, self.theirs = socket.socketpair()
@@ -72,10 +72,10 @@ class Pipe:
         self.theirs.close()
 
 
-def test_the_waiting_thread_does_the_work_itself(reactor: Reactor) -> None:
+def test_the_waiting_thread_runs_the_loop(reactor: Reactor) -> None:
     if reactor._spin_s:
-        pytest.skip("a spinning leader is not asleep in the kernel, so the steward may get the first event")
-    for _ in range(50):  # what comes before this thread is asleep in the kernel may be the steward's
+        pytest.skip("a spinning leader is not asleep in the kernel, so the background thread may get the first event")
+    for _ in range(50):  # until this thread sleeps in the kernel, the background thread may get the event
         waiter = Waiter()
         pipe = Pipe(reactor, lambda data, waiter=waiter: waiter.set())
         writer = threading.Timer(0.02, lambda pipe=pipe: pipe.theirs.send(b"x"))
@@ -85,10 +85,10 @@ def test_the_waiting_thread_does_the_work_itself(reactor: Reactor) -> None:
         pipe.close(reactor)
         if pipe.threads == {threading.get_ident()}:
             return
-    raise AssertionError("it was always the steward")
+    raise AssertionError("it was always the background thread")
 
 
-def test_the_steward_works_when_nobody_waits(reactor: Reactor) -> None:
+def test_the_background_thread_works_without_a_leader(reactor: Reactor) -> None:
     done = threading.Event()
     pipe = Pipe(reactor, lambda data: done.set())
     pipe.theirs.send(b"x")
@@ -97,7 +97,7 @@ def test_the_steward_works_when_nobody_waits(reactor: Reactor) -> None:
     pipe.close(reactor)
 
 
-def test_the_steward_takes_over_after_a_leader_has_left(reactor: Reactor) -> None:
+def test_the_background_thread_takes_over_after_a_leader_has_left(reactor: Reactor) -> None:
     for _ in range(20):
         waiter = Waiter()
         pipe = Pipe(reactor, lambda data, waiter=waiter: waiter.set())
@@ -110,7 +110,7 @@ def test_the_steward_takes_over_after_a_leader_has_left(reactor: Reactor) -> Non
         pipe.close(reactor)
 
 
-def test_the_steward_takes_over_while_the_leader_is_busy(reactor: Reactor) -> None:
+def test_the_background_thread_takes_over_while_the_leader_is_busy(reactor: Reactor) -> None:
     """A handler that takes long does not stop the process from answering."""
     other_came, waiter = threading.Event(), Waiter()
     other = Pipe(reactor, lambda data: other_came.set())
@@ -121,7 +121,7 @@ def test_the_steward_takes_over_while_the_leader_is_busy(reactor: Reactor) -> No
         waiter.set()
 
     pipe = Pipe(reactor, busy)
-    for _ in range(3):  # the second and third time the steward may be parked
+    for _ in range(3):  # the second and third time the background thread may be parked
         other_came.clear()
         waiter.done = False
         pipe.theirs.send(b"x")
@@ -130,8 +130,8 @@ def test_the_steward_takes_over_while_the_leader_is_busy(reactor: Reactor) -> No
     other.close(reactor)
 
 
-def test_many_threads_wait_for_their_own(reactor: Reactor) -> None:
-    """Whoever leads wakes the others; nobody is forgotten when the lead changes hands."""
+def test_many_threads_wait_each_for_its_own_event(reactor: Reactor) -> None:
+    """The leader wakes the followers; no follower is forgotten when the leader changes."""
 
     def work() -> None:
         waiters: dict[bytes, Waiter] = {}
@@ -167,7 +167,7 @@ def test_a_result_from_a_foreign_thread_wakes_the_waiting_one(reactor: Reactor) 
     join(threads)
 
 
-def test_follower_leads_on_when_the_leader_leaves(reactor: Reactor) -> None:
+def test_a_follower_is_promoted_when_the_leader_leaves(reactor: Reactor) -> None:
     first, second, leading, following = Waiter(), Waiter(), threading.Event(), threading.Event()
     results: list[Any] = []
 
@@ -190,13 +190,13 @@ def test_follower_leads_on_when_the_leader_leaves(reactor: Reactor) -> None:
     pipe.close(reactor)
 
 
-def test_deadline(reactor: Reactor) -> None:
+def test_driving_ends_at_the_deadline(reactor: Reactor) -> None:
     start = reactor.now()
     assert reactor.drive(Waiter(), start + 0.05) is False
     assert reactor.now() - start >= 0.045
 
 
-def test_deadline_of_a_follower(reactor: Reactor) -> None:
+def test_a_follower_stops_waiting_at_its_deadline(reactor: Reactor) -> None:
     release, late = Waiter(), []
     threads = in_threads(lambda: reactor.drive(release, soon(reactor)))
     threads += in_threads(lambda: late.append(reactor.drive(Waiter(), reactor.now() + 0.05)))
@@ -207,7 +207,7 @@ def test_deadline_of_a_follower(reactor: Reactor) -> None:
 
 
 def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor, monkeypatch: Any) -> None:
-    monkeypatch.setattr(reactor, "_employ_steward", lambda: None)  # so that none is due before all are set
+    monkeypatch.setattr(reactor, "_start_background", lambda: None)  # so that none is due before all are set
     ran: list[str] = []
     waiter = Waiter()
     reactor.call_later(0.03, ran.append, "late")
@@ -238,7 +238,7 @@ def test_an_earlier_timer_shortens_the_sleep_of_the_leader(reactor: Reactor) -> 
     assert reactor.now() - start < LIMIT_S / 2  # the sleep that was begun is as long as the limit
 
 
-def test_cancelled_timers_do_not_pile_up(reactor: Reactor) -> None:
+def test_cancelled_timers_are_removed(reactor: Reactor) -> None:
     for _ in range(10_000):
         reactor.call_later(1000, print).cancel()
     assert len(reactor._timers._heap) < 500
@@ -283,7 +283,7 @@ def test_a_handler_may_wait_for_another_source(reactor: Reactor) -> None:
 
 
 @pytest.mark.parametrize("waits_inside", [True, False])
-def test_what_came_together_with_a_slow_event_is_handled_meanwhile(reactor: Reactor, waits_inside: bool) -> None:
+def test_other_events_of_a_batch_are_handled_during_a_slow_one(reactor: Reactor, waits_inside: bool) -> None:
     """Its edge will not come again: it must not wait for the handler of another source."""
     arrived, in_time = Waiter(), []
     seen, over = threading.Event(), threading.Event()
@@ -302,20 +302,20 @@ def test_what_came_together_with_a_slow_event_is_handled_meanwhile(reactor: Reac
         pipe.source._callback = lambda pipe=pipe: pipe.on_data(b"")
 
     def lead() -> None:
-        with reactor._lead:
+        with reactor._leader_lock:
             reactor._leader = threading.get_ident()
             reactor._inside.add(reactor._leader)
             reactor._dispatch(batch)
             reactor._leader = 0
 
     join(in_threads(lead))
-    assert over.wait(LIMIT_S)  # the steward may have taken it
+    assert over.wait(LIMIT_S)  # the background thread may have taken it
     assert in_time == [True]
     for pipe in pipes:
         pipe.close(reactor)
 
 
-def test_a_failing_handler_is_logged_and_the_loop_goes_on(reactor: Reactor, caplog: Any) -> None:
+def test_a_failing_handler_is_logged_and_the_loop_continues(reactor: Reactor, caplog: Any) -> None:
     waiter = Waiter()
 
     def fail(data: bytes) -> None:
@@ -331,14 +331,14 @@ def test_a_failing_handler_is_logged_and_the_loop_goes_on(reactor: Reactor, capl
     assert reactor.drive(pending, soon(reactor))
     pipe.theirs.send(b"good")
     assert reactor.drive(waiter, soon(reactor))
-    while caplog.text.count("ValueError: a bug in a handler") < 2:  # the steward may have had the first
+    while caplog.text.count("ValueError: a bug in a handler") < 2:  # the background thread may have had the first
         assert reactor.drive(Waiter(), reactor.now() + 0.01) is False
     pipe.close(reactor)
 
 
 def test_interrupting_the_driver_loses_nothing(reactor: Reactor, monkeypatch: Any) -> None:
-    """Ctrl-C in a handler leaves `drive`; what came in the same batch is still handled."""
-    monkeypatch.setattr(reactor, "_employ_steward", lambda: None)
+    """A KeyboardInterrupt in a handler leaves `drive`; the other events of the batch are still handled."""
+    monkeypatch.setattr(reactor, "_start_background", lambda: None)
     waiter = Waiter()
 
     def interrupt(data: bytes) -> None:
@@ -389,3 +389,43 @@ def test_a_forked_child_gets_its_own_reactor() -> None:
         child.call_later(0.01, waiter.set)
         os._exit(0 if child is not mine and child.drive(waiter, child.now() + LIMIT_S) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_interest_in_writability_of_a_removed_source_is_ignored(reactor: Reactor) -> None:
+    """A sender may find a backlog while another thread handles the end of the connection."""
+    ours, theirs = socket.socketpair()
+    source = reactor.source(ours.fileno(), lambda: None)
+    reactor.watch(source)
+    reactor.unwatch(source)
+    reactor.watch_writable(source, True)
+    ours.close()
+    theirs.close()
+
+
+def test_calls_that_queue_calls_starve_nothing(reactor: Reactor) -> None:
+    """A source that is read in turns queues itself again and again; sockets, timers and the deadline go on."""
+    pipe, fired, rounds = Pipe(reactor), Waiter(), 0
+    stop = False
+
+    def again() -> None:
+        nonlocal rounds
+        rounds += 1
+        if not stop:
+            reactor.call_soon(again)
+
+    try:
+        reactor.call_soon(again)
+        reactor.call_later(0.01, lambda: (pipe.theirs.send(b"x"), fired.set()))
+        assert reactor.drive(fired, soon(reactor))
+        assert not reactor.drive(Waiter(), reactor.now() + 0.05)  # the deadline
+        until_read = Waiter()
+        pipe.on_data = lambda data: until_read.set()
+        pipe.theirs.send(b"y")
+        assert reactor.drive(until_read, soon(reactor))
+        assert b"".join(pipe.got) == b"xy"
+        before = rounds
+        assert not reactor.drive(Waiter(), reactor.now() + 0.05)
+        assert rounds > before
+    finally:
+        stop = True
+        pipe.close(reactor)

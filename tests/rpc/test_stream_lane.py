@@ -1,4 +1,4 @@
-"""Stream lanes: who gets one, what happens without one, and that warm memory is used again."""
+"""Stream lanes: when they are used, the fallback without one, and the reuse of receive buffers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zmq
 
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc import stream_lane
-from tfmini.rpc.channel import State
 from tfmini.rpc.connection_messages import Heartbeat
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.membership import LOST_AFTER_S, TICK_S
+from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.receive_buffers import ReceiveBuffers
-from tfmini.rpc.security import Keys
+from tfmini.rpc.sealed_lane import SealedLane, lane_name
 from tfmini.rpc.stream_lane import StreamListener, StreamOpening
 from tfmini.rpc.waiter import Waiter
 
-LIMIT_S = 60.0  # of waits for what is sure to come
+LIMIT_S = 60.0  # limit of waits for events that are certain
 PS = "/job:ps/replica:0/task:0"
 
 
@@ -37,12 +36,12 @@ def until(condition: Any) -> None:
         get_reactor().drive(Waiter(), get_reactor().now() + 0.005)
 
 
-@pytest.fixture
-def make() -> Iterator[Any]:
+@pytest.fixture(params=["sealed", "open"])
+def make(request: Any) -> Iterator[Any]:
     made: list[Endpoint] = []
 
     def endpoint(task: str = "", **options: Any) -> Endpoint:
-        made.append(Endpoint(get_reactor(), task, len(made) + 1, **options))
+        made.append(Endpoint(get_reactor(), task, len(made) + 1, **{"insecure": request.param == "open", **options}))
         made[-1].host_id = ""  # no local lane
         return made[-1]
 
@@ -65,24 +64,16 @@ def serve(server: Endpoint) -> str:
     return server.listen("127.0.0.1:0")
 
 
-def test_a_plain_link_moves_to_a_stream(make: Any) -> None:
+def test_a_link_moves_to_a_stream_that_is_encrypted_if_there_are_keys(make: Any) -> None:
     client = make()
     peer = status(client, serve(make(PS)))
     until(lambda: client.counters["lanes"] == 1)
-    assert isinstance(peer.link.connection, LaneConnection)
+    assert type(peer.link.connection) is (SealedLane if client.keys is not None else LaneConnection)
     status(client, peer.address)
 
 
-def test_an_encrypted_link_has_no_stream(make: Any) -> None:
-    keys = Keys(*zmq.curve_keypair())
-    server, client = make(PS, keys=keys), make(keys=keys)
-    peer = status(client, serve(server))
-    assert server.lanes._listeners == {}
-    assert not isinstance(peer.link.connection, LaneConnection)
-
-
 @pytest.mark.parametrize("side", ["server", "client"])
-def test_either_side_can_do_without(make: Any, side: str) -> None:
+def test_either_side_may_refuse_a_stream(make: Any, side: str) -> None:
     server, client = make(PS), make()
     (server if side == "server" else client).streams = False
     peer = status(client, serve(server))
@@ -90,14 +81,14 @@ def test_either_side_can_do_without(make: Any, side: str) -> None:
     assert not isinstance(peer.link.connection, LaneConnection)
 
 
-def test_a_port_that_cannot_be_reached_leaves_the_link_as_it_is(make: Any, monkeypatch: Any) -> None:
+def test_an_unreachable_port_leaves_the_link_on_zeromq(make: Any, monkeypatch: Any) -> None:
     failed: list[str] = []
     fail = StreamOpening._fail
     monkeypatch.setattr(StreamOpening, "_fail", lambda self, why: (failed.append(why), fail(self, why)))
     listen = StreamListener.__init__
 
-    def listen_nowhere(self: Any, interface: str, reactor: Any) -> None:
-        listen(self, interface, reactor)
+    def listen_nowhere(self: Any, interface: str, reactor: Any, sealed: bool) -> None:
+        listen(self, interface, reactor, sealed)
         self.close()
 
     monkeypatch.setattr(StreamListener, "__init__", listen_nowhere)
@@ -110,20 +101,21 @@ def test_a_port_that_cannot_be_reached_leaves_the_link_as_it_is(make: Any, monke
 
 
 @pytest.mark.parametrize("shown", [b"x" * 32, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
-def test_strangers_are_shown_out(shown: bytes) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_wrong_tokens_are_refused(shown: bytes, sealed: bool) -> None:
     opened: list[Any] = []
-    listener = StreamListener("127.0.0.1", get_reactor())
-    token = listener.invite(opened.append)
+    listener = StreamListener("127.0.0.1", get_reactor(), sealed)
+    token = listener.issue_token(opened.append)
     port = int(listener.address.removeprefix("stream://"))
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setblocking(False)
     sock.send(shown)
-    until(lambda: not listener._unproven and _is_closed(sock))
+    until(lambda: not listener._pending and _is_closed(sock))
     assert not opened
     sock.close()
     good = socket.create_connection(("127.0.0.1", port))
-    good.send(token[:10])
-    good.send(token[10:])
+    good.send(lane_name(token)[:10])
+    good.send(lane_name(token)[10:])
     until(lambda: opened)
     opened[0].close()
     good.close()
@@ -146,8 +138,8 @@ def no_ticks(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("lane", [True, False])
-def test_what_has_come_of_a_message_is_activity(no_ticks: None, make: Any, lane: bool) -> None:
-    """A peer whose message takes long is not silent, and one that stops in the middle is."""
+def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, lane: bool) -> None:
+    """A peer is not silent while bytes of its message arrive; it is silent if they stop in the middle."""
     server, client = make(PS), make()
     server.streams = lane
     peer = status(client, serve(server))
@@ -159,7 +151,7 @@ def test_what_has_come_of_a_message_is_activity(no_ticks: None, make: Any, lane:
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
     other.post(Heartbeat())
-    # Nobody reads here: the bytes are seen all the same.
+    # The bytes count although no thread reads them.
     limit = time.monotonic() + LIMIT_S
     while link.connection.activity == before:
         assert time.monotonic() < limit
@@ -172,8 +164,8 @@ def test_what_has_come_of_a_message_is_activity(no_ticks: None, make: Any, lane:
     assert "LOST" in ticks[-2:]
 
 
-def test_what_comes_on_a_lane_counts_before_the_switch_to_it(no_ticks: None, make: Any) -> None:
-    """The switch may stand behind a message whose handling takes long: a kernel that runs in its thread."""
+def test_bytes_on_a_lane_are_activity_before_the_switch(no_ticks: None, make: Any) -> None:
+    """The LaneSwitch may wait behind a message whose handler takes long, such as a kernel in its thread."""
     server, client = make(PS), make()
     server.streams = False
     peer = status(client, serve(server))
@@ -188,7 +180,7 @@ def test_what_comes_on_a_lane_counts_before_the_switch_to_it(no_ticks: None, mak
     assert peer.state is not State.READY
 
 
-def test_buffers_are_used_again_when_nobody_holds_them() -> None:
+def test_buffers_are_reused_after_their_last_view() -> None:
     pool = ReceiveBuffers(idle_limit=8 << 20)
     memory, seen = pool.take(3 << 20)
     memory[:4] = b"abcd"
@@ -214,25 +206,25 @@ def test_a_dropped_message_is_reported_at_once(make: Any) -> None:
         client = make()
         peer = client.peer(f"127.0.0.1:{taken.getsockname()[1]}", PS)
         dropped: list[Any] = []
-        peer.send(m.SendTensors(1, "", 0, 0, (np.zeros(3),)), dropped.append)
+        peer.send(m.SendTensors(1, "", 0, b"", (np.zeros(3),)), dropped.append)
         until(lambda: dropped)
     assert isinstance(dropped[0], errors.UnavailableError)
     assert PS in dropped[0].message
     assert "connection refused" in dropped[0].message  # at once, not after the time that a connection may take
 
 
-def test_what_waits_when_a_peer_is_closed_is_reported(make: Any) -> None:
+def test_queued_messages_of_a_closed_peer_are_reported(make: Any) -> None:
     client = make()
     peer = client.peer("127.0.0.1:1", PS)
     peer.state = State.CONNECTING  # an attempt that takes long
     dropped: list[Any] = []
-    peer.send(m.SendTensors(1, "", 0, 0, ()), dropped.append)
+    peer.send(m.SendTensors(1, "", 0, b"", ()), dropped.append)
     client.close()
     until(lambda: dropped)
     assert isinstance(dropped[0], errors.UnavailableError)
 
 
-def test_environment_switches_streams_off(monkeypatch: Any) -> None:
+def test_the_environment_can_switch_streams_off(monkeypatch: Any) -> None:
     monkeypatch.setenv("TFMINI_STREAM", "off")
     assert not stream_lane.streams_wanted()
     monkeypatch.delenv("TFMINI_STREAM")
@@ -249,7 +241,7 @@ def test_numpy_views_of_a_buffer_keep_it() -> None:
     assert pool.idle_bytes == 1 << 20
 
 
-def test_what_waits_for_the_old_route_still_arrives(make: Any, monkeypatch: Any) -> None:
+def test_messages_queued_on_the_old_connection_arrive(make: Any, monkeypatch: Any) -> None:
     """A message was sent before the lane was there, and ZeroMQ takes longer over it than it lingers."""
     monkeypatch.setattr("tfmini.rpc.zmq_pump._RETRY_S", 0.02)
     server, client = make(PS), make()
@@ -264,12 +256,12 @@ def test_what_waits_for_the_old_route_still_arrives(make: Any, monkeypatch: Any)
         outbox = peer.link.connection._outbox
         push = outbox._push
         outbox._push = lambda parts: time.monotonic() > ready_at[0] + 1.5 and push(parts)
-        peer.send(m.SendTensors(2, "", 0, 0, ()))
+        peer.send(m.SendTensors(2, "", 0, b"", ()))
 
     client.on_peer_ready(established)
-    peer.send(m.SendTensors(1, "", 0, 0, ()))
+    peer.send(m.SendTensors(1, "", 0, b"", ()))
     until(lambda: got == [1, 2])
     until(lambda: client.counters["lanes"] == server.counters["lanes"] == 1)
     assert time.monotonic() > ready_at[0] + 1.5
-    peer.send(m.SendTensors(3, "", 0, 0, ()))
+    peer.send(m.SendTensors(3, "", 0, b"", ()))
     until(lambda: got == [1, 2, 3])

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import socket
-import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
+from tests.rpc.conformance import End, LaneTransport, TransportConformance
 from tfmini import errors
 from tfmini.rpc.inproc_transport import InprocTransport
-from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.keys import Keys
+from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.security import Keys
+from tfmini.rpc.sealed_lane import SealedLane, lane_name
 from tfmini.rpc.stream_lane import StreamListener
 from tfmini.rpc.transport import RefusedConnection, Transport
 from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing.simulated import SimulatedNetwork
-
-sys.path.insert(0, str(Path(__file__).parent))
-from conformance import End, LaneTransport, TransportConformance
 
 
 class TestInproc(TransportConformance):
@@ -50,25 +48,29 @@ class TestIpc(TransportConformance):
 class TestCurve(TransportConformance):
     @pytest.fixture
     def world(self) -> Any:
-        import zmq
-
         keys = Keys(*zmq.curve_keypair())
         transport = ZmqTransport(get_reactor(), keys)
         return get_reactor(), transport, transport, "tcp://127.0.0.1:0"
 
     @pytest.mark.parametrize("with_keys", [False, True])
-    def test_strangers_are_refused(self, world: Any, with_keys: bool) -> None:
-        import zmq
-
+    def test_unauthenticated_peers_are_refused(self, world: Any, with_keys: bool) -> None:
         reactor, server, _, address = world
         arrived: list[Any] = []
         listener = server.listen(address, arrived.append)
-        stranger = Keys(server.keys.public, zmq.curve_keypair()[1]) if with_keys else None
-        end = End(ZmqTransport(reactor, stranger).connect(listener.address), reactor).start()
+        wrong_keys = Keys(server.keys.public, zmq.curve_keypair()[1]) if with_keys else None
+        end = End(ZmqTransport(reactor, wrong_keys).connect(listener.address), reactor).start()
         end.connection.send([b"let me in"])
         assert end.wait_end()
         assert not arrived
         listener.close()
+
+
+class TestCurveOverIpc(TransportConformance):
+    @pytest.fixture
+    def world(self) -> Iterator[Any]:
+        transport = ZmqTransport(get_reactor(), Keys(*zmq.curve_keypair()))
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            yield get_reactor(), transport, transport, f"ipc://{folder}/socket"
 
 
 class TestLane(TransportConformance):
@@ -80,7 +82,7 @@ class TestLane(TransportConformance):
     def test_address_can_be_bound_again_at_once(self, world: Any, pair: Any) -> None:
         pytest.skip("a lane's address is never used twice")
 
-    def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
+    def test_address_in_use_is_refused(self, world: Any, pair: Any) -> None:
         pytest.skip("a lane's address is never used twice")
 
 
@@ -89,10 +91,13 @@ class StreamTransport(Transport):
 
     token = b""
 
+    def __init__(self, sealed: bool) -> None:
+        self._is_sealed = sealed
+
     def listen(self, address: str, on_connection: Any) -> Any:
-        listener = StreamListener("127.0.0.1", get_reactor())
+        listener = StreamListener("127.0.0.1", get_reactor(), self._is_sealed)
         connections: list[Any] = []
-        self.token = listener.invite(lambda lane: (connections.append(lane), on_connection(lane)), once=False)
+        self.token = listener.issue_token(lambda lane: (connections.append(lane), on_connection(lane)), once=False)
         close = listener.close
 
         def close_all() -> None:
@@ -108,21 +113,29 @@ class StreamTransport(Transport):
             sock = socket.create_connection(("127.0.0.1", int(address.removeprefix("stream://"))))
         except OSError as error:
             return RefusedConnection(get_reactor(), address, str(error))
-        sock.send(self.token)
+        sock.send(lane_name(self.token))
+        if self._is_sealed:
+            return SealedLane(sock, get_reactor(), address, self.token, connecting=True)
         return LaneConnection(sock, None, get_reactor(), address)
 
 
 class TestStream(TransportConformance):
+    sealed = False
+
     @pytest.fixture
     def world(self) -> Any:
-        transport = StreamTransport()
+        transport = StreamTransport(self.sealed)
         return get_reactor(), transport, transport, "stream://any"
 
     def test_address_can_be_bound_again_at_once(self, world: Any, pair: Any) -> None:
         pytest.skip("the kernel chooses the port")
 
-    def test_taken_address_is_refused(self, world: Any, pair: Any) -> None:
+    def test_address_in_use_is_refused(self, world: Any, pair: Any) -> None:
         pytest.skip("the kernel chooses the port")
+
+
+class TestSealed(TestStream):
+    sealed = True
 
 
 class TestSimulated(TransportConformance):
@@ -144,7 +157,7 @@ def test_busy_port_names_the_address_and_the_remedy() -> None:
     listener.close()
 
 
-def test_unknown_name_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*arguments: Any, **options: Any) -> Any:  # without asking a name service, which may not be there
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

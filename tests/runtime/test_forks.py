@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.runtime import step_ids
+from tfmini.runtime.executor import step_ids
 from tfmini.testing.process_cluster import ProcessCluster
 
 pytestmark = [
@@ -43,7 +43,7 @@ def in_child(work: Callable[[], Any]) -> Any:
     return json.loads(data)
 
 
-def test_siblings_number_their_steps_differently() -> None:
+def test_sibling_processes_use_different_step_ids() -> None:
     def count() -> list[int]:
         return [step_ids.new_step_id() for _ in range(100)]
 
@@ -66,7 +66,7 @@ def test_a_child_reaches_its_parents_server_and_not_a_copy() -> None:
             assert session.run(v) == 42.0
 
 
-def test_inherited_sessions_and_servers_say_so() -> None:
+def test_using_an_inherited_session_or_server_is_refused() -> None:
     with tf.train.Server.create_local_server() as server:
         a = tf.constant(1.0)
         unused = tf.Session(server.target)

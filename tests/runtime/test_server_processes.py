@@ -80,7 +80,7 @@ def test_two_ps_three_workers_share_variables_by_name() -> None:
             session.close()
 
 
-def test_in_graph_replication_over_two_workers() -> None:
+def test_one_graph_is_replicated_over_two_workers() -> None:
     with ProcessCluster(ps=1, workers=2) as cluster, tf.Graph().as_default():
         with tf.device("/job:ps/task:0"):
             w = tf.Variable([1.0, 2.0], name="w")
@@ -207,7 +207,7 @@ def test_a_stopped_process_is_noticed_by_its_silence() -> None:
             session.run(a.initializer)
             session.run(a)
             cluster.kill("ps", 0, signal.SIGSTOP)
-            gone = "/job:ps/replica:0/task:0.*silent: nothing came for 4 s"
+            gone = "/job:ps/replica:0/task:0.*silent: it sent nothing for 4 s"
             with pytest.raises(tf.errors.UnavailableError, match=gone):
                 session.run(a)
 
@@ -259,7 +259,7 @@ def test_sessions_need_only_the_tasks_they_use() -> None:
         cluster.stop()
 
 
-def test_several_servers_one_client_and_local_graph_message() -> None:
+def test_a_client_uses_several_servers_one_after_the_other() -> None:
     with ProcessCluster(ps=1, workers=2) as cluster, tf.Graph().as_default():
         with tf.device("/job:ps/task:0"):
             v = tf.Variable(0.0, name="shared")
@@ -325,3 +325,26 @@ def test_a_large_tensor_is_fed_sent_and_fetched() -> None:
             doubled = x * 2.0
         with tf.Session(cluster.target("worker", 0)) as session:
             np.testing.assert_array_equal(session.run(doubled, {x: value}), value * 2)
+
+
+_OTHER_WORKER = """
+import json, sys
+import tfmini as tf
+cluster = json.loads(sys.argv[1])
+server = tf.train.Server(cluster, job_name=sys.argv[2], task_index=int(sys.argv[3]))
+tf.py_func(lambda: "the other worker's function", [], tf.string)  # as every worker of this script builds it
+print("ready", flush=True)
+server.join()
+"""
+
+
+@pytest.mark.cluster
+def test_a_py_func_never_runs_in_another_worker_of_the_same_script() -> None:
+    with ProcessCluster(ps=0, workers=1, program=_OTHER_WORKER) as cluster:
+        cluster.wait_ready("worker", 0)
+        mine = tf.py_func(lambda: "my function", [], tf.string)
+        with (
+            tf.Session(cluster.target("worker", 0)) as session,
+            pytest.raises(tf.errors.InvalidArgumentError, match="not found in this process"),
+        ):
+            session.run(mine)

@@ -13,7 +13,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.rpc import messages as m
-from tfmini.rpc.channel import State
+from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import session_owners
@@ -93,7 +93,7 @@ def test_an_owner_that_comes_back_keeps_its_sessions(world: Any) -> None:
     assert len(world.dropped) == 1
 
 
-def test_one_of_two_connections_is_enough(world: Any) -> None:
+def test_one_of_two_connections_keeps_a_session(world: Any) -> None:
     one, two = FakePeer("t", 5), FakePeer("t", 5)
     world.adopt("a", one)
     world.owners.peer_ready(two)
@@ -116,7 +116,7 @@ def test_a_restarted_owner_is_not_waited_for(world: Any) -> None:
     assert not world.clock.due
 
 
-def test_clients_are_not_taken_for_one_another(world: Any) -> None:
+def test_sessions_of_different_clients_are_distinguished(world: Any) -> None:
     peer = FakePeer("", 5)
     world.adopt("a", peer)
     peer.lose()
@@ -279,7 +279,7 @@ def test_a_graph_that_is_registered_too_late_is_withdrawn() -> None:
 
         def refuse_when_both_are_asked() -> None:
             if held and refused:
-                refused.pop()(tf.errors.InvalidArgumentError(None, None, "not this one"))
+                refused.pop()(tf.errors.InvalidArgumentError.of("not this one"))
 
         slow._endpoint.handlers[m.RegisterGraph] = hold
         refusing._endpoint.handlers[m.RegisterGraph] = refuse
@@ -308,7 +308,7 @@ def test_devices_that_only_their_task_knows_are_asked_for() -> None:
             session.run(d)
 
 
-def test_a_remote_client_gets_them_too() -> None:
+def test_devices_are_listed_to_a_remote_client_too() -> None:
     with ProcessCluster(ps=1, workers=1, program=_TWO_CPUS) as cluster:
         with tf.Session(cluster.target("worker", 0)) as session:
             assert session.run(tf.constant(1.0)) == 1.0

@@ -1,4 +1,4 @@
-"""The command table, its help, and what needs no process."""
+"""The command table, its help, and the checks without processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from tfmini.rpc.keys import load_keys
 from tfmini.tools.cli import COMMANDS, main
 from tfmini.tools.output import Sink, TaskOutput, task_prefixes
 from tfmini.tools.supervision import TaskId
 
 
-def test_every_command_exists_and_its_line_of_help_is_its_own() -> None:
+def test_every_command_exists_with_its_own_line_of_help() -> None:
     context = click.Context(main)
     assert isinstance(main, click.Group)
     for name, (_, line) in COMMANDS.items():
@@ -54,6 +55,17 @@ def test_keys_are_made_once(tmp_path: Path) -> None:
     assert again.exit_code == 1 and f"Error: {secret} exists" in again.output
 
 
+def test_the_key_of_a_client_is_admitted_by_its_cluster(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["keys", str(tmp_path)]).exit_code == 0
+    cluster = load_keys(str(tmp_path / "tfmini.key_secret"))
+    made = CliRunner().invoke(main, ["keys", "--client-of", cluster.file, "--name", "guest", str(tmp_path)])
+    secret = tmp_path / "guest.key_secret"
+    assert made.exit_code == 0 and f"{tmp_path / 'tfmini.admitted'} admits it" in made.output
+    assert f"export TFMINI_KEYS={secret}" in made.output
+    assert load_keys(str(secret)).server == cluster.public
+    assert cluster.admits(load_keys(str(secret)).public)
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["version"])
     assert result.exit_code == 0
@@ -74,7 +86,7 @@ def test_version() -> None:
         ([], "Missing argument 'SCRIPT'"),
     ],
 )
-def test_wrong_launch_arguments(arguments: list[str], message: str) -> None:
+def test_wrong_launch_arguments_are_named(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["launch", *arguments])
     assert result.exit_code == 2
     assert message in result.output
@@ -90,7 +102,7 @@ def test_output_is_cut_into_lines(tmp_path: Path) -> None:
     assert output.last_lines() == ["ab", "c", "", "d"]
 
 
-def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+def test_a_very_long_line_is_split(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         output = TaskOutput(b"", Sink(file.fileno()))
         for _ in range(4):
@@ -98,7 +110,7 @@ def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
     assert [len(line) for line in output.last_lines()] == [90000]
 
 
-def test_a_sink_without_reader_swallows() -> None:
+def test_a_sink_without_reader_discards_output() -> None:
     read, write = os.pipe()
     os.close(read)
     sink = Sink(write)

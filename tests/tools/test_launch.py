@@ -2,134 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import signal
 import socket
-import subprocess
-import sys
 import textwrap
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-LIMIT_S = 120
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for foreign processes through pidfds")
-
-# What scripts of these tests start with: JOB and TASK, and the ps side of a cluster.
-PREAMBLE = """
-import json, os, signal, socket, subprocess, sys
-config = json.loads(os.environ["TF_CONFIG"])
-JOB, TASK = config["task"]["type"], config["task"]["index"]
-def address(job, task):
-    host, port = config["cluster"][job][task].split(":")
-    return host, int(port)
-def listener(job, task):
-    from tfmini import listen_fd
-    listener = socket.socket(fileno=listen_fd.claim(address(job, task)[1]))
-    listener.settimeout(100)
-    return listener
-def wait_for_ever():
-    print("ready", flush=True)
-    while True:
-        signal.pause()
-"""
-
-
-class Cluster:
-    """Runs `tfmini launch` on scripts, and finds whatever processes that leaves."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._mark = f"TFMINI_TEST={uuid.uuid4()}"
-        name, _, value = self._mark.partition("=")
-        ours = ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        self._env = {key: text for key, text in os.environ.items() if key not in ours}
-        self._env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
-
-    def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
-        script = self._folder / "script.py"
-        script.write_text(PREAMBLE + textwrap.dedent(body))
-        # The usual grace time may be too short for a task that has to share its core with others.
-        grace = [] if "--grace" in options else ["--grace", "100"]
-        return [sys.executable, "-m", "tfmini", "launch", *grace, *options, str(script), *args]
-
-    def run(
-        self, body: str, *options: str, args: tuple[str, ...] = (), **env: str
-    ) -> subprocess.CompletedProcess[str]:
-        with self.start(body, *options, args=args, **env) as launcher:
-            out, err = launcher.communicate(timeout=LIMIT_S)
-            return subprocess.CompletedProcess(launcher.args, launcher.returncode, out, err)
-
-    @contextlib.contextmanager
-    def start(
-        self, body: str, *options: str, args: tuple[str, ...] = (), **env: str
-    ) -> Iterator[subprocess.Popen[str]]:
-        command = self.command(body, *options, args=args)
-        with subprocess.Popen(
-            command,
-            env={**self._env, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as launcher:
-            try:
-                yield launcher
-            finally:
-                launcher.kill()
-
-    def left(self) -> list[int]:
-        """The processes of this test that exist."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if self._mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
-        return found
-
-    def wait_until_none_is_left(self) -> None:
-        """Returns as soon as every process of this test has ended; they are not children of ours."""
-        for pid in self.left():
-            with contextlib.suppress(ProcessLookupError):
-                fd = os.pidfd_open(pid)
-                try:
-                    assert select.select([fd], [], [], LIMIT_S)[0], f"process {pid} was left behind"
-                finally:
-                    os.close(fd)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    yield cluster
-    with contextlib.suppress(AssertionError):
-        cluster.wait_until_none_is_left()
-    left = cluster.left()
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    assert not left, "processes were left behind"
-
-
-def read_until(launcher: subprocess.Popen[str], done: Callable[[list[str]], bool]) -> list[str]:
-    """Lines of the launcher's output until `done` of them is true. (The test's time limit bounds it.)"""
-    assert launcher.stdout is not None
-    lines: list[str] = []
-    for line in launcher.stdout:
-        lines.append(line.rstrip("\n"))
-        if done(lines):
-            return lines
-    raise AssertionError(f"the launcher ended; it wrote {lines}")
-
-
-def ready(count: int) -> Callable[[list[str]], bool]:
-    return lambda lines: sum("ready" in line for line in lines) == count
+from tests.tools.launched import LIMIT_S, SERVER, Cluster, read_until
 
 
 def test_every_task_gets_its_role_and_ps_are_stopped_at_the_end(cluster: Cluster) -> None:
@@ -226,7 +106,7 @@ def test_the_exit_code_is_the_failed_tasks(cluster: Cluster) -> None:
     killed = cluster.run("os.kill(os.getpid(), signal.SIGKILL)", "--ps", "0")
     assert killed.returncode == 137
     assert (
-        "worker/0 failed first: killed by SIGKILL. Its last lines:\n  | (it wrote nothing)" in killed.stderr
+        "worker/0 failed first: killed by SIGKILL. Its last lines:\n  | (no output)" in killed.stderr
     )
 
 
@@ -265,127 +145,13 @@ def test_keep_going_lets_the_other_workers_finish(cluster: Cluster) -> None:
     assert "worker/0 failed first: exit code 4" in done.stderr
 
 
-def test_the_time_limit(cluster: Cluster) -> None:
+def test_a_run_ends_at_the_time_limit(cluster: Cluster) -> None:
     done = cluster.run("wait_for_ever()", "--coordinator-timeout", "0.4")
     assert done.returncode == 124
     assert "tfmini: timed out after 0.4 s; still running then: ps/0, worker/0." in done.stderr
 
 
-def test_a_task_that_ignores_sigterm_is_killed_after_the_grace_time(cluster: Cluster) -> None:
-    # The ps tells the worker when it has become deaf.
-    done = cluster.run(
-        """
-        if JOB == "worker":
-            connection = socket.create_connection(address("ps", 0), timeout=100)
-            connection.settimeout(100)
-            assert connection.recv(1)
-            sys.exit()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        connection, _ = listener("ps", 0).accept()
-        connection.sendall(b"x")
-        wait_for_ever()
-        """,
-        *["--grace", "0.1"],
-    )
-    assert done.returncode == 0
-    assert "tfmini: ps/0 did not end when asked to; killing." in done.stderr
-
-
-def test_ctrl_c_lets_the_workers_say_goodbye(cluster: Cluster) -> None:
-    body = """
-    try:
-        wait_for_ever()
-    except KeyboardInterrupt:
-        print(JOB, "interrupted")
-    """
-    with cluster.start(body, "--workers", "2") as launcher:
-        read_until(launcher, ready(3))
-        launcher.send_signal(signal.SIGINT)
-        out, err = launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 130
-    # The ps is asked by SIGTERM, and only after the workers.
-    assert sorted(out.splitlines()) == ["[worker/0] worker interrupted", "[worker/1] worker interrupted"]
-    assert "tfmini: SIGINT: ending the cluster." in err
-
-
-def test_ctrl_c_during_the_imports_of_a_task_shows_no_traceback(cluster: Cluster, tmp_path: Path) -> None:
-    hook = """
-    import os, signal
-    if "TFMINI_LAUNCH_REPORT" in os.environ:
-        print("ready", flush=True)
-        while signal.SIGINT not in signal.sigpending():  # it is held back here, or ends this with a traceback
-            pass
-    """
-    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
-    script = "print('begun')"
-    with cluster.start(script, "--ps", "0", PYTHONPATH=f"{tmp_path}{os.pathsep}{REPOSITORY}") as launcher:
-        read_until(launcher, ready(1))
-        launcher.send_signal(signal.SIGINT)
-        out, err = launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 130
-    assert out == "" and "Traceback" not in err
-
-
-def test_sigterm_is_forwarded(cluster: Cluster) -> None:
-    with cluster.start("wait_for_ever()") as launcher:
-        read_until(launcher, ready(2))
-        launcher.terminate()
-        launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 143
-
-
-def test_a_second_ctrl_c_kills(cluster: Cluster) -> None:
-    body = """
-    signal.signal(signal.SIGINT, lambda *_: print("deaf", flush=True))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    wait_for_ever()
-    """
-    with cluster.start(body, "--grace", "1000") as launcher:
-        read_until(launcher, ready(2))
-        launcher.send_signal(signal.SIGINT)
-        read_until(launcher, lambda lines: lines[-1].endswith("deaf"))
-        launcher.send_signal(signal.SIGINT)
-        launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 130
-
-
-GRANDCHILD = """
-subprocess.Popen([sys.executable, "-S", "-c", "import signal; print('ready', flush=True); signal.pause()"])
-"""
-
-
-def test_what_a_task_has_started_ends_with_it(cluster: Cluster) -> None:
-    body = (
-        GRANDCHILD
-        + """
-if JOB == "worker":
-    listener("worker", 0).accept()
-else:
-    wait_for_ever()
-"""
-    )
-    with cluster.start(body) as launcher:
-        lines = read_until(launcher, ready(3))
-        assert any(line.startswith("[worker/0]") for line in lines)
-        # The worker ends at the first connection, its child by itself would not.
-        assert launcher.stderr is not None
-        started = launcher.stderr.readline()
-        host, _, port = started.rsplit("worker/0 at ", 1)[1].strip().partition(":")
-        socket.create_connection((host, int(port)), timeout=LIMIT_S).close()
-        launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 0
-    cluster.wait_until_none_is_left()
-
-
-def test_a_killed_launcher_leaves_nobody(cluster: Cluster) -> None:
-    with cluster.start(GRANDCHILD + "wait_for_ever()", "--workers", "2") as launcher:
-        read_until(launcher, ready(6))
-        launcher.kill()
-        cluster.wait_until_none_is_left()
-    assert launcher.returncode == -signal.SIGKILL
-
-
-def test_a_reader_that_goes_away_ends_the_run(cluster: Cluster) -> None:
+def test_a_closed_output_pipe_ends_the_run(cluster: Cluster) -> None:
     with cluster.start('while True: print("line")', "--ps", "0") as launcher:
         read_until(launcher, lambda lines: True)
         assert launcher.stdout is not None
@@ -395,7 +161,7 @@ def test_a_reader_that_goes_away_ends_the_run(cluster: Cluster) -> None:
     assert launcher.returncode == 128 + signal.SIGPIPE
 
 
-def test_output_without_newline_and_output_closed_early(cluster: Cluster) -> None:
+def test_incomplete_lines_and_closed_outputs_are_handled(cluster: Cluster) -> None:
     done = cluster.run(
         r"""
         sys.stdout.write("first\nno newline")
@@ -416,16 +182,48 @@ def test_output_without_newline_and_output_closed_early(cluster: Cluster) -> Non
         ([], {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": "1"}, False),
     ],
 )
-def test_colours(cluster: Cluster, options: list[str], env: dict[str, str], coloured: bool) -> None:
+def test_prefixes_are_coloured_on_a_terminal_only(
+    cluster: Cluster, options: list[str], env: dict[str, str], coloured: bool
+) -> None:
     done = cluster.run('print("x")', "--ps", "0", *options, args=(), **env)
     plain = "[worker/0] x\n"
     assert done.stdout == (f"\x1b[1;36m{plain[:10]}\x1b[0m{plain[10:]}" if coloured else plain)
 
 
-def test_a_fair_share_of_the_cores_unless_the_user_says_otherwise(cluster: Cluster) -> None:
+def test_an_equal_share_of_the_cores_unless_the_user_sets_it(cluster: Cluster) -> None:
     body = 'print(os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"])'
     done = cluster.run(body, "--ps", "0", "--cpus-per-task", "3", OMP_NUM_THREADS="5")
     assert done.stdout == "[worker/0] 5 3\n"
+
+
+def test_a_run_has_a_key_of_its_own(cluster: Cluster) -> None:
+    """Only its tasks connect to its servers. The file goes when the run ends."""
+    body = """
+    import tfmini as tf
+    key = os.environ["TFMINI_KEYS"]
+    print(key, oct(os.stat(key).st_mode), oct(os.stat(os.path.dirname(key)).st_mode))
+    server = tf.train.Server(config["cluster"], job_name=JOB, task_index=TASK)
+    if JOB == "ps":
+        server.join()
+    else:
+        with tf.device("/job:ps/task:0"):
+            answer = tf.constant(6) * 7
+        with tf.Session(server.target) as session:
+            print(session.run(answer))
+    """
+    done = cluster.run(body)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted((line.split()[1:] for line in done.stdout.splitlines()), key=len)
+    assert said[1] == said[2] == [said[1][0], "0o100600", "0o40700"]
+    assert said[0] == ["42"]
+    assert not Path(said[1][0]).parent.exists()
+
+
+@pytest.mark.parametrize("chosen", ["TFMINI_KEYS", "TFMINI_INSECURE"])
+def test_chosen_keys_stay(cluster: Cluster, chosen: str) -> None:
+    body = 'print(os.environ.get("TFMINI_KEYS"), os.environ.get("TFMINI_INSECURE"))'
+    done = cluster.run(body, "--ps", "0", **{chosen: "1"})
+    assert done.stdout == f"[worker/0] {'1 None' if chosen == 'TFMINI_KEYS' else 'None 1'}\n"
 
 
 def test_chosen_ports(cluster: Cluster) -> None:
@@ -436,21 +234,14 @@ def test_chosen_ports(cluster: Cluster) -> None:
     assert f"No ports for the cluster: [Errno 98] cannot reserve 127.0.0.1:{port} for ps/0" in done.stderr
 
 
-def test_options_of_the_launcher_after_the_script_are_noted(cluster: Cluster) -> None:
+def test_launch_options_after_the_script_are_reported(cluster: Cluster) -> None:
     # The script never reads its arguments, so these were meant for the launcher.
     run = cluster.run("pass", "--ps", "0", args=("--workers", "1", "--steps=3"))
     assert run.returncode == 0
-    assert "--workers stands after " in run.stderr and "--steps stands" not in run.stderr
+    assert "--workers follows " in run.stderr and "--steps follows" not in run.stderr
 
 
-# A server that is joined, and for clients in the other tasks.
-SERVER = """
-import tfmini as tf
-server = tf.train.Server(config["cluster"], job_name=JOB, task_index=TASK)
-"""
-
-
-def test_a_worker_that_only_serves_is_ended_like_a_ps(cluster: Cluster) -> None:
+def test_a_worker_inside_join_is_stopped_like_a_ps(cluster: Cluster) -> None:
     body = SERVER + textwrap.dedent("""
     if JOB == "ps" or TASK > 0:
         server.join()
@@ -461,25 +252,10 @@ def test_a_worker_that_only_serves_is_ended_like_a_ps(cluster: Cluster) -> None:
     """)
     done = cluster.run(body, "--workers", "2")
     assert (done.returncode, done.stdout) == (0, "[worker/0] 6.0\n")
-    assert "The work is done; stopping worker/1, which only served, in server.join()." in done.stderr
+    assert "The working tasks have finished; stopping worker/1 inside server.join()." in done.stderr
 
 
-def test_ctrl_c_shows_no_traceback_of_the_launchers_own_making(cluster: Cluster) -> None:
-    body = SERVER + textwrap.dedent("""
-    if JOB == "ps" or TASK > 0:
-        print("ready", flush=True)
-        server.join()
-    wait_for_ever()
-    """)
-    with cluster.start(body, "--workers", "2") as launcher:
-        read_until(launcher, ready(3))
-        launcher.send_signal(signal.SIGINT)
-        out, err = launcher.communicate(timeout=LIMIT_S)
-    assert launcher.returncode == 130
-    assert "Traceback" not in out + err
-
-
-def test_a_cluster_of_ps_only_says_so(cluster: Cluster) -> None:
+def test_a_cluster_of_ps_tasks_only_is_reported(cluster: Cluster) -> None:
     done = cluster.run("print('up')", "--workers", "0")
     assert (done.returncode, done.stdout) == (0, "[ps/0] up\n")
-    assert "no task works: the cluster serves until it is ended (Ctrl-C)" in done.stderr
+    assert "there are only ps tasks: the cluster runs until you end it (Ctrl-C)" in done.stderr

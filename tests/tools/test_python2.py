@@ -1,4 +1,4 @@
-"""Python 2 forms are found, and what Python 3 shares is left alone."""
+"""Python 2 forms are found, and code that Python 3 shares is not reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tfmini.tools.python2 import in_source, of_error
 
 
 def found(source: str) -> list[tuple[int, str]]:
-    return [(finding.line, finding.what) for finding in in_source(source)]
+    return [(finding.line, finding.form) for finding in in_source(source)]
 
 
 @pytest.mark.parametrize(
-    ("source", "what"),
+    ("source", "form"),
     [
         ('print "a"', "print statement"),
         ("if x: print y", "print statement"),
@@ -30,8 +30,8 @@ def found(source: str) -> list[tuple[int, str]]:
         ("if a:\n        b()\n\tc()\n", "indentation that mixes tabs and blanks"),
     ],
 )
-def test_forms(source: str, what: str) -> None:
-    assert what in [name for _, name in found(source)]
+def test_each_python_2_form_is_found(source: str, form: str) -> None:
+    assert form in [name for _, name in found(source)]
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_forms(source: str, what: str) -> None:
         "a.print (x)",
     ],
 )
-def test_python_3_is_left_alone(source: str) -> None:
+def test_python_3_is_not_reported(source: str) -> None:
     assert found(source) == []
 
 
-def test_lines_are_those_of_the_source() -> None:
+def test_findings_have_the_lines_of_the_source() -> None:
     assert found('x = """\n\n"""\nprint x\n') == [(4, "print statement")]
 
 
-def test_errors_of_ours_are_not_python_2s() -> None:
+def test_errors_of_tfmini_are_no_python_2_findings() -> None:
     import tfmini as tf
 
     with pytest.raises(AttributeError) as raised:

@@ -1,4 +1,4 @@
-"""`tfmini run`: what a script sees, where its errors point, and what is said about Python 2."""
+"""`tfmini run`: the environment of a script, the place of its errors, and the hints about Python 2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(tmp_path: Path, source: str | bytes, *args: str, command: str = "run") -
     return subprocess.run(argv, capture_output=True, text=True, timeout=130, cwd=tmp_path)
 
 
-def test_a_script_sees_what_it_would_under_python(tmp_path: Path) -> None:
+def test_a_script_sees_the_same_as_in_python(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("VALUE = 7\n")
     source = """
         import json, sys
@@ -35,7 +35,7 @@ def test_a_script_sees_what_it_would_under_python(tmp_path: Path) -> None:
     assert is_main and spec
 
 
-def test_tensorflow_means_tfmini(tmp_path: Path) -> None:
+def test_tensorflow_is_tfmini(tmp_path: Path) -> None:
     fake = tmp_path / "tensorflow"
     fake.mkdir()
     (fake / "__init__.py").write_text("raise RuntimeError('the installed one')\n")
@@ -52,7 +52,7 @@ def test_tensorflow_means_tfmini(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "5 True\n"), done.stderr
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_the_exit_code_is_that_of_the_script(tmp_path: Path) -> None:
     assert run(tmp_path, "import sys; sys.exit(3)").returncode == 3
     assert run(tmp_path, "raise SystemExit('gone wrong')").returncode == 1
 
@@ -67,7 +67,7 @@ def test_an_error_shows_the_traceback_of_the_script(tmp_path: Path) -> None:
     assert "tfmini/tools" not in done.stderr
 
 
-def test_a_python_2_script_gets_a_list_of_what_to_change(tmp_path: Path) -> None:
+def test_a_python_2_script_gets_a_list_of_lines_to_change(tmp_path: Path) -> None:
     source = b'import urllib2\nprint "x"\ntry:\n\tpass\nexcept IOError, e:\n        raise e, "m"\n'
     done = run(tmp_path, source)
     assert done.returncode == 1
@@ -84,14 +84,14 @@ def test_a_python_2_script_gets_a_list_of_what_to_change(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("for i in xrange(3): pass", "xrange is Python 2's; write range"),
-        ("{}.iteritems()", ".iteritems is Python 2's; write items()"),
-        ("import cPickle", "module cPickle is Python 2's; import pickle"),
+        ("for i in xrange(3): pass", "xrange exists only in Python 2; write range"),
+        ("{}.iteritems()", ".iteritems exists only in Python 2; write items()"),
+        ("import cPickle", "module cPickle exists only in Python 2; import pickle"),
         ("range(4 / 2)", "write //"),
         ("{1: 2}.keys()[0]", "write list(d.keys())[i]"),
     ],
 )
-def test_python_2_at_run_time(tmp_path: Path, line: str, told: str) -> None:
+def test_python_2_errors_at_run_time_are_explained(tmp_path: Path, line: str, told: str) -> None:
     done = run(tmp_path, f"x = 1\n{line}\n")
     assert done.returncode == 1
     assert f"line 2: {told}" in done.stderr or told in done.stderr

@@ -34,7 +34,7 @@ TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
 
 def feed(supervision: Supervision, *events: Event) -> list[Instruction]:
-    """What the last of the events leads to, without the notes."""
+    """The instructions for the last event, without the notes."""
     answer: list[Instruction] = []
     for event in events:
         answer = supervision.handle(event)
@@ -56,9 +56,9 @@ def test_ps_are_stopped_when_all_workers_and_the_chief_have_finished() -> None:
     assert run.phase is Phase.FINISHED
 
 
-def test_a_ps_that_ends_well_early_is_noted_and_no_failure() -> None:
+def test_a_ps_that_exits_with_0_early_is_reported_and_no_failure() -> None:
     run = Supervision([PS0, W0])
-    assert run.handle(TaskExited(PS0, 0)) == [Note("ps/0 has ended (exit code 0) while worker/0 still run.")]
+    assert run.handle(TaskExited(PS0, 0)) == [Note("ps/0 has ended (exit code 0); worker/0 still running.")]
     assert finished(feed(run, TaskExited(W0, 0))).exit_code == 0
 
 
@@ -78,7 +78,7 @@ def test_a_ps_that_dies_is_named_and_ends_the_run(keep_going: bool) -> None:
 
 def test_keep_going_lets_the_other_workers_finish() -> None:
     run = Supervision([PS0, W0, W1], keep_going=True)
-    assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); going on with worker/1.")]
+    assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); continuing with worker/1.")]
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0))) == Finish(2, W0, "worker/0 failed first: exit code 2")
 
@@ -88,7 +88,7 @@ def test_a_failure_of_the_last_task_finishes_at_once() -> None:
     assert finished(feed(run, TaskExited(W0, 5))) == Finish(5, W0, "worker/0 failed first: exit code 5")
 
 
-def test_a_cluster_of_ps_only_waits_for_them() -> None:
+def test_a_cluster_of_ps_tasks_runs_until_they_end() -> None:
     run = Supervision([PS0, PS1])
     assert feed(run, TaskExited(PS0, 0)) == []
     assert finished(feed(run, TaskExited(PS1, 0))).exit_code == 0
@@ -98,7 +98,7 @@ def test_workers_inside_join_are_stopped_when_the_others_are_done() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, TaskJoined(PS0, True), TaskJoined(W1, True)) == []
     told, *rest = run.handle(TaskExited(W0, 0))
-    assert told == Note("The work is done; stopping worker/1, which only served, in server.join().")
+    assert told == Note("The working tasks have finished; stopping worker/1 inside server.join().")
     assert rest == [SendSignal((PS0, W1), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W1, 0))) == Finish(0, None, "")
 
@@ -115,10 +115,10 @@ def test_a_worker_that_leaves_join_works_again() -> None:
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
-def test_a_cluster_that_only_serves_goes_on_until_it_is_ended() -> None:
+def test_a_cluster_inside_join_runs_until_a_signal() -> None:
     run = Supervision([PS0, W0])
     (note,) = run.handle(TaskJoined(W0, True))
-    assert note == Note("Every task is inside server.join(): the cluster serves until it is ended (Ctrl-C).")
+    assert note == Note("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")
     assert feed(run, SignalReceived(INT)) == [SendSignal((PS0, W0), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))) == Finish(130, None, "ended by SIGINT")
 
@@ -149,7 +149,7 @@ def test_a_second_ctrl_c_kills() -> None:
     assert feed(run, SignalReceived(INT), SignalReceived(INT)) == [SendSignal((PS0, W0), KILL)]
 
 
-def test_grace() -> None:
+def test_tasks_are_killed_after_the_grace_time() -> None:
     run = Supervision([PS0, W0])
     assert feed(run, GraceExpired()) == []
     assert feed(run, TaskExited(W0, 0), GraceExpired()) == [SendSignal((PS0,), KILL)]
@@ -157,7 +157,7 @@ def test_grace() -> None:
     assert finished(feed(run, TaskExited(PS0, -KILL))).exit_code == 0
 
 
-def test_time_limit() -> None:
+def test_the_time_limit_ends_the_run() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, TaskExited(W0, 0), TimeLimitReached(2.5)) == [SendSignal((PS0, W1), TERM), StartGrace()]
     finish = finished(feed(run, TaskExited(PS0, -TERM), TaskExited(W1, -TERM)))
@@ -170,14 +170,14 @@ def test_a_time_limit_after_the_end_has_begun_changes_nothing() -> None:
     assert finished(feed(run, TaskExited(PS0, -TERM))).exit_code == 0
 
 
-def test_wrong_use() -> None:
+def test_events_of_unknown_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one task"):
         Supervision([])
     with pytest.raises(ValueError, match="worker/1 is not running"):
         Supervision([W0]).handle(TaskExited(W1, 0))
 
 
-def test_exit_descriptions() -> None:
+def test_exit_codes_and_signals_are_described() -> None:
     assert describe_exit(3) == "exit code 3"
     assert describe_exit(-11) == "killed by SIGSEGV"
     assert describe_exit(-50) == "killed by signal 50"
@@ -191,7 +191,7 @@ disturbances = st.lists(
 
 
 @given(tasks, st.randoms(use_true_random=False), disturbances, st.booleans())
-def test_every_run_ends_once_and_truthfully(
+def test_every_run_ends_once_with_the_right_result(
     tasks: set[TaskId], random: Random, disturbances: list[Event | None], keep_going: bool
 ) -> None:
     order = sorted(tasks)

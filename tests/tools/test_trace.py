@@ -1,4 +1,4 @@
-"""`tfmini trace`: which run is traced, what is written, and what is said when nothing is."""
+"""`tfmini trace`: the choice of the run, the timeline, and the message if there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(path: Path) -> set[str]:
     return {span.name for span in read_trace(path).of_kind(OP)}
 
 
-def test_the_step_that_is_first_run_so_often_is_traced(tmp_path: Path) -> None:
+def test_the_first_step_that_reaches_the_number_of_runs_is_traced(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     tracer = Tracer(TraceRequest(str(path), run=3))
     rare, often = tf.random_uniform([], name="rare") + 1.0, tf.random_normal([], name="often") + 1.0
@@ -33,40 +33,40 @@ def test_the_step_that_is_first_run_so_often_is_traced(tmp_path: Path) -> None:
         for _ in range(2):
             session.run(rare)
             session.run(often)
-        assert not path.exists() and "--run 2 or less" in tracer.complaint()
+        assert not path.exists() and "--run 2 or less" in tracer.failure()
         assert isinstance(float(session.run(often)), float)
-        assert any(name.startswith("often") for name in names(path)) and tracer.complaint() == ""
+        assert any(name.startswith("often") for name in names(path)) and tracer.failure() == ""
         written = path.read_bytes()
         session.run(rare)
     assert path.read_bytes() == written and list(tmp_path.iterdir()) == [path]
 
 
-def test_only_runs_of_a_fetch_count_and_the_metadata_asked_for_is_filled(tmp_path: Path) -> None:
+def test_only_runs_of_a_fetch_count_and_requested_metadata_is_filled(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     tracer = Tracer(TraceRequest(str(path), run=1, fetch="wanted"))
     other, wanted = tf.constant(1.0, name="other"), tf.random_uniform([], name="wanted")
     metadata = tf.RunMetadata()
     with tf.Session() as session, tracer.installed():
         session.run(other)
-        assert "no run of wanted" in tracer.complaint()
+        assert "no run of wanted" in tracer.failure()
         session.run([wanted, other], options=protos.RunOptions(output_partition_graphs=True), run_metadata=metadata)
     assert tracer.done and metadata.partition_graphs
     with tf.Session() as session:  # no longer watched
         session.run(wanted)
 
 
-def test_a_failing_step_is_said_to_have_failed(tmp_path: Path) -> None:
+def test_a_failing_step_is_reported(tmp_path: Path) -> None:
     x = tf.placeholder(tf.float32, [])
     tracer = Tracer(TraceRequest(str(tmp_path / "t.json"), run=1))
     with tf.Session() as session, tracer.installed(), pytest.raises(tf.errors.InvalidArgumentError):
         session.run(tf.check_numerics(x, "bad"), {x: float("inf")})
-    assert tracer.complaint() == "the step to trace failed."
+    assert tracer.failure() == "the step to trace failed."
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--task", "worker/0"], "--task worker/0 is one of a cluster: give --ps, --workers or --chief, too."),
+        (["--task", "worker/0"], "--task worker/0 needs a cluster: give --ps, --workers or --chief, too."),
         (["--ps", "1", "--task", "worker/7"], "has no task worker/7; --task may be ps/0, worker/0."),
         (["--ps", "2", "--workers", "0"], "has no task worker/0; --task may be ps/0, ps/1."),
         (["-o", "/no/such/t.json"], "there is no directory /no/such."),
@@ -98,7 +98,7 @@ def command(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.cluster
-def test_a_script_in_this_process(tmp_path: Path) -> None:
+def test_a_script_in_this_process_is_traced(tmp_path: Path) -> None:
     body = """
         import sys
         import tensorflow as tf
@@ -120,7 +120,7 @@ def test_a_script_in_this_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_a_script_on_a_cluster(tmp_path: Path) -> None:
+def test_a_script_on_a_cluster_is_traced(tmp_path: Path) -> None:
     body = """
         import json, os
         import tensorflow as tf

@@ -14,7 +14,7 @@ def test_a_local_step_sends_nothing() -> None:
     with tf.Session() as session:
         session.run(doubled)
         assert step_transfers(session, doubled) == []
-        assert step_table(session, doubled) == "nothing crosses devices\n"
+        assert step_table(session, doubled) == "no transfers between devices\n"
 
 
 def test_a_step_that_never_ran_has_no_plan() -> None:

@@ -33,19 +33,19 @@ def test_join_raises_the_first_exception() -> None:
 def test_end_of_input_is_no_error() -> None:
     coord = tf.train.Coordinator()
     with coord.stop_on_exception():
-        raise tf.errors.OutOfRangeError(None, None, "the end")
+        raise tf.errors.OutOfRangeError.of("the end")
     coord.join([])
     assert coord.should_stop()
 
 
-def test_other_clean_types() -> None:
+def test_clean_stop_exception_types_can_be_given() -> None:
     coord = tf.train.Coordinator(clean_stop_exception_types=(KeyError,))
     with coord.stop_on_exception():
         raise KeyError("x")
     coord.join([])
     coord.clear_stop()
     with coord.stop_on_exception():
-        raise tf.errors.OutOfRangeError(None, None, "the end")
+        raise tf.errors.OutOfRangeError.of("the end")
     with pytest.raises(tf.errors.OutOfRangeError):
         coord.join([])
 
@@ -77,7 +77,7 @@ def test_request_stop_needs_an_exception_that_is_being_handled() -> None:
         coord.join([])
 
 
-def test_looper_calls_until_the_stop() -> None:
+def test_a_looper_calls_its_function_until_the_stop() -> None:
     coord = tf.train.Coordinator()
     calls = []
 
@@ -91,7 +91,7 @@ def test_looper_calls_until_the_stop() -> None:
     assert calls == [7, 7, 7] and not looper.is_alive()
 
 
-def test_looper_arguments() -> None:
+def test_wrong_arguments_of_a_looper_are_refused() -> None:
     with pytest.raises(ValueError, match="must be a Coordinator"):
         tf.train.LooperThread("coord", 1)
     with pytest.raises(ValueError, match="require that you also pass 'target'"):

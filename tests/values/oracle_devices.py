@@ -1,47 +1,33 @@
-"""Runs in the oracle's interpreter: what TensorFlow makes of device strings and clusters.
+"""TensorFlow's results for device strings and clusters. (Runs in its process, see `tests.oracle`.)"""
 
-stdin: JSON {"specs": [text], "merges": [[outer, inner]], "clusters": [{job: [address] | {index: address}}]}.
-stdout: JSON with one answer each: a text (or {"text", "dict"} for a cluster), null where TensorFlow raises.
-"""
+from __future__ import annotations
 
-import json
-import sys
-
-import tensorflow.compat.v1 as tf
+from collections.abc import Callable
+from typing import Any
 
 
-def parsed(text):
-    return tf.DeviceSpec.from_string(text)
+def answers(tf: Any, asked: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """One answer to each text, pair and cluster in {"specs", "merges", "clusters"}; None where TensorFlow raises."""
+    parsed = tf.DeviceSpec.from_string
+
+    def merged(pair: tuple[str, str]) -> str:
+        outer, inner = map(parsed, pair)
+        return outer.make_merged_spec(inner).to_string()
+
+    functions = {"specs": lambda text: parsed(text).to_string(), "merges": merged,
+                 "clusters": lambda jobs: described(tf.train.ClusterSpec(jobs))}  # fmt: skip
+    return {name: [answer(function, argument) for argument in asked[name]] for name, function in functions.items()}
 
 
-def merged(pair):
-    outer, inner = map(parsed, pair)
-    return outer.make_merged_spec(inner).to_string()
-
-
-def cluster(jobs):
-    jobs = {
-        job: {int(i): a for i, a in tasks.items()} if isinstance(tasks, dict) else tasks
-        for job, tasks in jobs.items()
-    }
-    spec = tf.train.ClusterSpec(jobs)
-    message = spec.as_cluster_def().SerializeToString(deterministic=True).hex()
+def described(spec: Any) -> dict[str, Any]:
+    """The public content of a ClusterSpec of either side."""
+    message = spec.as_cluster_def().SerializeToString(deterministic=True)
     return {"text": str(spec), "dict": repr(spec.as_dict()), "message": message}
 
 
-def answer(function, argument):
+def answer(function: Callable[[Any], Any], argument: Any) -> Any:
+    """The result of the function, or None if it raises an error."""
     try:
         return function(argument)
     except (ValueError, TypeError):
         return None
-
-
-asked = json.load(sys.stdin)
-json.dump(
-    {
-        "specs": [answer(lambda text: parsed(text).to_string(), text) for text in asked["specs"]],
-        "merges": [answer(merged, pair) for pair in asked["merges"]],
-        "clusters": [answer(cluster, jobs) for jobs in asked["clusters"]],
-    },
-    sys.stdout,
-)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
+from tests.values import oracle_devices
+from tests.values.oracle_devices import answer, described
 from tfmini.cluster import ClusterSpec
 from tfmini.devices import (
     DeviceSpec,
@@ -49,7 +48,7 @@ T = TypeVar("T")
         ("/job:a/job:b", "/job:b"),
     ],
 )
-def test_request_grammar(text: str, canonical: str) -> None:
+def test_requests_are_parsed(text: str, canonical: str) -> None:
     assert canonical_name(text) == canonical
     assert DeviceSpec.from_string(text).to_string() == canonical
 
@@ -67,12 +66,12 @@ def test_request_grammar(text: str, canonical: str) -> None:
         ("/cpu:x", "invalid literal for int"),
     ],
 )
-def test_request_grammar_refuses(text: str, message: str) -> None:
+def test_malformed_requests_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace("*", r"\*")):
         canonical_name(text)
 
 
-def test_constructor_coerces() -> None:
+def test_the_constructor_coerces_its_arguments() -> None:
     assert DeviceSpec(job=3, task="7").to_string() == "/job:3/task:7"  # type: ignore[arg-type]
     assert DeviceSpec(device_type="gpu", device_index=1).to_string() == "/device:GPU:1"
     assert DeviceSpec(device_index=1).to_string() == ""
@@ -86,7 +85,7 @@ def test_properties_are_settable_and_coerce() -> None:
     assert (spec.device_type, spec.device_index) == ("GPU", None)
 
 
-def test_mutators_and_their_copying_counterparts() -> None:
+def test_mutators_change_and_replace_copies() -> None:
     spec = DeviceSpec.from_string("/job:a/task:1")
     other = DeviceSpec.from_string("/task:2/cpu:0")
     assert spec.make_merged_spec(other).to_string() == "/job:a/task:2/device:CPU:0"
@@ -111,7 +110,7 @@ def test_equality_and_hash_go_by_text() -> None:
 # ---------------------------------------------------------------- helpers for device scopes
 
 
-def test_canonical_name_of_other_things() -> None:
+def test_canonical_name_accepts_specs_and_none() -> None:
     assert canonical_name(None) == ""
     assert canonical_name(DeviceSpec(job="a")) == "/job:a"
     with pytest.raises(TypeError, match="got int: 3"):
@@ -128,7 +127,7 @@ def test_canonical_name_of_other_things() -> None:
         ("/job:a", "/job:*", "/job:*"),
     ],
 )
-def test_merge(outer: str, inner: str, result: str) -> None:
+def test_requests_are_merged(outer: str, inner: str, result: str) -> None:
     assert merge_device(outer, inner) == result
     assert merge_function(outer)(inner) == result
 
@@ -162,7 +161,7 @@ def test_merge_function_takes_a_snapshot() -> None:
         ("/task:007", ParsedDevice(task=7)),
     ],
 )
-def test_core_grammar(text: str, parsed: ParsedDevice) -> None:
+def test_full_names_are_parsed(text: str, parsed: ParsedDevice) -> None:
     assert parse(text) == parsed
 
 
@@ -190,13 +189,13 @@ def test_core_grammar(text: str, parsed: ParsedDevice) -> None:
         "//",
     ],
 )
-def test_core_grammar_refuses(text: str) -> None:
+def test_malformed_full_names_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^Malformed device specification '") as error:
         parse(text)
     assert text in str(error.value)
 
 
-def test_parts_of_a_parsed_device() -> None:
+def test_a_parsed_device_has_its_parts() -> None:
     full = parse(device_name("worker", 3))
     assert full.to_string() == "/job:worker/replica:0/task:3/device:CPU:0"
     assert full.is_full
@@ -206,7 +205,7 @@ def test_parts_of_a_parsed_device() -> None:
     assert parse("/task:1").completed_by(full) == parse(device_name("worker", 1))
 
 
-def test_matches_and_intersects() -> None:
+def test_devices_match_and_intersect() -> None:
     full = parse("/job:ps/replica:0/task:1/device:CPU:0")
     assert matches(parse("/job:ps"), full)
     assert matches(parse(""), full)
@@ -227,7 +226,7 @@ devices = st.builds(
 
 
 @given(devices)
-def test_core_grammar_reads_what_to_string_writes(device: ParsedDevice) -> None:
+def test_a_full_name_is_parsed_as_it_was_written(device: ParsedDevice) -> None:
     assert parse(device.to_string()) == device
 
 
@@ -240,7 +239,7 @@ def test_merging_is_associative_and_idempotent(a: ParsedDevice, b: ParsedDevice,
 
 
 @given(devices, devices)
-def test_what_matches_intersects(a: ParsedDevice, b: ParsedDevice) -> None:
+def test_matching_devices_intersect(a: ParsedDevice, b: ParsedDevice) -> None:
     assert intersects(a, b) == intersects(b, a)
     assert not matches(a, b) or intersects(a, b)
     assert matches(a, a.completed_by(b))
@@ -308,43 +307,17 @@ def _generated(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     return found
 
 
-def _ours(function: Any, argument: Any) -> Any:
-    try:
-        return function(argument)
-    except (ValueError, TypeError):
-        return None
-
-
-def _cluster_answer(jobs: dict[str, Any]) -> dict[str, str]:
-    spec = ClusterSpec(jobs)
-    message = spec.as_cluster_def().SerializeToString(deterministic=True).hex()
-    return {"text": str(spec), "dict": repr(spec.as_dict()), "message": message}
-
-
 @pytest.mark.oracle
-def test_tensorflow_agrees() -> None:
-    python = os.environ.get("TFMINI_ORACLE")
-    if not python:
-        pytest.skip("TFMINI_ORACLE does not name a Python with TensorFlow")
+def test_tensorflow_agrees(oracle: Oracle) -> None:
     asked: dict[str, list[Any]] = {
         "specs": _generated(_specs, 600),
         "merges": _generated(st.tuples(_specs, _specs), 400),
         "clusters": _generated(_clusters, 100),
     }
-    done = subprocess.run(
-        [python, str(Path(__file__).with_name("oracle_devices.py"))],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    theirs = json.loads(done.stdout)
-    for spec, answer in zip(asked["specs"], theirs["specs"], strict=True):
-        assert _ours(canonical_name, spec) == answer, spec
-    for pair, answer in zip(asked["merges"], theirs["merges"], strict=True):
-        assert _ours(lambda p: merge_device(*p), pair) == answer, pair
-    for jobs, answer in zip(asked["clusters"], theirs["clusters"], strict=True):
-        assert _ours(_cluster_answer, jobs) == answer, jobs
+    theirs = oracle.call(oracle_devices.answers, asked)
+    for spec, found in zip(asked["specs"], theirs["specs"], strict=True):
+        assert answer(canonical_name, spec) == found, spec
+    for pair, found in zip(asked["merges"], theirs["merges"], strict=True):
+        assert answer(lambda p: merge_device(*p), pair) == found, pair
+    for jobs, found in zip(asked["clusters"], theirs["clusters"], strict=True):
+        assert answer(lambda j: described(ClusterSpec(j)), jobs) == found, jobs

@@ -1,1 +1,1 @@
-"""Checkpoint files, TensorFlow's byte for byte: arrays and names in, files out, and back. No graph, no session."""
+"""Reads and writes TensorFlow's checkpoint files, byte for byte. Knows names and arrays, no graph and no session."""

@@ -1,4 +1,4 @@
-"""CRC-32C as checkpoints store it."""
+"""CRC-32C checksums in the form that checkpoints store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-# The checksum holds the interpreter lock; other threads get a turn between pieces of this size.
+# Computing the checksum holds the interpreter lock; other threads can run between pieces of this size.
 PIECE = 1 << 20
 
 
 def extend(crc: int, data: bytes | np.ndarray[Any, Any]) -> int:
-    """The CRC-32C of what ``crc`` stands for followed by ``data`` (bytes, or a contiguous uint8 array)."""
+    """Extends the CRC-32C of earlier bytes, ``crc``, by ``data`` (bytes, or a contiguous uint8 array)."""
     if len(data) <= PIECE:
         return google_crc32c.extend(crc, data)  # type: ignore[no-any-return]
     for start in range(0, len(data), PIECE):
@@ -21,5 +21,5 @@ def extend(crc: int, data: bytes | np.ndarray[Any, Any]) -> int:
 
 
 def masked(crc: int) -> int:
-    """The form in which a CRC is stored: a CRC of data that holds CRCs is a poor check."""
+    """Masks a CRC for storage, since the CRC of data that contains CRCs is a weak check."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,10 +1,10 @@
-"""Tensors as bytes in data files: little-endian numbers as they lie in memory; strings with their lengths first.
+"""Encodes tensors as bytes of data files: numbers as little-endian memory, strings after their lengths.
 
 ::
 
     string tensor = varint length*, masked CRC-32C of the lengths (fixed32), bytes of the strings
 
-The checksum of the lengths is over fixed32 values (fixed64 where a length needs it), not over the varints.
+The checksum of the lengths is computed over fixed32 values (fixed64 where a length needs it), not over the varints.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Array = np.ndarray[Any, Any]
 
 
 def raw_bytes(array: Array) -> Array:
-    """The memory of an array of numbers as a flat uint8 array, without a copy where it is contiguous."""
+    """Returns the memory of a numeric array as a flat uint8 array, without a copy if it is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def encode_strings(strings: list[bytes]) -> tuple[bytes, int]:
-    """The bytes of a string tensor and their (unmasked) checksum."""
+    """Returns the bytes of a string tensor and their (unmasked) checksum."""
     lengths = b"".join(varint.encode(len(text)) for text in strings)
     crc = _crc_of_lengths([len(text) for text in strings])
     check = struct.pack("<I", checksums.masked(crc))
@@ -35,10 +35,10 @@ def encode_strings(strings: list[bytes]) -> tuple[bytes, int]:
 
 
 def decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
-    """The strings of a tensor of ``count`` elements, and the (unmasked) checksum of the bytes.
+    """Returns the strings of a tensor of ``count`` elements, and the (unmasked) checksum of the bytes.
 
     Raises:
-      ValueError: when the bytes do not fit together, with the reason.
+      ValueError: the bytes are inconsistent; the text has the reason.
     """
     position, lengths = 0, []
     for _ in range(count):
@@ -68,13 +68,7 @@ def _crc_of_lengths(lengths: list[int]) -> int:
 
 
 def checked_array(value: Any, dtype: dtypes.DType) -> Array:
-    """A kernel's value as an array of its declared type."""
+    """Converts a kernel's value to an array of its declared type."""
     if dtype is dtypes.string:
         return value if isinstance(value, np.ndarray) else np.array(value, object)
     return np.asarray(value, dtype.numpy)
-
-
-def type_name(dtype: dtypes.DType) -> str:
-    """TensorFlow's C++ name of a type, which its run-time messages use: ``float`` for float32."""
-    names = {"float32": "float", "float64": "double", "float16": "half"}
-    return names.get(dtype.base_dtype.name, dtype.base_dtype.name)

@@ -1,4 +1,4 @@
-"""Merging the bundles that several tasks wrote into one checkpoint: data files are renamed, indexes united."""
+"""Merges the bundles that several tasks wrote into one checkpoint: renames the data files, joins the indexes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tfmini.checkpoint.writer import HEADER_KEY, commit_index, free_shard_count
 def merge(
     prefixes: Sequence[str], destination: str, delete_old_dirs: bool = True, disk: files.Disk = files.DISK
 ) -> None:
-    """Makes one checkpoint out of several bundles, which cease to be.
+    """Merges several bundles into one checkpoint and removes them.
 
     Args:
-      prefixes: the bundles, in the order in which their shards are numbered.
+      prefixes: the bundles, in the order of their shards.
       destination: the prefix of the checkpoint.
-      delete_old_dirs: remove the directories of the bundles when they are left empty.
+      delete_old_dirs: remove the directories of the bundles if they are empty afterwards.
 
     Raises:
       InvalidArgumentError: when a bundle is missing or two have a tensor in common.
@@ -35,7 +35,7 @@ def merge(
         for number, source in enumerate(moves):
             disk.rename(source, files.data_file(destination, number, shards))
     except OSError as error:
-        raise files.op_error(error, destination) from None
+        raise errors.from_os_error(error, destination) from None
     commit_index(destination, shards, entries, disk)
     for prefix in prefixes:
         if prefix != destination:
@@ -48,15 +48,13 @@ def merge(
 
 
 def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
-    """Adds a bundle's entries, and its data files to ``moves``."""
+    """Adds a bundle's index to ``entries`` and its data files to ``moves``."""
     try:
         shards, index = load_index(prefix)
     except errors.NotFoundError:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"allow_missing_files was set to false and {prefix} did not exist. The shards of a checkpoint must be"
-            " written to a file system that all tasks share",
+            " written to a file system that all tasks share"
         ) from None
     numbers: dict[int, int] = {}
     for key, data in index.items():
@@ -69,7 +67,7 @@ def _add(prefix: str, entries: dict[bytes, Any], moves: list[str]) -> None:
         if key in entries:
             name = key.decode(errors="replace")
             text = f"Duplicate tensor keyed by {name} encountered, when merging prefix: {prefix}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         if not entry.slices:
             entry.shard_id = numbers.setdefault(entry.shard_id, len(moves) + len(numbers))
         entries[key] = entry

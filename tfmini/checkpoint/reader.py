@@ -1,12 +1,13 @@
-"""Reading a checkpoint: `BundleReader`."""
+"""Reads checkpoints: `BundleReader`."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from io import FileIO
 from math import prod
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,16 +16,16 @@ from tfmini.checkpoint import checksums, encoding, files, sstable
 from tfmini.checkpoint.slices import Slice, encode_key
 
 _CHUNK = 1 << 20
-_REMEDY = "The file is torn or was altered: restore another checkpoint"
+_REMEDY = "The file is truncated or corrupt: restore another checkpoint"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index says of a tensor.
+    """The index entry of a tensor.
 
     Attributes:
       shape: the shape of the whole tensor.
-      slices: the parts in which it is stored; empty when it is stored whole.
+      slices: the slices in which it is stored; empty if it is stored whole.
     """
 
     dtype: dtypes.DType
@@ -37,11 +38,11 @@ class Entry:
 
 
 class BundleReader:
-    """The tensors of a checkpoint by name. It holds no file open between calls.
+    """The tensors of a checkpoint by name. It keeps no file open between calls.
 
     Raises:
       NotFoundError: when there is no such checkpoint.
-      DataLossError: when the index is torn or altered.
+      DataLossError: when the index is truncated or corrupt.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -49,29 +50,29 @@ class BundleReader:
         self._shards, self._index = load_index(prefix)
 
     def stored(self) -> list[tuple[bytes, Entry]]:
-        """Key and entry of all that is stored in one piece, in order: slices first, under keys of their own."""
+        """Returns key and entry of each stored piece, in order: slices first, under their own keys, then tensors."""
         entries = ((key, self.entry_of_key(key)) for key in self._index if key)
         return [(key, entry) for key, entry in entries if not entry.slices]
 
     def names(self) -> list[str]:
-        """The names of the tensors, in order."""
+        """Returns the names of the tensors, in order."""
         return [key.decode() for key in self._index if key and key[0]]
 
     def __contains__(self, name: str) -> bool:
         return bool(name) and name.encode() in self._index
 
     def entry(self, name: str) -> Entry:
-        """What the index says of a tensor.
+        """Returns the index entry of a tensor.
 
         Raises:
           NotFoundError: when the checkpoint has no such tensor.
         """
         if name not in self:
-            raise errors.NotFoundError(None, None, f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
         return self.entry_of_key(name.encode())
 
     def entry_of_key(self, key: bytes) -> Entry:
-        """What the index says under a key."""
+        """Returns the index entry with a key."""
         from google.protobuf.message import DecodeError
 
         try:
@@ -80,11 +81,11 @@ class BundleReader:
             self._refuse(files.index_file(self.prefix), _readable(key), f"its entry cannot be read: {error}")
 
     def read(self, name: str) -> encoding.Array:
-        """A whole tensor.
+        """Reads a whole tensor.
 
         Raises:
           NotFoundError: when the checkpoint has no such tensor or lacks a data file.
-          DataLossError: when its bytes are torn or altered.
+          DataLossError: when its bytes are truncated or corrupt.
         """
         entry = self.entry(name)
         if not entry.slices:
@@ -92,7 +93,7 @@ class BundleReader:
         return self._assembled(name, entry, Slice(tuple((0, size) for size in entry.shape)))
 
     def read_slice(self, name: str, part: Slice) -> encoding.Array:
-        """A slice of a tensor, however it is stored; otherwise as `read`."""
+        """Reads a slice of a tensor that is stored whole or in other slices; otherwise as `read`."""
         entry = self.entry(name)
         wanted = part.resolved(entry.shape)
         if entry.slices:
@@ -123,7 +124,7 @@ class BundleReader:
         return np.empty(shape, entry.dtype.numpy) if out is None else out
 
     def _piece(self, name: str, part: Slice) -> encoding.Array:
-        """One of the slices in which a tensor is stored."""
+        """Reads one of the slices in which a tensor is stored."""
         key = encode_key(name, part)
         if key not in self._index:
             self._refuse(files.index_file(self.prefix), name, f"its slice {part.text} has no entry")
@@ -140,12 +141,12 @@ class BundleReader:
                     return self._read_strings(file, path, name, entry)
                 return self._read_numbers(file, path, name, entry)
         except OSError as error:
-            raise files.op_error(error, path) from None
+            raise errors.from_os_error(error, path) from None
 
-    def _read_numbers(self, file: IO[bytes], path: str, name: str, entry: Entry) -> encoding.Array:
+    def _read_numbers(self, file: FileIO, path: str, name: str, entry: Entry) -> encoding.Array:
         size = prod(entry.shape) * entry.dtype.numpy.itemsize
         if size != entry.size:
-            self._refuse(path, name, f"{entry.size} bytes are stored, {size} follow from its type and shape")
+            self._refuse(path, name, f"{entry.size} bytes are stored, but its type and shape need {size}")
         array = np.empty(entry.shape, entry.dtype.numpy)
         data = array.reshape(-1).view(np.uint8)
         crc = 0
@@ -157,7 +158,7 @@ class BundleReader:
         self._check(crc, path, name, entry)
         return array
 
-    def _read_strings(self, file: IO[bytes], path: str, name: str, entry: Entry) -> encoding.Array:
+    def _read_strings(self, file: FileIO, path: str, name: str, entry: Entry) -> encoding.Array:
         if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
             self._refuse(path, name, "Read less bytes than requested")
         data = np.empty(entry.size, np.uint8)
@@ -179,23 +180,23 @@ class BundleReader:
 
     def _refuse(self, path: str, name: str, reason: str) -> NoReturn:
         text = f"TensorBundle at {self.prefix}: {path}: tensor {name}: {reason}. {_REMEDY}"
-        raise errors.DataLossError(None, None, text)
+        raise errors.DataLossError.of(text)
 
 
-def live_shard_count(prefix: str) -> int:
-    """The number of shards of the checkpoint under ``prefix``; 0 when there is none that can be read."""
+def shard_count(prefix: str) -> int:
+    """Returns the number of shards of the checkpoint under ``prefix``; 0 if there is no readable one."""
     try:
         return load_index(prefix)[0]
     except errors.OpError:
         return 0
 
 
-def _fill(file: IO[bytes], data: encoding.Array) -> bool:
-    """Reads exactly ``data``'s bytes; whether there were so many."""
-    view = memoryview(data)  # type: ignore[arg-type]
+def _fill(file: FileIO, data: encoding.Array) -> bool:
+    """Fills ``data`` from the file; returns False if the file ends before."""
+    view = data.data
     position = 0
     while position < len(view):
-        count = file.readinto(view[position:])  # type: ignore[attr-defined]
+        count = file.readinto(view[position:])
         if not count:
             return False
         position += count
@@ -203,11 +204,11 @@ def _fill(file: IO[bytes], data: encoding.Array) -> bool:
 
 
 def load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
-    """The number of shards of a checkpoint, and its index, whose values are BundleEntryProtos.
+    """Returns the number of shards of a checkpoint, and its index, whose values are BundleEntryProtos.
 
     Raises:
       NotFoundError: when there is no such checkpoint.
-      DataLossError: when the index is torn or altered.
+      DataLossError: when the index is truncated or corrupt.
     """
     path = files.index_file(prefix)
     try:
@@ -215,12 +216,12 @@ def load_index(prefix: str) -> tuple[int, dict[bytes, bytes]]:
         return _parse_index(prefix, path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
     except FileNotFoundError:
         text = f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}"
-        raise errors.NotFoundError(None, None, text) from None
+        raise errors.NotFoundError.of(text) from None
     except OSError as error:
-        raise files.op_error(error, path) from None
+        raise errors.from_os_error(error, path) from None
 
 
-# Restoring variable by variable would parse the index as often.
+# Cached, because restoring variable by variable reads the index once per variable.
 @lru_cache(maxsize=4)
 def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int, dict[bytes, bytes]]:
     from google.protobuf.message import DecodeError
@@ -233,10 +234,10 @@ def _parse_index(prefix: str, path: str, identity: tuple[int, ...]) -> tuple[int
     except (sstable.TableError, DecodeError, KeyError) as error:
         reason = "no header entry" if isinstance(error, KeyError) else str(error)
         text = f"Unable to read file ({path}): {reason}. {_REMEDY}"
-        raise errors.DataLossError(None, None, text) from None
+        raise errors.DataLossError.of(text) from None
     if header.endianness != 0:
         text = f"{path} was written on a big-endian machine; tfmini reads little-endian checkpoints"
-        raise errors.UnimplementedError(None, None, text)
+        raise errors.UnimplementedError.of(text)
     return header.num_shards, index
 
 

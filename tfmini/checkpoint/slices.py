@@ -1,8 +1,8 @@
-"""Slices of tensors: their text in save ops, their keys in index files, their arithmetic.
+"""Slices of tensors: their text in save ops, their keys in index files, and their arithmetic.
 
 A slice has one extent per axis: ``(start, length)``, or `FULL` for the whole axis. Save and restore
-ops name it by a text, the tensor's shape and the extents: ``"10 3 0,4:-"``. In an index file the
-slice of a tensor is an entry of its own, under a key that sorts before all plain names.
+ops name it by a text with the tensor's shape and the extents: ``"10 3 0,4:-"``. In an index file, a
+slice has its own entry, under a key that sorts before all plain names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Slice:
 
     @staticmethod
     def from_proto(message: Any) -> Slice:
-        """The slice of a TensorSliceProto."""
+        """Reads a TensorSliceProto."""
         return Slice(tuple((e.start, e.length) if e.WhichOneof("has_length") else FULL for e in message.extent))
 
     def to_proto(self, message: Any) -> None:
@@ -32,29 +32,29 @@ class Slice:
             if length < 0:
                 message.extent.add()
             else:
-                # An absent start is 0, and that is how TensorFlow writes it.
+                # TensorFlow leaves out a start of 0, as proto3 does.
                 message.extent.add(start=start, length=length)
 
     def resolved(self, shape: Sequence[int]) -> Slice:
-        """The same slice with a start and a length on every axis of ``shape``."""
+        """Returns the same slice with a start and a length on every axis of ``shape``."""
         pairs = zip(self.extents, shape)
         return Slice(tuple((0, size) if length < 0 else (start, length) for (start, length), size in pairs))
 
     def covers(self, shape: Sequence[int]) -> bool:
-        """Whether the slice is the whole of a tensor of that shape."""
+        """Whether the slice is a whole tensor of that shape."""
         return self.resolved(shape).extents == tuple((0, size) for size in shape)
 
     def shape(self, full: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the slice of a tensor of shape ``full``."""
+        """Returns the shape of the slice of a tensor of shape ``full``."""
         return tuple(length for _, length in self.resolved(full).extents)
 
     def index(self, within: Slice) -> tuple[slice, ...]:
-        """How to index the array of the resolved slice ``within`` to get this resolved slice."""
+        """Returns the index of this resolved slice in the array of the resolved slice ``within``."""
         pairs = zip(self.extents, within.extents)
         return tuple(slice(start - base, start - base + length) for (start, length), (base, _) in pairs)
 
     def intersect(self, other: Slice) -> Slice | None:
-        """What two resolved slices have in common, or None."""
+        """Returns the intersection of two resolved slices, or None."""
         common = []
         for (a, n), (b, m) in zip(self.extents, other.extents):
             start, end = max(a, b), min(a + n, b + m)
@@ -70,10 +70,10 @@ class Slice:
 
 
 def parse(text: str) -> tuple[tuple[int, ...], Slice]:
-    """The shape and the slice of a specification like ``"10 3 0,4:-"``.
+    """Parses a specification like ``"10 3 0,4:-"``; returns the shape and the slice.
 
     Raises:
-      ValueError: in TensorFlow's words.
+      ValueError: with TensorFlow's message.
     """
     *sizes, extents = text.split(" ")
     if not sizes:
@@ -110,7 +110,7 @@ def _parse_extent(text: str) -> Extent:
 
 
 def encode_key(name: str, part: Slice) -> bytes:
-    """The key under which the index keeps a slice of the tensor ``name``: an order-preserving code."""
+    """Returns the key of a slice of the tensor ``name`` in the index: an order-preserving code."""
     numbers = b"".join(_signed(number) for extent in part.extents for number in extent)
     return _unsigned(0) + _escaped(name.encode()) + _unsigned(len(part.extents)) + numbers
 
@@ -121,14 +121,14 @@ def _unsigned(value: int) -> bytes:
 
 
 def _escaped(text: bytes) -> bytes:
-    # The byte ff would be escaped, too, but UTF-8 has none.
+    # TensorFlow also escapes the byte ff, which does not occur in UTF-8.
     return text.replace(b"\0", b"\0\xff") + b"\0\1"
 
 
 def _signed(value: int) -> bytes:
-    """A code that sorts as the number does: as many leading ones as the code has bytes, then the number.
+    """Encodes a number so that codes sort as the numbers do: as many leading ones as it has bytes, then the number.
 
-    Negative numbers are the complement of ``~value``.
+    The code of a negative number is the complement of the code of ``~value``.
     """
     magnitude = ~value if value < 0 else value
     size = magnitude.bit_length() // 7 + 1

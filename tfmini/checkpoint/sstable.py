@@ -1,16 +1,16 @@
-"""Sorted string tables, the format of index files: keys and values in order, in checked blocks.
+"""Sorted string tables, the format of index files: sorted keys and values in blocks with checksums.
 
 ::
 
     file    = data block*, meta-index block (empty), index block, footer
     block   = entry*, restart offset (fixed32)*, count of restarts (fixed32),
-              compression type (1 byte, 0 = none), masked CRC-32C of all before it (fixed32)
+              compression type (1 byte, 0 = none), masked CRC-32C of the preceding bytes (fixed32)
     entry   = varint shared, varint unshared, varint value length, key[shared:], value
     footer  = handle of the meta-index, handle of the index, zeros up to 40 bytes, magic (fixed64)
     handle  = varint offset, varint size without the 5 bytes of type and checksum
 
-``shared`` counts the bytes that a key has in common with the one before it; at a restart it is 0.
-The index has one entry per data block: a key not below its last and below the next one's first.
+``shared`` is the length of the prefix that a key shares with the previous key; at a restart it is 0.
+The index has one entry per data block; its key is >= the block's last key and < the next block's first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRAILER = struct.Struct("<BI")
 
 
 class TableError(ValueError):
-    """Bytes that are no table; the text says what is wrong with them."""
+    """The bytes are no valid table; the text has the reason."""
 
 
 # ---- writing --------------------------------------------------------------------------------
@@ -69,15 +69,15 @@ class _BlockBuilder:
 
 
 def build(items: Iterable[tuple[bytes, bytes]], block_size: int = _BLOCK_SIZE) -> bytes:
-    """The table of ``items``, whose keys must rise strictly.
+    """Builds the table of ``items``, whose keys must be strictly increasing.
 
     Raises:
-      ValueError: when they do not.
+      ValueError: when they are not.
     """
     out = bytearray()
     index: list[tuple[bytes, bytes]] = []
     data = _BlockBuilder(_RESTART_INTERVAL)
-    ended: tuple[bytes, bytes] | None = None  # last key and handle of a block whose separator is not known yet
+    ended: tuple[bytes, bytes] | None = None  # last key and handle of a finished block without an index entry
     last: bytes | None = None
     for key, value in items:
         if last is not None and key <= last:
@@ -94,11 +94,11 @@ def build(items: Iterable[tuple[bytes, bytes]], block_size: int = _BLOCK_SIZE) -
         ended = (last, _append_block(out, data.finish()))
     if ended is not None:
         index.append((_successor(ended[0]), ended[1]))
-    return bytes(out + _ending(out, index))
+    return bytes(out + _append_index(out, index))
 
 
-def _ending(out: bytearray, index: list[tuple[bytes, bytes]]) -> bytes:
-    """Adds the meta-index and the index to ``out`` and returns the footer."""
+def _append_index(out: bytearray, index: list[tuple[bytes, bytes]]) -> bytes:
+    """Appends the meta-index and the index to ``out``; returns the footer."""
     meta_handle = _append_block(out, _BlockBuilder(_RESTART_INTERVAL).finish())
     block = _BlockBuilder(1)
     for key, handle in index:
@@ -124,7 +124,7 @@ def _common(a: bytes, b: bytes) -> int:
 
 
 def _separator(start: bytes, limit: bytes) -> bytes:
-    """A short key k with start <= k < limit."""
+    """Returns a short key k with start <= k < limit."""
     i = _common(start, limit)
     if i < min(len(start), len(limit)) and start[i] < 0xFF and start[i] + 1 < limit[i]:
         return start[:i] + bytes([start[i] + 1])
@@ -132,7 +132,7 @@ def _separator(start: bytes, limit: bytes) -> bytes:
 
 
 def _successor(key: bytes) -> bytes:
-    """A short key not below ``key``."""
+    """Returns a short key k with key <= k."""
     for i, byte in enumerate(key):
         if byte != 0xFF:
             return key[:i] + bytes([byte + 1])
@@ -143,10 +143,10 @@ def _successor(key: bytes) -> bytes:
 
 
 def read(table: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a table, in order.
+    """Yields the keys and values of a table, in order.
 
     Raises:
-      TableError: when the bytes are no table, or altered.
+      TableError: when the bytes are no table or corrupt.
     """
     if len(table) < FOOTER_SIZE:
         raise TableError("file is too short to be an sstable")

@@ -1,10 +1,10 @@
-"""Variable-length integers: seven bits a byte, the lowest first."""
+"""Variable-length integers: seven bits per byte, the lowest first."""
 
 from __future__ import annotations
 
 
 def encode(value: int) -> bytes:
-    """A non-negative integer as a varint."""
+    """Encodes a non-negative integer as a varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -14,10 +14,10 @@ def encode(value: int) -> bytes:
 
 
 def decode(data: bytes, position: int) -> tuple[int, int]:
-    """The integer at ``position`` and the position after it.
+    """Returns the integer at ``position`` and the position after it.
 
     Raises:
-      ValueError: when the data ends inside it or it has more than 64 bits.
+      ValueError: when the data ends inside the varint or it has more than 64 bits.
     """
     value = shift = 0
     while shift < 64 and position < len(data):
@@ -27,4 +27,4 @@ def decode(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise ValueError("a varint is cut short or too long")
+    raise ValueError("a varint is truncated or too long")

@@ -1,10 +1,10 @@
-"""Writing a checkpoint: `BundleWriter`.
+"""Writes checkpoints atomically: `BundleWriter`.
 
-A checkpoint is there when its index is, so the index is renamed into place last. Its data files must
-not touch those of a checkpoint that stands under the same prefix: their names hold the number of
-shards, and the new checkpoint takes another number than the old one (``data-00000-of-00002``; readers
-open only the shards that entries mention). Whoever reads at any instant, and whatever survives a
-crash, is the old checkpoint or the new one, whole.
+A checkpoint exists if its index exists, so the index is renamed to its final name last. The data files
+of an old checkpoint with the same prefix must stay intact until then: the names of data files contain the
+number of shards, and the new checkpoint has another number than the old one (``data-00000-of-00002``;
+readers open only the shards that entries mention). So a reader at any time, also after a crash, finds the
+whole old checkpoint or the whole new one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import checksums, encoding, files, sstable
-from tfmini.checkpoint.reader import live_shard_count
+from tfmini.checkpoint.reader import shard_count
 from tfmini.checkpoint.slices import Slice, encode_key
 
 HEADER_KEY = b""
-# Small enough that what the checksum has read is still in the cache when it is written.
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # bytes; small enough to stay in the cache between checksum and write
 
 
 class BundleWriter:
-    """Writes tensors under a prefix; nothing is visible until `finish`.
+    """Writes tensors under a prefix; they become visible in `finish`.
 
-    Use it as a context manager: leaving it without `finish` removes what was written.
+    Use it as a context manager: leaving it without `finish` removes the written data.
 
     Raises:
       OpError: from every method, when the file system refuses.
@@ -44,21 +43,21 @@ class BundleWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._data.drop()
+        self._data.discard()
 
     def add(self, name: str, value: Any, dtype: dtypes.DType) -> None:
         """Appends a tensor.
 
         Raises:
-          InvalidArgumentError: when the name was used.
+          InvalidArgumentError: when the name is already used.
         """
         self._append(name.encode(), name, encoding.checked_array(value, dtype), dtype)
 
     def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Any, dtype: dtypes.DType) -> None:
-        """Appends a slice of a tensor whose other slices are here or in bundles that will be merged with this one.
+        """Appends a slice of a tensor; its other slices are in this bundle or in bundles that are merged with it.
 
         Raises:
-          InvalidArgumentError: when the name was used otherwise.
+          InvalidArgumentError: when the name is already used for a whole tensor or with another shape.
         """
         if part.covers(full_shape):
             self.add(name, value, dtype)
@@ -69,13 +68,13 @@ class BundleWriter:
             _set_shape(whole, full_shape)
             self._entries[name.encode()] = whole
         elif not whole.slices or tuple(d.size for d in whole.shape.dim) != tuple(full_shape):
-            raise errors.InvalidArgumentError(None, None, f"Tensor {name} is saved twice, with different shapes")
+            raise errors.InvalidArgumentError.of(f"Tensor {name} is saved twice, with different shapes")
         part.to_proto(whole.slices.add())
         self._append(encode_key(name, part), name, encoding.checked_array(value, dtype), dtype)
 
     def _append(self, key: bytes, name: str, array: encoding.Array, dtype: dtypes.DType) -> None:
         if key in self._entries:
-            raise errors.InvalidArgumentError(None, None, f"Adding duplicate key: {name}")
+            raise errors.InvalidArgumentError.of(f"Adding duplicate key: {name}")
         size, crc = self._write_strings(array) if dtype is dtypes.string else self._write_numbers(array)
         entry = protos.BundleEntryProto(
             dtype=_enum(dtype), offset=self._offset, size=size, crc32c=checksums.masked(crc)
@@ -100,17 +99,17 @@ class BundleWriter:
         return len(data), crc
 
     def finish(self) -> None:
-        """Makes the checkpoint visible, at once, in place of one that was there."""
-        self._data.keep()
+        """Makes the checkpoint visible atomically; replaces an old one with the same prefix."""
+        self._data.commit()
         commit_index(self._prefix, self._shards, self._entries, self._disk)
 
 
 def commit_index(prefix: str, shards: int, entries: dict[bytes, Any], disk: files.Disk) -> None:
-    """Writes the index over data files that are in place, then removes data files of the checkpoint before."""
+    """Writes the index, when the data files are in place; then removes the data files of the previous checkpoint."""
     header = protos.BundleHeaderProto(num_shards=shards, version=protos.VersionDef(producer=1))
     items = [(HEADER_KEY, header), *sorted(entries.items())]
     table = sstable.build((key, message.SerializeToString(deterministic=True)) for key, message in items)
-    disk.sync_directory(files.index_file(prefix))  # the data must not vanish once the index speaks of it
+    disk.sync_directory(files.index_file(prefix))  # the data files must be durable before the index mentions them
     files.write_atomically(files.index_file(prefix), table, disk)
     mine = f"-of-{shards:05d}"
     for path in files.data_files(prefix):
@@ -119,16 +118,16 @@ def commit_index(prefix: str, shards: int, entries: dict[bytes, Any], disk: file
 
 
 def free_shard_count(prefix: str, needed: int) -> int:
-    """A number of shards, at least ``needed``, that the checkpoint now under ``prefix`` does not have."""
-    return needed + 1 if live_shard_count(prefix) == needed else needed
+    """Returns a number of shards, at least ``needed``, that differs from the current checkpoint's number."""
+    return needed + 1 if shard_count(prefix) == needed else needed
 
 
 def _enum(dtype: dtypes.DType) -> Any:
-    # A proto takes the numbers of its enums, its stubs do not.
+    # A proto field accepts enum numbers, but its type stub does not.
     return dtype.as_datatype_enum
 
 
 def _set_shape(entry: Any, shape: tuple[int, ...]) -> None:
-    entry.shape.SetInParent()  # a scalar's shape is empty, not absent
+    entry.shape.SetInParent()  # the shape of a scalar is empty, but present
     for size in shape:
         entry.shape.dim.add(size=size)

@@ -1,1 +1,1 @@
-"""Collectives as pure state machines: what to send next, given what has come. No sockets, no clock."""
+"""Collectives as pure state machines: received messages in, messages to send out. No sockets, no clock."""

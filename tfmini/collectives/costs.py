@@ -1,4 +1,4 @@
-"""What each rank of a collective sends: the cost model that `schedules` keeps, exactly.
+"""The exact cost model of the collectives: messages and bytes that each rank sends.
 
 With S bytes, N ranks and pieces of at most `schedules.PIECE_BYTES`:
 
@@ -7,7 +7,7 @@ collective           messages per rank          bytes per rank
 ===================  =========================  ==================
 all-reduce, ring     2·(N−1)·pieces             2·(N−1)/N·S
 all-reduce, direct   N−1                        (N−1)·S
-all-reduce, shared   0, or a bell per wait      2·(N−1)/N·S
+all-reduce, shared   0, or one bell per wait    2·(N−1)/N·S
 broadcast            pieces (the last's empty)  S (the last: 0)
 gather               N−1                        (N−1)·S
 ===================  =========================  ==================
@@ -27,14 +27,14 @@ from tfmini.collectives.shared_moves import SMALL_LIMIT
 
 
 class Cost(NamedTuple):
-    """What one rank sends: messages and bytes of tensor data (the ring's: ± one element per message)."""
+    """The messages and bytes of tensor data that one rank sends (ring: ± one element per message)."""
 
     messages: int
     nbytes: float
 
 
 def all_reduce_cost(nbytes: int, size: int) -> Cost:
-    """The cost of one all-reduce, per rank."""
+    """Returns the cost of one all-reduce, per rank."""
     if size == 1:
         return Cost(0, 0.0)
     if nbytes <= DIRECT_LIMIT // (size - 1):
@@ -43,7 +43,7 @@ def all_reduce_cost(nbytes: int, size: int) -> Cost:
 
 
 def shared_all_reduce_cost(nbytes: int, size: int) -> Cost:
-    """What one rank lays out in shared memory for the others, once for each who takes it: data in no messages."""
+    """Returns the bytes that other ranks read from one rank's memory, counted once per reader; no messages."""
     if nbytes <= SMALL_LIMIT:
         return Cost(0, float(nbytes * (size - 1)))
     return Cost(0, 2 * (size - 1) / size * nbytes)

@@ -1,4 +1,4 @@
-"""What every exchange carries so that ranks which do different things notice at once."""
+"""Fingerprints: descriptions of an exchange that ranks compare, to detect that they run different collectives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tfmini import errors
 
 
 class Fingerprint(NamedTuple):
-    """What a rank believes it is doing.
+    """A rank's description of an exchange.
 
     Attributes:
-      name: of the tensor, where the caller has given one; compared only if both sides have one.
-      shape, dtype, op: as text; ``shape`` leaves out what may differ ("?").
-      step: which step of this member in the group it is, from 1; 0 when steps overlap, and then not compared.
+      name: the tensor's name if the caller has given one; compared only if both ranks have one.
+      shape, dtype, op: as text; ``shape`` has "?" for dimensions that may differ.
+      step: the number of this member's step in the group, from 1; 0 if steps overlap, and then not compared.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Fingerprint(NamedTuple):
     step: int
 
     def pack(self) -> str:
-        """As one field of a message."""
+        """Returns it as one field of a message."""
         return "|".join(map(str, self))
 
     @classmethod
@@ -32,13 +32,13 @@ class Fingerprint(NamedTuple):
         name, shape, dtype, op, step = text.rsplit("|", 4)
         return cls(name, shape, dtype, op, int(step))
 
-    def lasting(self) -> str:
-        """All but the step, the name last."""
+    def without_step(self) -> str:
+        """Returns everything except the step as text, the name last."""
         return f"{self.shape}|{self.dtype}|{self.op}|{self.name}"
 
     @classmethod
-    def of_lasting(cls, text: str, step: int) -> Fingerprint:
-        """The inverse of `lasting`."""
+    def with_step(cls, text: str, step: int) -> Fingerprint:
+        """The inverse of `without_step`."""
         shape, dtype, op, name = text.split("|", 3)
         return cls(name, shape, dtype, op, step)
 
@@ -48,20 +48,19 @@ class Fingerprint(NamedTuple):
 
 
 def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> errors.OpError | None:
-    """The error for two ranks that met in one exchange but do not do the same, or None."""
+    """Returns the error for two ranks whose fingerprints of one exchange differ, or None if they agree."""
+    if mine == theirs:
+        return None
     both = f"{me} has {mine}; {them} has {theirs}."
     if mine.name and theirs.name and mine.name != theirs.name:
         remedy = "All ranks must reduce the same tensors in the same order."
-        return _error(f"Name mismatch in a collective: {both} {remedy}")
-    if mine.op != theirs.op:
-        return _error(f"Op mismatch in a collective: {both}")
-    if mine.dtype != theirs.dtype:
-        return _error(f"Dtype mismatch in a collective: {both}")
-    if mine.shape != theirs.shape:
-        return _error(f"Shape mismatch in a collective: {both}")
+        return errors.InvalidArgumentError.of(f"Name mismatch in a collective: {both} {remedy}")
+    for aspect in ("op", "dtype", "shape"):
+        if getattr(mine, aspect) != getattr(theirs, aspect):
+            return errors.InvalidArgumentError.of(f"{aspect.title()} mismatch in a collective: {both}")
     if mine.step and theirs.step and mine.step != theirs.step:
         behind = them if theirs.step > mine.step else me
-        return _error(
+        return errors.InvalidArgumentError.of(
             f"Collective call skipped: {behind} left one out in an earlier step. {both} Every rank must run the same "
             "collectives in every step."
         )
@@ -69,13 +68,8 @@ def mismatch(mine: Fingerprint, me: str, theirs: Fingerprint, them: str) -> erro
 
 
 def skipped(mine: str, me: str, theirs: str, them: str) -> errors.OpError:
-    """The error for two ranks that wait for each other in different exchanges."""
-    return errors.InvalidArgumentError(
-        None, None,
+    """Returns the error for two ranks that wait for each other in different exchanges."""
+    return errors.InvalidArgumentError.of(
         f"Collective call skipped: {me} waits in {mine}, which {them} has not called, and {them} waits in {theirs}, "
-        f"which needs {me}. Every rank must run the same collectives in every step.",
-    )  # fmt: skip
-
-
-def _error(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, text)
+        f"which needs {me}. Every rank must run the same collectives in every step."
+    )

@@ -1,11 +1,11 @@
-"""How N ranks make one result out of their tensors: events in, messages to send out.
+"""Schedules of collectives: state machines that turn received messages into messages to send.
 
-Every schedule has the same three methods: `begin` gives the first messages, `receive` takes in
-one and gives those that follow from it, `result` is the value once `done`. A message is known by
-its tag, so messages may come in any order.
+Every schedule has the same methods: `begin` returns the first messages, `receive` handles one message
+and returns the messages that follow from it, `result` is the value once `done`. A tag identifies a
+message, so messages may arrive in any order.
 
-Safe without copies: memory that was handed out in a `Send` is written again only after its
-receiver has used it, because what is written has come round the ring through that receiver.
+No copies are needed: memory passed in a `Send` is overwritten only after its receiver has used it,
+because the overwriting data has travelled round the ring through that receiver.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ Merge = Callable[..., Array]
 
 MERGES: dict[str, Merge] = {"Add": np.add, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum}
 
-# Up to so many bytes all ranks send everything to all: two network delays fewer per pair of ranks.
+# Bytes up to which every rank sends its whole tensor to every other: this saves two network delays per pair of ranks.
 DIRECT_LIMIT = 64 << 10
-# The most that one message of the ring carries: while one piece is added, the next is on its way.
+# Limit of one message of the ring, so that the next piece is in flight while one is being added.
 PIECE_BYTES = 4 << 20
-# So many pieces of its own chunk a rank sends before it has seen any: what a slow rank has to keep.
+# Pieces of its own chunk that a rank sends before it has received any; bounds the memory of a slow rank.
 PIECES_AHEAD = 4
-
 
 _ONE_SOURCE = "Exactly one rank must be its source."
 
@@ -40,10 +39,12 @@ class Send(NamedTuple):
 
 
 class Schedule(Protocol):
-    """See the module. `receive` raises ValueError for what contradicts its own part.
+    """The state machine of one rank in one collective; see the module. `receive` raises ValueError on a conflict.
+
+    `missing` returns the ranks whose messages this rank waits for.
 
     Attributes:
-      done: the result is complete and everything has been handed out.
+      done: the result is complete and all messages have been returned.
     """
 
     done: bool
@@ -55,10 +56,10 @@ class Schedule(Protocol):
 
 
 def divide(total: Array, size: int, out: Array | None = None) -> Array:
-    """The final operation ``Div``: integers as in C, rounded towards zero.
+    """Computes the final operation ``Div``; integer division rounds towards zero, as in C.
 
     Args:
-      out: where to, possibly ``total`` itself.
+      out: the array for the result, possibly ``total`` itself.
     """
     if total.dtype.kind in "iu":
         return np.floor_divide(total - np.fmod(total, size), size, out=out, dtype=total.dtype)
@@ -67,19 +68,20 @@ def divide(total: Array, size: int, out: Array | None = None) -> Array:
     return np.multiply(total, total.dtype.type(1 / size), out=out)  # the same value, and faster
 
 
-class DirectReduce:
-    """All-reduce of a small tensor: every rank sends all of it to every other; sums in the order of ranks."""
+class _AllToAll:
+    """Base of the schedules in which every rank sends its whole tensor to every other rank."""
 
-    def __init__(self, rank: int, size: int, value: Array, merge: str, final: str) -> None:
-        self._rank, self._size, self._merge, self._final = rank, size, MERGES[merge], final
-        self._shape = value.shape
+    def __init__(self, rank: int, size: int, value: Array) -> None:
+        self._rank, self._size = rank, size
         self._values: list[Array] = [None] * size
-        self._values[rank] = np.ascontiguousarray(value).reshape(-1)
+        self._values[rank] = value
         self._left = size - 1
         self.done = size == 1
 
     def begin(self) -> list[Send]:
-        return [Send(r, 0, self._values[self._rank]) for r in _others(self._rank, self._size)]
+        # The next rank first, so that no two ranks begin with the same receiver.
+        receivers = [(self._rank + i) % self._size for i in range(1, self._size)]
+        return [Send(r, 0, self._values[self._rank]) for r in receivers]
 
     def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
         if self._values[sender] is None:
@@ -91,6 +93,14 @@ class DirectReduce:
     def missing(self) -> list[int]:
         return [r for r, value in enumerate(self._values) if value is None]
 
+
+class DirectReduce(_AllToAll):
+    """All-reduce of a small tensor: every rank sends its tensor to every other, and adds them in the order of ranks."""
+
+    def __init__(self, rank: int, size: int, value: Array, merge: str, final: str) -> None:
+        super().__init__(rank, size, np.ascontiguousarray(value).reshape(-1))
+        self._merge, self._final, self._shape = MERGES[merge], final, value.shape
+
     def result(self) -> Array:
         total = self._values[0].copy()
         for value in self._values[1:]:
@@ -101,14 +111,14 @@ class DirectReduce:
 
 
 class RingReduce:
-    """All-reduce round a ring: a reduce-scatter, then an all-gather, of one N-th of the tensor per message.
+    """All-reduce in a ring: a reduce-scatter, then an all-gather, of one N-th of the tensor per message.
 
-    Rank r sends to r + 1. The tensor is cut into N chunks, each into ``pieces`` that travel on their own.
-    In the first phase chunk c starts at rank c and gathers the other ranks' parts until it is complete
-    at rank c - 1; in the second it goes round once more. Each rank thus sends 2·(N−1)/N of the tensor.
+    Rank r sends to r + 1. The tensor is divided into N chunks, and each chunk into ``pieces``, one per message.
+    In the first phase, chunk c starts at rank c and accumulates the other ranks' parts until it is complete
+    at rank c - 1. In the second phase it goes round the ring once more. Each rank sends 2·(N−1)/N of the tensor.
 
     Args:
-      out: of the value's size and dtype, one-dimensional, for the result, and what to hand out of it.
+      out: one-dimensional memory of the value's size and dtype for the result, and the view of it to send and return.
     """
 
     def __init__(
@@ -119,15 +129,15 @@ class RingReduce:
         self._shape = value.shape
         self._mine = np.ascontiguousarray(value).reshape(-1)
         self._out: Array
-        self._face: Array
-        self._out, self._face = out or (np.empty_like(self._mine),) * 2
+        self._view: Array
+        self._out, self._view = out or (np.empty_like(self._mine),) * 2
         self._pieces = pieces or piece_count(self._mine.nbytes, size)
         self._left = 2 * (size - 1) * self._pieces
         self._begun = min(self._pieces, PIECES_AHEAD)
         self._next = (rank + 1) % size
         self.done = self._left == 0
         if self.done:
-            self._out[...] = self._mine  # a mean of one is the value
+            self._out[...] = self._mine  # the mean of one value is the value
 
     def _span(self, chunk: int, piece: int) -> slice:
         total = self._mine.size
@@ -167,25 +177,25 @@ class RingReduce:
         return [self._forward(step + 1, piece, span)]
 
     def _forward(self, step: int, piece: int, span: slice) -> Send:
-        return Send(self._next, step * self._pieces + piece, self._face[span])
+        return Send(self._next, step * self._pieces + piece, self._view[span])
 
     def missing(self) -> list[int]:
         return [] if self.done else [(self._rank - 1) % self._size]
 
     def result(self) -> Array:
-        return self._face.reshape(self._shape)
+        return self._view.reshape(self._shape)
 
 
 class Broadcast:
-    """One rank's tensor for all. It goes round the ring in pieces, so that each rank sends it once at most.
+    """Broadcast of one rank's tensor: it goes round the ring in pieces, so each rank sends it once at most.
 
-    Nobody needs to know the source: a tag counts the hops. The last rank acknowledges each piece to the source,
-    which thus keeps few of them on their way, and is not done before all ranks have everything. So two sources
-    meet, and `receive` raises. That there is none at all is found by a roll-call: rank 0, unless it is the source,
-    sends an empty message round the ring, which the source does not pass on.
+    The other ranks do not know the source: a tag counts the hops. The last rank acknowledges each piece to the
+    source. The source thus keeps few pieces in flight and is done only when all ranks have everything. If there are
+    two sources, one receives the other's piece, and `receive` raises. A roll-call detects that there is no source:
+    rank 0, unless it is the source, sends an empty message round the ring, which the source does not forward.
 
     Args:
-      value: what the source sends; None elsewhere.
+      value: the tensor at the source; None at the other ranks.
     """
 
     def __init__(self, rank: int, size: int, value: Array, shape: tuple[int, ...], dtype: Any) -> None:
@@ -207,7 +217,7 @@ class Broadcast:
         total = self._value.size
         return slice(total * piece // self._pieces, total * (piece + 1) // self._pieces)
 
-    def _pass_on(self, piece: int, hop: int) -> list[Send]:
+    def _forward(self, piece: int, hop: int) -> list[Send]:
         span = self._span(piece) if hop < self._size - 1 else slice(0, 0)  # the source has it
         return [self._to_next(hop * self._pieces + piece, self._value[span])]
 
@@ -215,7 +225,7 @@ class Broadcast:
         if self._begun == self._pieces:
             return []
         self._begun += 1
-        return self._pass_on(self._begun - 1, 0)
+        return self._forward(self._begun - 1, 0)
 
     def begin(self) -> list[Send]:
         if self.done:
@@ -228,17 +238,17 @@ class Broadcast:
         hop, piece = divmod(tag, self._pieces)
         if tag == self._roll_call:
             if self._rank == 0 and not self._is_source:
-                raise ValueError(f"All {self._size} ranks wait in a broadcast that nobody sends. {_ONE_SOURCE}")
+                raise ValueError(f"All {self._size} ranks wait in a broadcast without a source. {_ONE_SOURCE}")
             return [] if self._is_source else [self._to_next(tag, values)]
         if self._is_source and hop < self._size - 1:
             other = (self._rank - 1 - hop) % self._size
-            raise ValueError(f"Rank {self._rank} and rank {other} both send in one broadcast. {_ONE_SOURCE}")
+            raise ValueError(f"Ranks {self._rank} and {other} are both the source of one broadcast. {_ONE_SOURCE}")
         self._left -= 1
         self.done = self._left == 0
         if self._is_source:
             return self._next_piece()
         self._value[self._span(piece)] = values
-        return self._pass_on(piece, hop + 1)
+        return self._forward(piece, hop + 1)
 
     def missing(self) -> list[int]:
         return [] if self.done else [(self._rank - 1) % self._size]
@@ -247,44 +257,23 @@ class Broadcast:
         return self._value.reshape(self._shape)
 
 
-class Gather:
-    """All tensors, one after the other along the first dimension, for all; they may differ in that dimension.
+class Gather(_AllToAll):
+    """All-gather: concatenates all ranks' tensors along the first dimension, in which they may differ.
 
-    Every rank sends its tensor to every other, which is what a ring would carry as well: (N−1) times its size.
-    ``order`` lists the ranks as their tensors are to be joined, default: as they are.
+    Every rank sends its tensor to every other, (N−1) times its size; a ring would send as much.
+    ``order`` lists the ranks in the order of concatenation, default 0 to N−1.
     """
 
     def __init__(self, rank: int, size: int, value: Array, order: Sequence[int] | None = None) -> None:
-        self._rank, self._size, self._order = rank, size, order or range(size)
-        self._values: list[Array] = [None] * size
-        self._values[rank] = np.ascontiguousarray(value)
-        self._left = size - 1
-        self.done = size == 1
-
-    def begin(self) -> list[Send]:
-        return [Send(r, 0, self._values[self._rank]) for r in _others(self._rank, self._size)]
-
-    def receive(self, sender: int, tag: int, values: Array) -> list[Send]:
-        if self._values[sender] is None:
-            self._values[sender] = values
-            self._left -= 1
-            self.done = self._left == 0
-        return []
-
-    def missing(self) -> list[int]:
-        return [r for r, value in enumerate(self._values) if value is None]
+        super().__init__(rank, size, np.ascontiguousarray(value))
+        self._order = order or range(size)
 
     def result(self) -> Array:
         return np.concatenate([self._values[r] for r in self._order])
 
 
-def _others(rank: int, size: int) -> list[int]:
-    # The next one first, so that no two ranks begin with the same receiver.
-    return [(rank + i) % size for i in range(1, size)]
-
-
 def piece_count(nbytes: int, size: int) -> int:
-    """Into how many pieces the ring cuts each of its N chunks."""
+    """Returns the number of pieces of each of the ring's N chunks."""
     return max(1, -(-nbytes // (size * PIECE_BYTES)))
 
 
@@ -292,12 +281,12 @@ def all_reduce(
     rank: int, size: int, value: Array, merge: str, final: str, pieces: int = 1,
     out: tuple[Array, Array] | None = None,
 ) -> Schedule:  # fmt: skip
-    """The schedule of an all-reduce: direct for small tensors, else the ring.
+    """Returns the schedule of an all-reduce: direct for small tensors, otherwise the ring.
 
     Args:
       merge: ``Add``, ``Mul``, ``Min`` or ``Max``.
       final: ``Id``, or ``Div`` to divide by the number of ranks.
-      pieces: cut each chunk into so many at least.
+      pieces: the minimum number of pieces of each chunk.
       out: see `RingReduce`.
     """
     if value.nbytes <= DIRECT_LIMIT // max(1, size - 1) or size == 1:

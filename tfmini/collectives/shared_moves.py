@@ -1,14 +1,15 @@
-"""The ways in which ranks that share memory add up a tensor: what each does, in which order, and after whom.
+"""The plans by which ranks that share memory reduce a tensor: each rank's moves, their order and their conditions.
 
-* `SmallMoves`: a small tensor is laid out whole, and added up by all.
-* `PullMoves`: where processes may read each other's memory, a rank lays out only *where* its tensor is. Each adds
-  up its own N-th of all ranks' tensors, and then reads the others' sums.
-* `WindowMoves`: elsewhere the tensor goes in *windows*. In each, every rank lays out what the others are to add up,
-  adds up its own N-th of all ranks' parts and lays out the sum, and copies the others' sums. Writing runs ahead of
-  adding, and adding of copying, so that a rank that was held up does not hold up the others at once.
+* `SmallMoves`: every rank publishes its whole (small) tensor in its stage, and every rank reduces all of it.
+* `PullMoves`: if processes may read each other's memory, a rank publishes only the *address* of its tensor. Each rank
+  reduces its own N-th of all ranks' tensors, and then reads the others' results.
+* `WindowMoves`: otherwise the tensor is processed in *windows*. For each window, every rank publishes the parts that
+  the others reduce, reduces its own N-th of all ranks' parts, publishes the result, and copies the others' results.
+  Writing runs ahead of reducing, and reducing ahead of copying, so that a delayed rank does not delay the others at
+  once.
 
-Of a tensor that is not small, each rank thus passes 2·(N−1)/N to others, as in the ring, but in two exchanges
-instead of 2·(N−1). What is added up is added in the order of the ranks.
+For a tensor that is not small, each rank passes 2·(N−1)/N of it to others, as in the ring, but in two exchanges
+instead of 2·(N−1). Parts are reduced in the order of the ranks.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ import numpy as np
 from tfmini.collectives.schedules import MERGES, divide
 from tfmini.collectives.stages import COPIED, HEAD_BYTES, REDUCED, RESULT_AT, VALUE_AT, WINDOW_BITS, WROTE, Stage
 
-SMALL_LIMIT = 64 << 10  # bytes; up to here all ranks add up the whole
-WINDOW_BYTES = 1 << 20  # of the tensor; smaller ones wake the others more often
+SMALL_LIMIT = 64 << 10  # bytes; up to here every rank reduces the whole tensor
+WINDOW_BYTES = 1 << 20  # of the tensor; smaller windows wake the other ranks more often
 SLOTS = 4  # windows that a stage holds
-PULL_FROM = 1 << 20  # bytes per rank; below, waiting for all at the end costs more than copying once more
-PIECE_BYTES = 512 << 10  # what is read at a time to be added: it stays in the processor's cache
+PULL_FROM = 1 << 20  # bytes per rank; below, the final wait for all ranks costs more than one more copy
+PIECE_BYTES = 512 << 10  # bytes read at a time, small enough for the processor's cache
 _WRITE_AHEAD, _REDUCE_AHEAD = 2, 1
 
 Array = Any
 Read = Callable[[int, int, Array], bool]
-"""Reads from (rank, address) into an array; False: that rank's memory is there no more."""
+"""Reads from (rank, address) into an array; returns False if that rank's memory no longer exists."""
 
 
 class Move(NamedTuple):
-    """One thing to do.
+    """One action of a rank's plan.
 
     Attributes:
-      run: does it, for a window; False: another rank has left meanwhile.
-      word, mark: what all others must have reached before.
-      raises, to: what the own stage says after it.
+      run: does it, for a window; returns False if another rank has left.
+      word, mark: the mark that this word of all other ranks must have reached before.
+      raises, to: the word of the own stage that is set afterwards, and its mark.
     """
 
     run: Callable[[int], bool]
@@ -51,21 +52,21 @@ class Move(NamedTuple):
 
 
 class Moves:
-    """What one rank does in one exchange.
+    """The moves of one rank in one exchange.
 
     Args:
-      stages: of all ranks, None where one is not known yet; the list is filled by its owner.
-      count: which exchange of these stages it is, from 0.
-      value: contiguous.
+      stages: of all ranks, None for those not known yet; its owner fills the list.
+      count: the number of the exchange in these stages, from 0.
+      value: a contiguous array.
       merge, final: as in `schedules.all_reduce`.
-      out: of the value's size and dtype, one-dimensional, for the result.
-      follows: the exchange before was of this class, too.
+      out: one-dimensional memory of the value's size and dtype for the result.
+      follows: the previous exchange was of this class, too.
       read: for `PullMoves`.
 
     Attributes:
-      plan: in order.
-      unread: the rank whose memory could not be read; -1: none.
-      sent_bytes: how much of the tensor others take from this rank, once for each who takes it.
+      plan: the moves in order.
+      unreadable: the rank whose memory could not be read; -1: none.
+      sent_bytes: the bytes that other ranks read from this rank, counted once per reader.
     """
 
     def __init__(
@@ -82,13 +83,13 @@ class Moves:
         assert own is not None
         self.own = own
         self.others = [(rank + i) % self.size for i in range(1, self.size)]
-        self.unread = -1
+        self.unreadable = -1
         self.plan = self._plan(follows)
         self.sent_bytes = self._sent_bytes()
 
     @staticmethod
     def stage_bytes(nbytes: int) -> int:
-        """How large the stage for a tensor must be."""
+        """Returns the size of the stage that a tensor needs, in bytes."""
         raise NotImplementedError
 
     def _plan(self, follows: bool) -> list[Move]:
@@ -103,7 +104,7 @@ class Moves:
         return stage
 
     def _share(self, rank: int, width: int) -> tuple[int, int]:
-        """The elements of so many that a rank adds up."""
+        """Returns the range of the elements that a rank reduces, out of ``width``."""
         return width * rank // self.size, width * (rank + 1) // self.size
 
     def _finish(self, total: Array) -> None:
@@ -118,7 +119,7 @@ class Moves:
 
 
 class SmallMoves(Moves):
-    """See the module. A stage has room for two exchanges: who is through may go on to the next at once."""
+    """All ranks reduce a small tensor. A stage has room for two exchanges, so a rank may begin the next one at once."""
 
     @staticmethod
     def stage_bytes(nbytes: int) -> int:
@@ -149,7 +150,7 @@ class SmallMoves(Moves):
 
 
 class PullMoves(Moves):
-    """See the module. A rank is through only when all others are: till then they read its memory."""
+    """Each rank reads the other ranks' memory. It is done when all others are: until then they read its memory."""
 
     @staticmethod
     def stage_bytes(nbytes: int) -> int:
@@ -181,7 +182,7 @@ class PullMoves(Moves):
         assert self._read is not None
         if self._read(rank, self._stage(rank).words[word] + at * into.itemsize, into):
             return True
-        self.unread = rank
+        self.unreadable = rank
         return False
 
     def _reduce(self, window: int) -> bool:
@@ -212,7 +213,7 @@ class PullMoves(Moves):
 
 
 class WindowMoves(Moves):
-    """See the module."""
+    """The tensor passes through the stages in windows."""
 
     @staticmethod
     def stage_bytes(nbytes: int) -> int:
@@ -242,12 +243,12 @@ class WindowMoves(Moves):
         return int((self._mine.size - own + own * (self.size - 1)) * self._mine.itemsize)
 
     def _window(self, window: int) -> tuple[int, int]:
-        """(begin, elements)."""
+        """Returns a window's first element and its number of elements."""
         begin = window * self._width
         return begin, min(self._width, self._mine.size - begin)
 
     def _slot(self, rank: int, window: int, low: int, high: int) -> Array:
-        """The elements of a window in a rank's stage."""
+        """Returns elements of a window in a rank's stage."""
         begin = window % self._slots * self._width
         item = self._mine.itemsize
         return self._stage(rank).data[(begin + low) * item : (begin + high) * item].view(self._mine.dtype)
@@ -280,7 +281,7 @@ class WindowMoves(Moves):
 
 
 def moves_for(nbytes: int, size: int, can_pull: bool) -> type[Moves]:
-    """How so many ranks that share memory, and of which all or none `can_pull`, reduce a tensor."""
+    """Selects the moves for a tensor of ``nbytes``; ``can_pull``: all ranks can read each other's memory."""
     if nbytes <= SMALL_LIMIT:
         return SmallMoves
     return PullMoves if can_pull and nbytes >= PULL_FROM * size else WindowMoves

@@ -1,17 +1,16 @@
-"""Where a rank lays out its part of an all-reduce for the other ranks of its host: a *stage* in shared memory.
+"""Stages: shared memory in which a rank publishes its part of an all-reduce to the other ranks of its host.
 
-Only its owner writes to a stage. All that the ranks have to tell each other stands in its head, as numbers
-that only grow::
+Only its owner writes to a stage. The head of a stage holds its owner's progress, as numbers that only grow::
 
     u64 serial | u64 wrote | u64 reduced | u64 copied | u64 waiting, sleeps | u64 step, step |
     u64 address of the tensor, address of the result, in the owner's memory                 (a cache line each)
     fingerprint, fingerprint (u16 length, text)                                          from byte 512 on
     data                                                                                from byte 4096 on
 
-A *mark* is the number of an exchange times 2**24 plus a number of windows of it. Even and odd exchanges have
-a step and a fingerprint each.
+A *mark* is the number of an exchange times 2**24 plus a number of completed windows. Even and odd exchanges each
+have their own step and fingerprint.
 
-Stores must become visible in the order in which they were made, as on x86: see `IS_ORDERED`.
+Other processors must see stores in program order, as on x86: see `IS_ORDERED`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 IS_ORDERED = platform.machine() in ("x86_64", "AMD64") and sys.maxsize > 1 << 32
-"""Whether this processor lets others see stores in program order, and 64 bits at once."""
+"""Whether other processors see this one's stores in program order, and 64-bit stores as a whole."""
 
 HEAD_BYTES = 4096
 WINDOW_BITS = 24
@@ -39,13 +38,13 @@ _lock = threading.Lock()
 
 
 def fence() -> None:
-    """What was stored before is visible before what follows is loaded: a lock's atomic operation."""
-    with _lock:
+    """Makes earlier stores visible before later loads: a full memory barrier."""
+    with _lock:  # an atomic operation
         return
 
 
 def fingerprint_text(text: str) -> bytes:
-    """What stands in a stage for a fingerprint; where it is too long its end is a digest of it."""
+    """Encodes a fingerprint for a stage; the end of a text that is too long is replaced by a digest of it."""
     data = text.encode()
     if len(data) <= _TEXT_LIMIT:
         return data
@@ -54,11 +53,11 @@ def fingerprint_text(text: str) -> bytes:
 
 
 class Stage:
-    """A stage, one's own or another rank's.
+    """The stage of this rank or of another one.
 
     Args:
       memory: its bytes, writable for its owner.
-      serial: of this use of the memory; the same number stands there as long as nobody else uses it.
+      serial: identifies this use of the memory; the memory holds the same number until it has another use.
     """
 
     __slots__ = ("memory", "data", "words", "serial", "address", "_bytes", "_written")
@@ -73,7 +72,7 @@ class Stage:
         self._written = [b"", b""]
 
     def open(self, count: int) -> None:
-        """Its owner begins to use it, with that exchange: those before are over."""
+        """Begins its use with the exchange ``count``; earlier exchanges are over. Called by its owner."""
         self.words[SERIAL] = self.serial
         fence()
         for word in (WAITING, SLEEPS, STEPS, STEPS + 1):
@@ -81,31 +80,31 @@ class Stage:
         for word in (WROTE, REDUCED, COPIED):
             self.words[word] = count << WINDOW_BITS
 
-    def give_up(self) -> None:
-        """Its owner uses it no more: nobody does."""
+    def release(self) -> None:
+        """Ends its use: no rank uses it any more. Called by its owner."""
         self.words[SERIAL] = 0
 
     @property
     def is_valid(self) -> bool:
-        """Whether what has been read before was still its owner's."""
+        """Whether the stage still belongs to its owner, so that the data read before is valid."""
         return self.words[SERIAL] == self.serial
 
     def wait_for(self, word: int, mark: int, sleeps_on: int) -> None:
-        """Notes that its owner waits until that word of all others has reached a mark.
+        """Records that its owner waits until this word of all other ranks has reached a mark.
 
         Args:
-          sleeps_on: the rank on whose word it sleeps; -1: on none, it wants to be rung.
+          sleeps_on: the rank on whose word it sleeps; -1: none, it waits for a bell.
         """
         self.words[SLEEPS] = sleeps_on + 1
         self.words[WAITING] = word << _KIND_SHIFT - 3 | mark
 
     def wanted(self, word: int) -> int:
-        """The mark that its owner waits for in the others' ``word``; 0: it does not."""
+        """Returns the mark that its owner waits for in the others' ``word``; 0 if it does not wait for that word."""
         waiting = self.words[WAITING]
         return waiting & (1 << _KIND_SHIFT - 3) - 1 if waiting >> _KIND_SHIFT - 3 == word else 0
 
-    def sign(self, count: int, text: bytes, step: int) -> None:
-        """Says what the count-th exchange is."""
+    def write_fingerprint(self, count: int, text: bytes, step: int) -> None:
+        """Writes the fingerprint of the count-th exchange: its text and step."""
         side = count & 1
         self.words[STEPS + side] = step
         if text != self._written[side]:
@@ -114,8 +113,8 @@ class Stage:
             self._bytes[at : at + 2] = len(text).to_bytes(2, "little")
             self._written[side] = text
 
-    def signature(self, count: int) -> tuple[bytes, int]:
-        """What `sign` has said: text and step."""
+    def read_fingerprint(self, count: int) -> tuple[bytes, int]:
+        """Returns the text and step that `write_fingerprint` has written."""
         side = count & 1
         at = _TEXT_AT[side]
         size = int.from_bytes(self._bytes[at : at + 2], "little")

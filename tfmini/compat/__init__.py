@@ -1,1 +1,1 @@
-"""What old scripts import around the core."""
+"""Modules outside TensorFlow's core that old scripts import: flags, logging, files, tests, MNIST, Horovod, aliases."""

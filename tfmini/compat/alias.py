@@ -1,12 +1,12 @@
-"""Lets ``import tensorflow`` mean tfmini, in this process only.
+"""Makes ``import tensorflow`` import tfmini, in this process only.
 
-`install` puts a finder in front of Python's others, so an installed TensorFlow is neither used nor
-touched. A name below ``tensorflow`` is, in this order,
+`install` puts a finder before Python's own finders, so an installed TensorFlow is neither used nor
+changed. A module below ``tensorflow`` is, in this order,
 
 - a public namespace (``tensorflow.nn``): tfmini's own module, the same object;
-- a path that old scripts know (``tensorflow.python.ops.math_ops``): a module made from the table in
-  `tfmini.compat.internals`;
-- anything else: a ModuleNotFoundError that says what to use.
+- a private path that old scripts use (``tensorflow.python.ops.math_ops``): a module made from the table
+  in `tfmini.compat.internals`;
+- anything else: a ModuleNotFoundError that names the alternative.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TARGET = "tfmini"
 
 
 class _Present(Loader):
-    """Hands out a module that exists already, and leaves its own ``__spec__`` as it was."""
+    """Loads a module that exists already, and keeps its own ``__spec__``."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -39,10 +39,10 @@ class _Present(Loader):
 
 
 class TensorFlowFinder(MetaPathFinder):
-    """Finds what is below a root (``tensorflow``) in tfmini.
+    """Finds the modules below a root (``tensorflow``) in tfmini.
 
-    There are two: one for ``tensorflow``, in front; and one for ``tfmini``, asked last, since
-    ``from tensorflow.contrib import x`` becomes an import of ``tfmini.contrib.x``.
+    There are two finders: one for ``tensorflow``, first in the list, and one for ``tfmini``, last in the
+    list, since ``from tensorflow.contrib import x`` becomes an import of ``tfmini.contrib.x``.
     """
 
     def __init__(self, root: str) -> None:
@@ -56,7 +56,7 @@ class TensorFlowFinder(MetaPathFinder):
             return None
         module = _module(dotted)
         if module is None:
-            # Named after the root, for Python hides the message of a `from` import that misses just this module.
+            # The error's name is the root: with its own name, Python would hide the message of a `from` import.
             raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=ALIAS)
         return ModuleSpec(fullname, _Present(module), is_package=True)
 
@@ -69,7 +69,7 @@ _HOROVOD = {
 
 
 class HorovodFinder(MetaPathFinder):
-    """Lets ``horovod.tensorflow`` mean `tfmini.compat.horovod` (``horovod`` is a package around it)."""
+    """Finds ``horovod.tensorflow`` as `tfmini.compat.horovod`; ``horovod`` is a package around it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -83,8 +83,8 @@ class HorovodFinder(MetaPathFinder):
         if fullname in _HOROVOD:
             return ModuleSpec(fullname, _Present(import_module(_HOROVOD[fullname])), is_package=True)
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: of Horovod tfmini has horovod.tensorflow with its interface for TensorFlow"
-            " 1 graphs (init, DistributedOptimizer, BroadcastGlobalVariablesHook, allreduce…); Keras, Torch, MXNet and"
+            f"No module named {fullname!r}: tfmini has only horovod.tensorflow, with the interface for TensorFlow 1"
+            " graphs (init, DistributedOptimizer, BroadcastGlobalVariablesHook, allreduce…); Keras, Torch, MXNet and"
             " Spark are out of its scope.",
             name="horovod",
         )
@@ -100,7 +100,7 @@ def _module(dotted: str) -> ModuleType | None:
 
 
 def _absent(fullname: str, dotted: str) -> str:
-    """Why there is no such module, and what to use."""
+    """Returns the error for a missing module: the reason and the alternative."""
     plain = internals.public_path(dotted)
     way = internals.unsupported(plain)
     if way:
@@ -110,17 +110,17 @@ def _absent(fullname: str, dotted: str) -> str:
         getattr(sys.modules[f"{TARGET}.{parent}" if parent else TARGET], last)
     except AttributeError as error:
         return f"No module named {fullname!r}: {str(error).partition(': ')[2] or error}"
-    except KeyError:  # the parent is a private path, or is not there either
-        from tfmini.out_of_scope import way_around  # serves errors only
+    except KeyError:  # the parent is a private path or missing, too
+        from tfmini.out_of_scope import alternative  # imported for errors only
 
-        around = way_around(plain)
-        if around is not None:
-            return f"No module named {fullname!r}: tf.{plain} is out of tfmini's scope; use {around} instead"
+        instead = alternative(plain)
+        if instead is not None:
+            return f"No module named {fullname!r}: tf.{plain} is out of tfmini's scope; use {instead} instead"
     return f"No module named {fullname!r}: tfmini has no module for this part of TensorFlow. {internals.nearest(plain)}"
 
 
 def install() -> None:
-    """Makes ``import tensorflow`` mean tfmini from now on, in this process.
+    """Makes ``import tensorflow`` import tfmini from now on, in this process.
 
     Raises:
       RuntimeError: when a TensorFlow has been imported already.
@@ -138,7 +138,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undoes `install`: ``import tensorflow`` is Python's business again."""
+    """Undoes `install`: Python's own finders handle ``import tensorflow`` again."""
     ours = (TensorFlowFinder, HorovodFinder)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ours)]
     for name in [name for name in sys.modules if name.partition(".")[0] in (ALIAS, "horovod")]:

@@ -19,20 +19,20 @@ def _not_ours(record: LogRecord) -> bool:
 
 
 def _parse(argv: Sequence[str] | None) -> list[str]:
-    # absl puts its handler on the root logger; without this, each line of tf.logging would appear twice.
+    # absl adds its handler to the root logger; without the filter, each line of tf.logging would appear twice.
     absl_logging.get_absl_handler().addFilter(_not_ours)
-    left: list[str] = FLAGS(sys.argv if argv is None else argv, known_only=True)
-    return left
+    rest: list[str] = FLAGS(sys.argv if argv is None else argv, known_only=True)
+    return rest
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
-    """Parses the flags, calls ``main(argv)`` with what is left of the arguments, and exits with its result.
+    """Parses the flags, calls ``main(argv)`` with the remaining arguments, and exits with its result.
 
-    ``tf.app.run``. As in TensorFlow, flags that nobody defined are left for ``main``.
+    ``tf.app.run``. As in TensorFlow, undefined flags remain for ``main``.
 
     Args:
       main: default the ``main`` of the script.
       argv: default ``sys.argv``.
     """
-    get_logger()  # before absl sets up the root logger, which would be taken for the user's own
+    get_logger()  # first, since it would mistake the root logger that absl sets up for the user's own
     absl_app.run(main=main or sys.modules["__main__"].main, argv=argv, flags_parser=_parse)

@@ -1,4 +1,4 @@
-"""TensorFlow's switches between its first and second behaviour: here there is only the first."""
+"""TensorFlow's switches between the behaviour of 1.x and 2.x; tfmini has only that of 1.x."""
 
 from __future__ import annotations
 

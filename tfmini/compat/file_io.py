@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import shutil
@@ -13,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from tfmini import errors
-from tfmini.compat.file_object import FastGFile, GFile, file_error, local_path
+from tfmini.compat.file_object import FastGFile, GFile, local_path
 from tfmini.compat.text import as_str_any
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What `stat` returns: size in bytes, time of the last change in ns since 1970, whether it is a directory."""
+    """The result of `stat`: size in bytes, time of the last change in ns since 1970, whether it is a directory."""
 
     length: int
     mtime_nsec: int
@@ -33,22 +34,22 @@ class FileStatistics:
 
 
 def exists(path: Any) -> bool:
-    """Whether there is a file or directory (``tf.gfile.Exists``)."""
+    """Whether a path exists (``tf.gfile.Exists``)."""
     return os.path.exists(local_path(path))
 
 
 def isdir(path: Any) -> bool:
-    """Whether there is a directory (``tf.gfile.IsDirectory``)."""
+    """Whether a path is a directory (``tf.gfile.IsDirectory``)."""
     return os.path.isdir(local_path(path))
 
 
 def stat(path: Any) -> FileStatistics:
-    """Size, time and kind (``tf.gfile.Stat``); a NotFoundError where there is nothing."""
+    """Size, time and kind of a path (``tf.gfile.Stat``); raises NotFoundError if it does not exist."""
     name = local_path(path)
     try:
         found = os.stat(name)
     except OSError as error:
-        raise file_error(error, name) from error
+        raise errors.from_os_error(error, name) from error
     is_directory = os.path.isdir(name)
     return FileStatistics(0 if is_directory else found.st_size, found.st_mtime_ns, is_directory)
 
@@ -61,19 +62,19 @@ def listdir(path: Any) -> list[str]:
     """
     name = local_path(path)
     if not os.path.isdir(name):
-        raise errors.NotFoundError(None, None, f"Could not find directory {name}")
+        raise errors.NotFoundError.of(f"Could not find directory {name}")
     return os.listdir(name)
 
 
 def mkdir(path: Any) -> None:
-    """Makes a directory whose parent exists; one that exists already is left (``tf.gfile.MkDir``)."""
+    """Makes a directory whose parent exists; an existing directory is no error (``tf.gfile.MkDir``)."""
     name = local_path(path)
     try:
         os.mkdir(name)
     except FileExistsError:
         return
     except OSError as error:
-        raise file_error(error, name) from error
+        raise errors.from_os_error(error, name) from error
 
 
 def makedirs(path: Any) -> None:
@@ -86,9 +87,9 @@ def makedirs(path: Any) -> None:
     try:
         os.makedirs(name, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise errors.FailedPreconditionError(None, None, f"{name} is not a directory") from error
+        raise errors.FailedPreconditionError.of(f"{name} is not a directory") from error
     except OSError as error:
-        raise file_error(error, name) from error
+        raise errors.from_os_error(error, name) from error
 
 
 def remove(path: Any) -> None:
@@ -96,55 +97,55 @@ def remove(path: Any) -> None:
     name = local_path(path)
     try:
         if os.path.isdir(name):
-            raise IsADirectoryError(None, "Is a directory")
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
         os.remove(name)
     except OSError as error:
-        raise file_error(error, name) from error
+        raise errors.from_os_error(error, name) from error
 
 
 def rmtree(path: Any) -> None:
-    """Deletes a directory with all that is in it, or a file (``tf.gfile.DeleteRecursively``)."""
+    """Deletes a directory with its content, or a file (``tf.gfile.DeleteRecursively``)."""
     name = local_path(path)
     if not os.path.lexists(name):
-        raise errors.NotFoundError(None, None, f"{name} not found")
+        raise errors.NotFoundError.of(f"{name} not found")
     try:
         if os.path.isdir(name) and not os.path.islink(name):
             shutil.rmtree(name)
         else:
             os.remove(name)
     except OSError as error:
-        raise file_error(error, name) from error
+        raise errors.from_os_error(error, name) from error
 
 
-def _make_room(name: str, overwrite: bool) -> None:
+def _check_target(name: str, overwrite: bool) -> None:
     if not overwrite and os.path.exists(name):
-        raise errors.AlreadyExistsError(None, None, f"file already exists: {name}")
+        raise errors.AlreadyExistsError.of(f"file already exists: {name}")
 
 
 def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
-    """Copies a file's content (``tf.gfile.Copy``); an AlreadyExistsError unless it may overwrite."""
+    """Copies a file's content (``tf.gfile.Copy``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
-    _make_room(new, overwrite)
+    _check_target(new, overwrite)
     try:
         shutil.copyfile(old, new)
     except OSError as error:
-        raise file_error(error, error.filename or old) from error
+        raise errors.from_os_error(error, error.filename or old) from error
 
 
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    """Moves a file or directory (``tf.gfile.Rename``); an AlreadyExistsError unless it may overwrite."""
+    """Moves a file or directory (``tf.gfile.Rename``); raises AlreadyExistsError unless ``overwrite``."""
     old, new = local_path(src), local_path(dst)
-    _make_room(new, overwrite)
+    _check_target(new, overwrite)
     try:
         os.replace(old, new)
     except OSError as error:
-        raise file_error(error, old) from error
+        raise errors.from_os_error(error, old) from error
 
 
 def glob(pattern: Any) -> list[str]:
     """The paths that match a pattern, or one of several (``tf.gfile.Glob``).
 
-    ``*``, ``?`` and ``[…]`` do not match a ``/``; hidden files are found by ``*``, as in TensorFlow.
+    ``*``, ``?`` and ``[…]`` do not match a ``/``; ``*`` matches hidden files, as in TensorFlow.
     """
     if isinstance(pattern, (list, tuple)) or (isinstance(pattern, Iterable) and not isinstance(pattern, (str, bytes))):
         return [path for one in pattern for path in glob(one)]
@@ -169,12 +170,12 @@ def _is_pattern(text: str) -> bool:
 
 
 def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
-    """(directory, names of its directories, names of its files) for a tree (``tf.io.gfile.walk``)."""
+    """Yields (directory, names of its directories, names of its files) of a tree (``tf.io.gfile.walk``)."""
     return os.walk(local_path(top), topdown=topdown, onerror=onerror)
 
 
 def read_file_to_string(filename: Any, binary_mode: bool = False) -> Any:
-    """All of a file, as text or bytes (``file_io.read_file_to_string``)."""
+    """The content of a file, as text or bytes (``file_io.read_file_to_string``)."""
     with GFile(filename, "rb" if binary_mode else "r") as file:
         return file.read()
 
@@ -186,7 +187,7 @@ def write_string_to_file(filename: Any, file_content: str | bytes) -> None:
 
 
 def atomic_write_string_to_file(filename: Any, contents: str | bytes, overwrite: bool = True) -> None:
-    """Writes beside the file and renames: a reader sees the old content or the new one, never a part."""
+    """Replaces a file's content atomically: writes a temporary file beside it and renames that."""
     temporary = f"{as_str_any(filename)}.tmp{uuid.uuid4().hex}"
     write_string_to_file(temporary, contents)
     try:

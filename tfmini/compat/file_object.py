@@ -14,7 +14,7 @@ _READING, _WRITING = ("r", "r+", "w+", "a+"), ("w", "a", "r+", "w+", "a+")
 
 
 def local_path(path: Any) -> str:
-    """The path as text; ``file://`` is taken off.
+    """The path as text, without ``file://``.
 
     Raises:
       UnimplementedError: for another scheme, such as ``gs://`` or ``hdfs://``.
@@ -25,33 +25,18 @@ def local_path(path: Any) -> str:
         return text
     if scheme == "file":
         return rest
-    raise errors.UnimplementedError(
-        None,
-        None,
+    raise errors.UnimplementedError.of(
         f"File system scheme '{scheme}' not implemented (file: '{text}'). tfmini reads and writes files of this"
-        " machine; copy the data here or mount it.",
+        " machine; copy the data here or mount it."
     )
-
-
-def file_error(error: OSError, path: str) -> errors.OpError:
-    """TensorFlow's error for one of the operating system."""
-    kinds: list[tuple[type[OSError], type[errors.OpError]]] = [
-        (FileNotFoundError, errors.NotFoundError),
-        (FileExistsError, errors.AlreadyExistsError),
-        (PermissionError, errors.PermissionDeniedError),
-        (IsADirectoryError, errors.FailedPreconditionError),
-        (NotADirectoryError, errors.FailedPreconditionError),
-    ]
-    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), errors.UnknownError)
-    return kind(None, None, f"{path}; {error.strerror or error}")  # type: ignore[call-arg]
 
 
 class GFile:
     """A file for reading or writing (``tf.gfile.GFile``, ``tf.gfile.Open``, ``file_io.FileIO``).
 
-    It is opened when it is first read or written, once for each: as in TensorFlow, what is written does
-    not move the place where reading goes on, and a mode that is not ``a`` starts an empty file with the
-    first `write`. Text is UTF-8; with ``b`` in the mode, `read` and iteration give bytes. `write` takes both.
+    The first read and the first write each open the file. So, as in TensorFlow, writing does not move the
+    read position, and the first `write` truncates the file unless the mode is ``a``. Text is UTF-8; with
+    ``b`` in the mode, `read` and iteration return bytes. `write` accepts both.
 
     Args:
       name: a path of this machine.
@@ -59,7 +44,7 @@ class GFile:
 
     Raises:
       InvalidArgumentError: for another mode.
-      OpError: as the operating system says, when the file is first used.
+      OpError: when the file is first used, for an error of the operating system.
     """
 
     def __init__(self, name: Any, mode: str = "r") -> None:
@@ -67,9 +52,7 @@ class GFile:
         self._binary = "b" in mode
         self._plain = mode.replace("b", "")
         if self._plain not in _MODES:
-            raise errors.InvalidArgumentError(
-                None, None, "mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'"
-            )
+            raise errors.InvalidArgumentError.of("mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'")
         self._input: IO[bytes] | None = None
         self._output: IO[bytes] | None = None
 
@@ -88,11 +71,11 @@ class GFile:
         try:
             return open(path, mode)
         except OSError as error:
-            raise file_error(error, path) from error
+            raise errors.from_os_error(error, path) from error
 
     def _reader(self) -> IO[bytes]:
         if self._plain not in _READING:
-            raise errors.PermissionDeniedError(None, None, "File isn't open for reading")
+            raise errors.PermissionDeniedError.of("File isn't open for reading")
         self.flush()
         if self._input is None:
             self._input = self._open("rb")
@@ -100,7 +83,7 @@ class GFile:
 
     def _writer(self) -> IO[bytes]:
         if self._plain not in _WRITING:
-            raise errors.PermissionDeniedError(None, None, "File isn't open for writing")
+            raise errors.PermissionDeniedError.of("File isn't open for writing")
         if self._output is None:
             self._output = self._open("ab" if self._plain[0] == "a" else "wb")
         return self._output
@@ -109,19 +92,20 @@ class GFile:
         return data if self._binary else data.decode("utf-8")
 
     def size(self) -> int:
-        """The size in bytes of what is on disk."""
+        """The size of the file on disk, in bytes."""
         path = local_path(self._name)
         try:
             return os.path.getsize(path)
         except OSError as error:
-            raise file_error(error, path) from error
+            raise errors.from_os_error(error, path) from error
 
     def write(self, file_content: str | bytes) -> None:
         """Writes text (as UTF-8) or bytes."""
-        self._writer().write(as_bytes(file_content))
+        with errors.naming_file(self._name):
+            self._writer().write(as_bytes(file_content))
 
     def read(self, n: int = -1) -> Any:
-        """The next ``n`` bytes, or all that is left; text unless the mode has a ``b``."""
+        """The next ``n`` bytes, or all remaining ones; text unless the mode has a ``b``."""
         return self._result(self._reader().read(n))
 
     def readline(self) -> Any:
@@ -129,33 +113,29 @@ class GFile:
         return self._result(self._reader().readline())
 
     def readlines(self) -> list[Any]:
-        """All lines that are left."""
+        """The remaining lines."""
         return [self._result(line) for line in self._reader().readlines()]
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
-        """Moves to ``offset`` bytes from the start (0), the current place (1) or the end (2).
+        """Moves to ``offset`` bytes from the start (0), the current position (1) or the end (2).
 
         Raises:
           TypeError: without an offset.
-          InvalidArgumentError: for another ``whence`` or a place before the start.
+          InvalidArgumentError: for another ``whence`` or a position before the start.
         """
         offset = position if offset is None else offset
         if offset is None:
             raise TypeError("seek(): offset argument required")
         file = self._reader()
         if whence not in (0, 1, 2):
-            raise errors.InvalidArgumentError(
-                None, None, f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2."
-            )
+            raise errors.InvalidArgumentError.of(f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2.")
         start = (0, file.tell(), self.size())[whence]
         if start + offset < 0:
-            raise errors.InvalidArgumentError(
-                None, None, f"Seeking to a negative position: {start + offset}"
-            )
+            raise errors.InvalidArgumentError.of(f"Seeking to a negative position: {start + offset}")
         file.seek(start + offset)
 
     def tell(self) -> int:
-        """The place in bytes where reading goes on; of a file only for writing, where writing does."""
+        """The read position in bytes; the write position if the file cannot be read."""
         return (self._reader() if self._plain in _READING else self._writer()).tell()
 
     def seekable(self) -> bool:
@@ -163,16 +143,18 @@ class GFile:
         return True
 
     def flush(self) -> None:
-        """Hands what was written to the operating system."""
+        """Passes the written data to the operating system."""
         if self._output is not None:
-            self._output.flush()
+            with errors.naming_file(self._name):
+                self._output.flush()
 
     def close(self) -> None:
-        """Closes the file; using it again opens it anew."""
-        for file in (self._input, self._output):
-            if file is not None:
-                file.close()
+        """Closes the file; the next use opens it again."""
+        files = [file for file in (self._output, self._input) if file is not None]
         self._input = self._output = None
+        with errors.naming_file(self._name):
+            for file in files:
+                file.close()
 
     def __enter__(self) -> GFile:
         return self
@@ -193,4 +175,4 @@ class GFile:
 
 
 class FastGFile(GFile):
-    """`GFile`, under the name of an older class (``tf.gfile.FastGFile``)."""
+    """`GFile` under an older name (``tf.gfile.FastGFile``)."""

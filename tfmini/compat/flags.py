@@ -1,7 +1,7 @@
 """``tf.flags`` and ``tf.app.flags``: absl's flags, as in TensorFlow.
 
-They are absl's own, so a script may mix ``tf.flags`` and ``absl.flags``. Two things are added: the
-old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.argv`` when it is first read.
+They are absl's own flags, so a script may mix ``tf.flags`` and ``absl.flags``. tfmini adds two things:
+the old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.argv`` when it is first read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags as absl_flags
-from absl import logging as absl_logging  # noqa: F401 - its flags, see below
+from absl import logging as absl_logging  # noqa: F401 - defines flags, see below
 from absl.flags import *  # noqa: F403 - the public names of tf.flags are absl's
 
 absl_flags.disclaim_key_flags()  # a flag defined through this module belongs to its caller
 
-# A script may define --log_dir and the like for itself, as it could before TensorFlow used absl.
+# A script may define --log_dir and the like itself, as before TensorFlow used absl.
 for _flag in absl_flags.FLAGS.flags_by_module_dict().get("absl.logging", []):
     _flag.allow_override = True
 
@@ -39,7 +39,7 @@ DEFINE_integer = _with_old_arguments(absl_flags.DEFINE_integer)
 
 
 class _SelfParsingFlags:
-    """absl's FLAGS; reading a flag before anyone has parsed the command line parses it."""
+    """absl's FLAGS, which parses the command line when a flag is read before."""
 
     def __init__(self, flags: absl_flags.FlagValues) -> None:
         self.__dict__["_flags"] = flags

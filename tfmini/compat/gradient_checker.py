@@ -1,4 +1,4 @@
-"""``tf.test.compute_gradient``: Jacobians by the graph's gradients and by differences, to compare."""
+"""``tf.test.compute_gradient``: compares Jacobians from the graph's gradients with finite differences."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_session import get_default_session
-from tfmini.ops.array_identity import identity
-from tfmini.ops.constant import constant
-from tfmini.ops.gradients import gradients
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import identity
+from tfmini.ops.gradients.backprop import gradients
 
 _CHECKED = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 Jacobians = tuple[np.ndarray, np.ndarray]
@@ -27,19 +27,19 @@ def compute_gradient(
     init_targets: Any = None,
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> Jacobians | list[Jacobians]:
-    """The Jacobian dy/dx by gradients and by differences of ``delta``, in the default session.
+    """Computes the Jacobian dy/dx by gradients and by finite differences of ``delta``, in the default session.
 
     Args:
-      x: a tensor or a list of tensors; complex ones count as twice as many reals.
+      x: a tensor or a list of tensors; a complex tensor counts as twice as many reals.
       x_shape: its shape, or a list of shapes.
       y: a tensor.
       y_shape: its shape.
-      x_init_value: where, default random; a list where x is one.
+      x_init_value: the point, default random; a list if x is a list.
       init_targets: ops to run first.
       extra_feed_dict: further feeds.
 
     Returns:
-      (theoretical, numeric), each ``[size of x, size of y]``; a list of pairs where x is a list.
+      (theoretical, numeric), each ``[size of x, size of y]``; a list of pairs if x is a list.
     """
     many = isinstance(x, list)
     xs = x if many else [x]
@@ -74,7 +74,7 @@ def compute_gradient_error(
 
 def _gradient_node(x: Any, y: Any, y_shape: Any) -> tuple[Any, Any]:
     with x.graph.as_default():
-        # Fed below. The identity keeps it apart from dx, which is dy itself for an Add.
+        # Fed below. The identity separates it from dx, which is dy itself for an Add.
         dy = constant(1.0, shape=y_shape, dtype=y.dtype)
         return gradients(y, x, identity(dy))[0], dy
 
@@ -94,7 +94,7 @@ def _start(x: Any, shape: Any, value: Any) -> Any:
 
 
 def _reals(array: np.ndarray) -> Any:
-    """A flat view, of the real and imaginary parts where the array is complex."""
+    """A flat view of the array, with real and imaginary parts as separate elements."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 

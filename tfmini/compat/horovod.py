@@ -1,8 +1,8 @@
 """Horovod's interface for TensorFlow 1 scripts: ``import tfmini.compat.horovod as hvd``.
 
-Under ``tfmini run`` and ``tfmini launch --ps 0 --workers N`` a script may also say
-``import horovod.tensorflow as hvd``. `init` takes the role from TF_CONFIG, starts this worker's server, and
-makes it the target of sessions that name none, as Horovod's scripts do. Without TF_CONFIG there is one worker.
+Under ``tfmini run`` and ``tfmini launch --ps 0 --workers N``, ``import horovod.tensorflow as hvd`` works, too.
+`init` reads the task from TF_CONFIG, starts this worker's server, and makes it the default target of sessions,
+since Horovod's scripts give no target. Without TF_CONFIG there is one worker.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tfmini.compat.horovod_world import (
 )  # fmt: skip
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import math_elementwise
-from tfmini.ops.variables import global_variables
-from tfmini.train import collective_gradients
-from tfmini.train.all_reduce import AllReduceOptimizer, BroadcastVariablesHook
-from tfmini.train.optimizer import GradAndVar, Optimizer
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.variables.functions import global_variables
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.optimizer_inputs import GradAndVar
+from tfmini.train.replicas import collective_gradients
+from tfmini.train.replicas.all_reduce import AllReduceOptimizer, BroadcastVariablesHook
 
 __version__ = "0.19.5"
 __all__ = [
@@ -46,7 +47,7 @@ _ABSENT = {
         "Keras is out of tfmini's scope; use hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession"
     ),
     "keras": "Keras is out of tfmini's scope; use hvd.DistributedOptimizer with tf.train's optimizers",
-    "elastic": "the workers of a run are fixed; a worker that was restarted joins again by itself",
+    "elastic": "the workers of a run are fixed; a restarted worker joins again automatically",
     "DistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
     "join": "every rank must run the same number of steps; use tf.train.StopAtStepHook",
     "alltoall": "tfmini has no all-to-all; use hvd.allgather and take this rank's part",
@@ -60,7 +61,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _ReduceOp:
-    """How ranks are combined (``hvd.Sum`` and others)."""
+    """A reduction over the ranks (``hvd.Sum`` and others)."""
 
     def __init__(self, name: str, merge: str, mean: bool = False) -> None:
         self.name, self.merge, self.mean = name, merge, mean
@@ -75,7 +76,7 @@ Adasum = _ReduceOp("Adasum", "")
 
 
 def _chosen(op: Any, average: bool | None) -> _ReduceOp:
-    """The operation that ``op`` and the older ``average`` ask for.
+    """Selects the reduction from ``op`` and the older ``average``.
 
     Raises:
       ValueError: when both are given.
@@ -93,12 +94,12 @@ def _chosen(op: Any, average: bool | None) -> _ReduceOp:
 
 
 def mpi_threads_supported() -> bool:
-    """False: there is no MPI here."""
+    """False: tfmini does not use MPI."""
     return False
 
 
 def _false() -> bool:
-    """False: tfmini speaks for itself."""
+    """False: tfmini has its own transports."""
     return False
 
 
@@ -117,17 +118,17 @@ def allreduce(
     postscale_factor: float = 1.0,
     name: str | None = None,
 ) -> Any:
-    """The mean (or sum…) of a tensor over all workers; of `IndexedSlices`, all of them. Can be differentiated.
+    """Reduces a tensor over all workers, by default to the mean; concatenates `IndexedSlices`. Differentiable.
 
     Args:
       tensor: of the same shape and dtype on all workers.
       average: mean (default) or sum.
-      device_dense, device_sparse: accepted; the work is done on the CPU.
+      device_dense, device_sparse: ignored; the CPU does the work.
       compression: from `Compression`.
       op: `Average`, `Sum`, `Min`, `Max` or `Product`, instead of ``average``.
       prescale_factor, postscale_factor: factors before and after.
-      name: default: the name of the tensor's op. Workers whose names differ get an error: they are not reducing
-        the same tensor.
+      name: default: the name of the tensor's op. If the names of the workers differ, they get an error, since
+        they reduce different tensors.
 
     Raises:
       ValueError: for both ``average`` and ``op``.
@@ -158,7 +159,7 @@ def grouped_allreduce(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> list
 
 
 def allgather(tensor: Any, name: str | None = None) -> Tensor:
-    """The workers' tensors joined along the first dimension, which may differ. Can be differentiated.
+    """Concatenates the workers' tensors along the first dimension, which may differ. Differentiable.
 
     Args:
       tensor: of at least one dimension.
@@ -169,11 +170,11 @@ def allgather(tensor: Any, name: str | None = None) -> Tensor:
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Tensor:
-    """The tensor of ``root_rank``, on all workers. Can be differentiated.
+    """Returns the tensor of ``root_rank`` on all workers. Differentiable.
 
     Args:
       tensor: of a known shape.
-      root_rank: the worker whose value it is; all must say the same.
+      root_rank: the worker that sends its value; the same on all workers.
       name: as for `allreduce`.
     """
     value = convert_to_tensor(tensor)
@@ -181,7 +182,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Tensor:
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Operation:
-    """An operation that gives variables the values that they have at ``root_rank``."""
+    """Makes an operation that assigns the values of ``root_rank`` to variables."""
     return world().ranks.broadcast_variables(variables, root_rank)
 
 
@@ -191,11 +192,11 @@ def broadcast_global_variables(root_rank: int) -> Operation:
 
 
 class BroadcastGlobalVariablesHook(BroadcastVariablesHook):
-    """Broadcasts all global variables of ``root_rank`` when a session has been made.
+    """Broadcasts all global variables of ``root_rank`` after a session is created.
 
     Args:
-      root_rank: whose.
-      device: accepted.
+      root_rank: the worker that sends its values.
+      device: ignored.
     """
 
     def __init__(self, root_rank: int, device: str = "") -> None:
@@ -240,17 +241,18 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     """An optimizer that applies the mean gradient of all workers (see `tfmini.train.AllReduceOptimizer`).
 
     Args:
-      optimizer: the one to wrap.
+      optimizer: the optimizer to wrap.
       name: default: ``Distributed`` and the optimizer's class.
-      use_locking, device_dense, device_sparse: accepted.
+      use_locking: passed on.
+      device_dense, device_sparse: ignored.
       compression: from `Compression`.
       sparse_as_dense: reduce sparse gradients as dense ones.
       backward_passes_per_step: 1.
       op: `Average` or `Sum`.
-      gradient_predivide_factor: accepted: the mean does not depend on it.
+      gradient_predivide_factor: ignored, since the mean does not depend on it.
 
     Raises:
-      ValueError: for something that is no ``tf.train.Optimizer``, or another ``op``.
+      ValueError: ``optimizer`` is no ``tf.train.Optimizer``, or ``op`` another operation.
       NotImplementedError: for `Adasum` or more than one backward pass per step.
     """
     if not isinstance(optimizer, Optimizer):

@@ -1,18 +1,18 @@
-"""How Horovod's tensors travel: ``hvd.Compression``."""
+"""``hvd.Compression``: the compression of tensors that Horovod's functions send."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tfmini.ops import casting
+from tfmini.ops.array import casting
 
 
 class Compressor:
-    """Sends tensors as they are; the base of all (``horovod.tensorflow.compression.Compressor``)."""
+    """No compression; the base class (``horovod.tensorflow.compression.Compressor``)."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """What travels, and what `decompress` needs to know."""
+        """Returns the tensor to send, and the context for `decompress`."""
         return tensor, None
 
     @staticmethod
@@ -26,17 +26,17 @@ class FP16Compressor(Compressor):
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """As float16 where it is a float of another width."""
+        """Casts floating-point tensors to float16."""
         return (casting.cast(tensor, "float16") if tensor.dtype.is_floating else tensor), tensor.dtype
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Back to the dtype that it had."""
+        """Casts back to the original dtype."""
         return casting.cast(tensor, ctx)
 
 
 class Compression:
-    """The choices."""
+    """The available compressors."""
 
     none = Compressor
     fp16 = FP16Compressor

@@ -1,24 +1,24 @@
-"""This process among Horovod's workers: `init` and what can be asked after it."""
+"""This process's place among Horovod's workers: `init`, rank and size."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini.cluster import TfConfig, cluster_from_tf_config
-from tfmini.runtime import servers
+from tfmini.runtime import targets
 from tfmini.runtime.server import Server
-from tfmini.train.all_reduce import Ranks
+from tfmini.train.replicas.all_reduce import Ranks
 
-_GROUP_KEY = 0x6876  # apart from the groups that a script makes itself
+_GROUP_KEY = 0x6876  # differs from the group keys that scripts use
 
 
 class World:
     """The workers of the cluster, in the order of their ranks.
 
     Args:
-      hosts: of each worker.
-      rank: of this one.
-      server: of this one; None where it is alone.
+      hosts: the host of each worker.
+      rank: the rank of this worker.
+      server: the server of this worker; None if it is the only one.
     """
 
     def __init__(self, hosts: list[str], rank: int, server: Server | None) -> None:
@@ -27,22 +27,22 @@ class World:
 
     @property
     def local_rank(self) -> int:
-        """The number of this worker among those on its host."""
+        """The number of this worker on its host."""
         return self.hosts[: self.ranks.rank].count(self.hosts[self.ranks.rank])
 
     @property
     def local_size(self) -> int:
-        """How many workers are on this host."""
+        """The number of workers on this host."""
         return self.hosts.count(self.hosts[self.ranks.rank])
 
     @property
     def cross_rank(self) -> int:
-        """The number of this host, among those that have a worker of this local rank."""
+        """The number of this host among the hosts that have a worker of this local rank."""
         return [rank for _, rank in self._peers()].index(self.ranks.rank)
 
     @property
     def cross_size(self) -> int:
-        """How many hosts have a worker of this local rank."""
+        """The number of hosts that have a worker of this local rank."""
         return len(self._peers())
 
     def _peers(self) -> list[tuple[str, int]]:
@@ -54,17 +54,17 @@ class World:
         ]
 
 
-_worlds: list[World] = []  # one when initialised
+_worlds: list[World] = []  # empty before `init`, then one
 
 
 def init(comm: Any = None) -> None:
-    """Finds out who this worker is and starts its server. A second call does nothing.
+    """Reads this worker's rank from TF_CONFIG and starts its server. A second call does nothing.
 
-    A parameter server of the cluster serves until it is stopped, so a script of Horovod's can be launched with one.
+    In a parameter server of the cluster it serves until the server is stopped, so a Horovod script can be launched
+    with parameter servers.
 
     Raises:
-      ValueError: for ``comm`` (communicators of MPI are not supported), a TF_CONFIG that is wrong, or a task that is
-        no worker.
+      ValueError: ``comm`` is given (MPI communicators are not supported), TF_CONFIG is wrong, or the task is no worker.
     """
     if comm is not None:
         raise ValueError("hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG.")
@@ -81,17 +81,17 @@ def _world_of(config: TfConfig) -> World:
     workers = [t for name in ("chief", "master", "worker") for t in cluster.tasks() if t.job == name]
     places = [(t.job, t.task) for t in workers]
     if (job, index) not in places and job != "ps":
-        raise ValueError(f"/job:{job}/task:{index} takes no part in Horovod: its ranks are the workers of TF_CONFIG.")
+        raise ValueError(f"/job:{job}/task:{index} is no Horovod rank: the ranks are the workers of TF_CONFIG.")
     server = Server(cluster, job_name=job, task_index=index)
     if job == "ps":
-        server.join()  # ends with the cluster
+        server.join()  # until the cluster stops
         raise SystemExit(0)
-    servers.set_default_target(server.target)
+    targets.set_default_target(server.target)
     return World([t.address.rpartition(":")[0] for t in workers], places.index((job, index)), server)
 
 
 def world() -> World:
-    """This process's world.
+    """Returns this process's `World`.
 
     Raises:
       ValueError: before `init`.
@@ -106,7 +106,7 @@ def shutdown() -> None:
     if _worlds:
         server = _worlds.pop().server
         if server is not None:
-            servers.set_default_target("")
+            targets.set_default_target("")
             server.stop()
 
 
@@ -116,22 +116,22 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """The number of this worker."""
+    """The rank of this worker."""
     return world().ranks.rank
 
 
 def size() -> int:
-    """How many workers there are."""
+    """The number of workers."""
     return world().ranks.size
 
 
 def local_rank() -> int:
-    """The number of this worker among those on its host."""
+    """The number of this worker on its host."""
     return world().local_rank
 
 
 def local_size() -> int:
-    """How many workers are on this host."""
+    """The number of workers on this host."""
     return world().local_size
 
 
@@ -141,11 +141,11 @@ def cross_rank() -> int:
 
 
 def cross_size() -> int:
-    """How many hosts there are."""
+    """The number of hosts."""
     return world().cross_size
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has equally many workers."""
+    """Whether all hosts have the same number of workers."""
     hosts = world().hosts
     return len({hosts.count(host) for host in hosts}) == 1

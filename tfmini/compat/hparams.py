@@ -1,4 +1,4 @@
-"""``tf.contrib.training.HParams``: hyperparameters with types, which a string or JSON can override."""
+"""``tf.contrib.training.HParams``: typed hyperparameters that a string or JSON can override."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _boolean(text: str) -> bool:
 
 
 def _reader(name: str, kind: Any, values: str) -> Callable[[str], Any]:
-    """From text to a value of a type; its ValueError names the parameter."""
+    """Returns a function that converts text to a value; its ValueError names the parameter."""
     convert = _boolean if kind is bool else kind
 
     def read(text: str) -> Any:
@@ -38,18 +38,18 @@ def _reader(name: str, kind: Any, values: str) -> Callable[[str], Any]:
 
 
 def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool = False) -> dict[str, Any]:
-    """``"a=1,b=[x,y],c[1]=2"`` as a dictionary (``tf.contrib.training.parse_values``).
+    """Parses ``"a=1,b=[x,y],c[1]=2"`` to a dictionary (``tf.contrib.training.parse_values``).
 
     Args:
       values: ``name=value`` pairs. A value is a scalar, a list in brackets, or one element of a list.
       type_map: name -> type of the scalars.
-      ignore_unknown: whether names without a type are skipped.
+      ignore_unknown: skip names without a type.
 
     Returns:
       Name -> scalar, list, or {index: scalar}.
 
     Raises:
-      ValueError: for text of another form, an unknown name, or a name that is given twice.
+      ValueError: the text is malformed, a name is unknown, or a name appears twice.
     """
     result: dict[str, Any] = {}
     position = 0
@@ -59,14 +59,14 @@ def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool 
             raise ValueError(f"Malformed hyperparameter value: {values[position:]}")
         position = clause.end()
         if clause["name"] in type_map:
-            _take(clause, type_map[clause["name"]], values, result)
+            _add_clause(clause, type_map[clause["name"]], values, result)
         elif not ignore_unknown:
             raise ValueError(f"Unknown hyperparameter type for {clause['name']}")
     return result
 
 
-def _take(clause: re.Match[str], kind: Any, values: str, result: dict[str, Any]) -> None:
-    """Puts one clause into the result."""
+def _add_clause(clause: re.Match[str], kind: Any, values: str, result: dict[str, Any]) -> None:
+    """Adds one clause to the result."""
     name, index = clause["name"], clause["index"]
     read = _reader(name, kind, values)
     if clause["many"] is not None:
@@ -87,7 +87,7 @@ def _take(clause: re.Match[str], kind: Any, values: str, result: dict[str, Any])
 
 
 def _fitted(name: str, kind: Any, value: Any) -> Any:
-    """A value as the parameter's type; a ValueError where that would lose something."""
+    """Converts a value to the parameter's type; raises ValueError if that would lose information."""
     if type(value) is kind or kind is type(None):
         return value
     fits = isinstance(value, bool) == issubclass(kind, bool)
@@ -99,15 +99,15 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
 
 
 class HParams:
-    """Named values with types (``tf.contrib.training.HParams``); each is an attribute.
+    """Typed hyperparameters (``tf.contrib.training.HParams``); each is an attribute.
 
     Args:
-      hparam_def: not supported, None.
-      model_structure: kept for `get_model_structure`.
-      kwargs: name -> value. A list is a parameter of several values, of the type of its first.
+      hparam_def: not supported; must be None.
+      model_structure: returned by `get_model_structure`.
+      kwargs: name -> value. A list is a multi-valued parameter with the type of its first element.
 
     Raises:
-      ValueError: for a name that the class uses itself, or an empty list.
+      ValueError: the class uses the name itself, or a list is empty.
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
@@ -129,7 +129,7 @@ class HParams:
         setattr(self, name, value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Sets a parameter that is there; a ValueError for a value of another type, a KeyError for an unknown name."""
+        """Sets an existing parameter; raises ValueError for another type and KeyError for an unknown name."""
         kind, many = self._hparam_types[name]
         if isinstance(value, list) != many:
             raise ValueError(
@@ -140,7 +140,7 @@ class HParams:
         setattr(self, name, [_fitted(name, kind, v) for v in value] if many else _fitted(name, kind, value))
 
     def del_hparam(self, name: str) -> None:
-        """Removes a parameter, if it is there."""
+        """Removes a parameter if it exists."""
         if name in self._hparam_types:
             delattr(self, name)
             del self._hparam_types[name]
@@ -152,7 +152,7 @@ class HParams:
         return self.override_from_dict({name: self._whole(name, value) for name, value in parsed.items()})
 
     def _whole(self, name: str, value: Any) -> Any:
-        """The list with some elements replaced, where ``value`` is {index: element}."""
+        """If ``value`` is {index: element}, returns the current list with these elements replaced."""
         if not isinstance(value, dict):
             return value
         whole = list(getattr(self, name))
@@ -175,7 +175,7 @@ class HParams:
     def to_json(
         self, indent: int | None = None, separators: Any = None, sort_keys: bool = False
     ) -> str:
-        """The values as JSON, without those that are functions."""
+        """The values as JSON, without functions."""
         kept = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(kept, indent=indent, separators=separators, sort_keys=sort_keys)
 
@@ -184,7 +184,7 @@ class HParams:
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A value, or ``default``, which must be of the parameter's type, where there is none."""
+        """The value of a parameter, or ``default`` if there is none; ``default`` must have the parameter's type."""
         if key not in self._hparam_types:
             return default
         if default is not None:
@@ -196,11 +196,11 @@ class HParams:
         return getattr(self, key)
 
     def get_model_structure(self) -> Any:
-        """What was given as ``model_structure``."""
+        """The ``model_structure`` that was given."""
         return self._model_structure
 
     def set_model_structure(self, model_structure: Any) -> None:
-        """Replaces it."""
+        """Replaces the model structure."""
         self._model_structure = model_structure
 
     def __contains__(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Names of TensorFlow's private modules that scripts use and that have no public name (`internals`)."""
+"""Names that scripts import from TensorFlow's private modules and that have no public name (see `internals`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.compat.behavior import executing_eagerly
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.ops.control import group
-from tfmini.ops.ref_variable import RefVariable
-from tfmini.ops.resource_variable import BaseResourceVariable
-from tfmini.ops.variable_base import Variable
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.ref_variable import RefVariable
+from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
 
 __all__: list[str] = []
 
 # python.ops.variables and python.ops.variable_v1
 VariableV1 = Variable
-"""``VariableV1``: the class of all variables."""
 
 # python.platform.build_info
 is_cuda_build = is_rocm_build = False
@@ -29,7 +29,7 @@ is_cuda_build = is_rocm_build = False
 
 # python.framework.ops
 def convert_n_to_tensor(values: Iterable[Any], dtype: Any = None, name: str | None = None) -> list[Any]:
-    """Each of ``values`` as a tensor."""
+    """Converts each of ``values`` to a tensor."""
     return [
         convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)
     ]
@@ -40,20 +40,12 @@ def name_from_scope_name(name: str) -> str:
     return name[:-1] if name.endswith("/") else name
 
 
-def executing_eagerly_outside_functions() -> bool:
-    """False: there are only graphs."""
-    return False
-
-
-# python.eager.context
-def executing_eagerly() -> bool:
-    """False: there are only graphs."""
-    return False
+executing_eagerly_outside_functions = executing_eagerly  # also in python.eager.context
 
 
 # python.ops.resources
 def shared_resources() -> list[Any]:
-    """The resources of the graph that a chief initialises."""
+    """The resources of the graph that the chief initialises."""
     return get_default_graph().get_collection(GraphKeys.RESOURCES)
 
 
@@ -63,7 +55,7 @@ def local_resources() -> list[Any]:
 
 
 def initialize_resources(resource_list: Iterable[Any], name: str = "init") -> Any:
-    """An op that runs the resources' initialisers."""
+    """Makes an op that runs the initialisers of resources."""
     return group(*(resource.create for resource in resource_list), name=name)
 
 
@@ -74,26 +66,26 @@ def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
 
 
 # python.util.*
-def _bare(function: Any = None, *_: Any, **__: Any) -> Any:
+def _undecorated(function: Any = None, *_: Any, **__: Any) -> Any:
     return function
 
 
 def deprecated(*_: Any, **__: Any) -> Callable[[Any], Any]:
-    """A decorator that changes nothing."""
-    return _bare
+    """Returns a decorator that changes nothing."""
+    return _undecorated
 
 
 deprecated_args = deprecated_arg_values = deprecated_alias = tf_export = estimator_export = deprecated
-must_use_result_or_fatal = should_use_result = _bare
+must_use_result_or_fatal = should_use_result = _undecorated
 
 
 def make_decorator(target: Any, decorator_func: Any, *_: Any, **__: Any) -> Any:
-    """``decorator_func``, with the name and the documentation of ``target``."""
+    """Returns ``decorator_func`` with the name and the docstring of ``target``."""
     return functools.wraps(target)(decorator_func)
 
 
 def unwrap(maybe_decorator: Any) -> tuple[list[Any], Any]:
-    """(no decorators, the function below them)."""
+    """Returns an empty list of decorators, and the innermost function."""
     return [], inspect.unwrap(maybe_decorator)
 
 

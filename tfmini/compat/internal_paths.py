@@ -1,15 +1,15 @@
-"""The table behind `tfmini.compat.internals`: private path -> where its names are found."""
+"""The table of `tfmini.compat.internals`: private path -> the modules that have its names."""
 
 from __future__ import annotations
 
 _OPS = {
-    "array_ops": "tf :ops.array_layout",
+    "array_ops": "tf :ops.array.layout",
     "array_grad": "-",
     "bitwise_ops": "tf.bitwise",
     "candidate_sampling_ops": "tf.nn",
     "check_ops": "tf.debugging",
     "clip_ops": "tf",
-    "collective_ops": ":ops.collective_ops",
+    "collective_ops": ":ops.collectives",
     "cond_v2": "-",
     "confusion_matrix": "tf.math tf",
     "control_flow_ops": "tf :ops.control tf.contrib.framework",
@@ -25,9 +25,9 @@ _OPS = {
     "histogram_ops": "tf",
     "image_ops": "tf.image",
     "image_ops_impl": "tf.image",
-    "init_ops": "tf tf.initializers :ops.initializers",
+    "init_ops": "tf tf.initializers :ops.variables.initializers",
     "init_ops_v2": "tf.initializers",
-    "inplace_ops": ":ops.inplace_functions raw",
+    "inplace_ops": ":ops.array.inplace_functions raw",
     "io_ops": "tf tf.io",
     "linalg_ops": "tf tf.linalg",
     "linalg.linalg": "tf.linalg",
@@ -39,18 +39,18 @@ _OPS = {
     "losses.util": "tf.losses",
     "manip_ops": "tf.manip",
     "map_fn": "tf",
-    "math_ops": "tf tf.math :ops.reduce_functions",
+    "math_ops": "tf tf.math :ops.math.reduce_functions",
     "metrics": "tf.metrics",
     "metrics_impl": "tf.metrics",
     "nn": "tf.nn",
     "nn_grad": "-",
     "nn_impl": "tf.nn",
-    "nn_ops": "tf.nn :ops.nn_convolution raw",
+    "nn_ops": "tf.nn :ops.nn.convolution raw",
     "numerics": "tf",
     "parsing_ops": "tf tf.io",
     "partitioned_variables": "tf",
     "random_ops": "tf tf.random",
-    "resource_variable_ops": ":ops.resource_variable raw",
+    "resource_variable_ops": ":ops.variables.resource_variable raw",
     "resource_loader": "tf.resource_loader",
     "resources": ":compat.internal_names",
     "rnn": "tf.nn",
@@ -71,10 +71,10 @@ _OPS = {
     "summary_ops": "tf.summary",
     "template": "tf",
     "tensor_array_ops": "tf",
-    "variable_scope": "tf :ops.variable_scope",
+    "variable_scope": "tf :ops.variables.scope",
     "variable_v1": ":compat.internal_names tf",
-    "variables": "tf :ops.variable_base :ops.variables :compat.internal_names",
-    "weights_broadcast_ops": ":layers.weights",
+    "variables": "tf :ops.variables.base :ops.variables.functions :compat.internal_names",
+    "weights_broadcast_ops": ":layers.weight_broadcasting",
     "while_v2": "-",
     **{
         f"gen_{family}_ops": "raw"
@@ -106,7 +106,7 @@ _FRAMEWORK = {
     "load_library": "tf",
     "meta_graph": "tf.train :compat.internal_names",
     "op_def_registry": "-",
-    "ops": "tf :graph.conversion :ops.scoping :graph.default_session :ops.gradient_registry :compat.internal_names",
+    "ops": "tf :graph.conversion :graph.scoping :graph.default_session :ops.gradients.registry :compat.internal_names",
     "random_seed": "tf.random",
     "registry": "-",
     "smart_cond": "tf.contrib.framework",
@@ -116,7 +116,7 @@ _FRAMEWORK = {
     "tensor_conversion_registry": "tf",
     "tensor_shape": "tf",
     "tensor_spec": "tf",
-    "tensor_util": "tf :ops.constant_value :ops.tensor_protos",
+    "tensor_util": "tf :ops.array.constant_value :ops.array.tensor_protos",
     "test_util": "tf.test :compat.test_functions",
     "versions": "tf.version",
 }
@@ -143,8 +143,8 @@ _TRAINING = {
     "learning_rate_decay_v2": "-",
     "momentum": "tf.train",
     "monitored_session": "tf.train",
-    "moving_averages": "tf.train :train.moving_averages",
-    "optimizer": "tf.train :train.optimizer",
+    "moving_averages": "tf.train :train.optimizers.moving_averages",
+    "optimizer": "tf.train :train.optimizers.optimizer",
     "proximal_adagrad": "tf.train",
     "proximal_gradient_descent": "tf.train",
     "py_checkpoint_reader": "tf.train",
@@ -155,20 +155,20 @@ _TRAINING = {
     "server_lib": "tf.train",
     "session_manager": "tf.train",
     "session_run_hook": "tf.train",
-    "slot_creator": ":train.slot_creator",
+    "slot_creator": ":train.optimizers.slot_creator",
     "summary_io": ":compat.summary_io tf.summary tf.train",
     "supervisor": "tf.train",
     "sync_replicas_optimizer": "tf.train",
     "training": "tf.train",
     "training_ops": "raw",
-    "training_util": "tf.train :train.training_util",
+    "training_util": "tf.train :train.global_steps",
     "warm_starting_util": "tf.train",
 }
 
 _OTHERS = {
     "client.device_lib": ":compat.internal_names",
     "client.session": "tf",
-    "client.timeline": ":train.timeline",
+    "client.timeline": ":train.summaries.timeline",
     "compiler.tensorrt.trt_convert": "-",
     "data.experimental.ops": "-",
     "data.ops.dataset_ops": "tf.data",
@@ -185,7 +185,7 @@ _OTHERS = {
     "layers.layers": "tf.layers",
     "layers.normalization": "tf.layers",
     "layers.pooling": "tf.layers",
-    "layers.utils": ":ops.cond :ops.constant_value tf.layers",
+    "layers.utils": ":ops.flow.cond :ops.array.constant_value tf.layers",
     "lib.io.file_io": ":compat.file_io_names",
     "lib.io.tf_record": "tf.python_io tf.io",
     "lib.io.python_io": "tf.python_io",
@@ -269,10 +269,10 @@ PATHS: dict[str, str] = {
     **_CONTRIB,
 }
 
-# Packages without names of their own.
+# Packages that contain only modules.
 PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "examples.tutorials", "core.profiler")
 
-# What is out of scope, and the nearest way; paths below ``tensorflow``.
+# Paths below ``tensorflow`` that are out of scope, and the nearest alternative.
 UNSUPPORTED: dict[str, str] = {
     "python.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "python.estimator": "tf.train.MonitoredTrainingSession with tf.train.replica_device_setter",

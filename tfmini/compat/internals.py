@@ -1,14 +1,14 @@
-"""TensorFlow's private paths that public scripts import, and where their names are found.
+"""Modules for the private paths of TensorFlow that scripts import.
 
-``tensorflow.python.ops.math_ops`` and the like were never public, yet half of the old scripts use
-them. `PATHS` says for each path where to look a name up, in order:
+``tensorflow.python.ops.math_ops`` and the like were never public, but half of the old scripts use
+them. `PATHS` lists for each path the places to look up a name, in order:
 
-- ``tf.math``: that public namespace (``tf`` is the root, which every path falls back to);
+- ``tf.math``: a public namespace (``tf`` is the root, the fallback of every path);
 - ``:train.slot_creator``: a module of tfmini;
 - ``raw``: the raw ops under TensorFlow's generated names (``gen_math_ops.mat_mul``).
 
-A path whose row is ``-`` can be imported, since scripts do so at the top and use it only under a
-flag; its names are explained when they are used.
+A path whose row is ``-`` can be imported, since many scripts import it without using it; using one of
+its names raises an error with the alternative.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _made: dict[str, ModuleType] = {}
 
 
 def public_path(dotted: str) -> str:
-    """``compat.v1.nn``, ``_api.v1.nn`` and ``compat.v1.compat.v1.nn`` are ``nn``."""
+    """Removes version prefixes: ``nn`` for ``compat.v1.nn``, ``_api.v1.nn`` and ``compat.v1.compat.v1.nn``."""
     for prefix in ("compat.v1", "_api.v1"):
         while dotted == prefix or dotted.startswith(prefix + "."):
             dotted = dotted[len(prefix) + 1 :]
@@ -44,7 +44,7 @@ def public_namespaces() -> frozenset[str]:
 
 
 def module(dotted: str) -> ModuleType | None:
-    """The module of a path below ``tensorflow``, made when it is first asked for; None: not known."""
+    """Returns the module of a path below ``tensorflow``, created on first use; None for an unknown path."""
     if dotted in _made:
         return _made[dotted]
     if dotted.startswith("core.") and dotted.endswith("_pb2"):
@@ -57,7 +57,7 @@ def module(dotted: str) -> ModuleType | None:
 
 @cache
 def _packages() -> frozenset[str]:
-    """All that has something below it."""
+    """All paths that have modules below them."""
     paths = [*PATHS, *PACKAGES]
     return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
 
@@ -73,7 +73,7 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     made = ModuleType(f"tensorflow.{dotted}", f"TensorFlow's ``tensorflow.{dotted}``, served by tfmini.")
     made.__path__ = []
     lookups = [_lookup(source) for source in sources if source != "-"]
-    # A package gives the names of the public root as well: ``from tensorflow.python import math_ops``.
+    # The names of the public root are a fallback: ``from tensorflow.python import math_ops``.
     own = [*lookups, _lookup("tf")] if lookups else []
 
     def module_getattr(name: str) -> Any:
@@ -81,8 +81,7 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
         setattr(made, name, value)
         return value
 
-    made.__getattr__ = module_getattr  # type: ignore[method-assign]
-    made.__dir__ = lambda: sorted({*vars(made), *_names(sources)})  # type: ignore[method-assign]
+    vars(made).update(__getattr__=module_getattr, __dir__=lambda: sorted({*vars(made), *_names(sources)}))
     return made
 
 
@@ -110,7 +109,7 @@ def _lookup(source: str) -> Callable[[str], Any]:
 
 
 def _namespace(source: str) -> ModuleType | None:
-    """A public namespace; None for one that has no names yet."""
+    """The module of a public namespace; None if it does not exist."""
     return sys.modules.get(source.replace("tf", _ROOT, 1))
 
 
@@ -139,7 +138,7 @@ def _raw(name: str) -> Any:
 
 
 def unsupported(dotted: str) -> str:
-    """Why this path, or one that it is below, is out of scope and what to use; "" if it is not."""
+    """Says that a path is out of scope, and the alternative; "" if neither it nor a parent path is."""
     for path, way in UNSUPPORTED.items():
         if dotted == path or dotted.startswith(path + "."):
             return f"tensorflow.{path} is out of tfmini's scope; use {way}."
@@ -147,7 +146,7 @@ def unsupported(dotted: str) -> str:
 
 
 def nearest(dotted: str) -> str:
-    """What to use instead of a name that tfmini does not have there."""
+    """Suggests an alternative to a name that tfmini does not have at that path."""
     last = dotted.rpartition(".")[2]
     for namespace in ("", "nn", "train", "math", "contrib.framework"):
         owner = sys.modules.get(f"{_ROOT}.{namespace}" if namespace else _ROOT)

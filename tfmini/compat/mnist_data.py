@@ -1,6 +1,6 @@
-"""MNIST as ``tensorflow.examples.tutorials.mnist.input_data`` reads it: four IDX files of a directory.
+"""MNIST as in ``tensorflow.examples.tutorials.mnist.input_data``: reads four IDX files from a directory.
 
-Nothing is ever downloaded; where a file is missing, the error says which and where to put it.
+It downloads nothing; if a file is missing, the error names it and its directory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.compat.file_object import local_path
-from tfmini.ops.scoping import get_seed
+from tfmini.graph.scoping import get_seed
 
 DEFAULT_SOURCE_URL = ""
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -23,7 +23,7 @@ _IMAGE_MAGIC, _LABEL_MAGIC = 2051, 2049
 
 
 class Datasets(NamedTuple):
-    """The three parts of a data set (``contrib.learn.datasets.base.Datasets``)."""
+    """The training, validation and test sets (``contrib.learn.datasets.base.Datasets``)."""
 
     train: Any
     validation: Any
@@ -31,21 +31,21 @@ class Datasets(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Inputs and what to predict from them (``contrib.learn.datasets.base.Dataset``)."""
+    """Inputs and their targets (``contrib.learn.datasets.base.Dataset``)."""
 
     data: Any
     target: Any
 
 
 class DataSet:
-    """Images and labels, handed out in batches that go through the data again and again.
+    """Images and labels; `next_batch` repeats them without end.
 
     Args:
       images: uint8 ``[n, rows, columns, 1]``.
-      labels: ``[n]``, or ``[n, classes]`` for one-hot ones.
-      fake_data: hand out constants instead; ``images`` and ``labels`` are not looked at.
+      labels: ``[n]``, or ``[n, classes]`` if they are one-hot.
+      fake_data: return constants; ``images`` and ``labels`` are ignored.
       one_hot: whether fake labels are one-hot.
-      dtype: uint8 leaves the images as they are, float32 scales them to 0…1.
+      dtype: uint8 keeps the images unchanged, float32 scales them to 0…1.
       reshape: flatten each image.
       seed: of NumPy's global generator, which shuffles; default: from the graph's seed.
 
@@ -95,13 +95,13 @@ class DataSet:
 
     @property
     def epochs_completed(self) -> int:
-        """How often the data has been gone through."""
+        """The number of completed epochs."""
         return self._epochs_completed
 
     def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
         """(images, labels) of the next ``batch_size`` examples; a batch may span two epochs.
 
-        With ``shuffle`` each epoch has an order of its own.
+        With ``shuffle``, each epoch has another order.
         """
         if fake_data:
             label = [1] + [0] * 9 if self.one_hot else 0
@@ -152,15 +152,15 @@ def read_data_sets(
     """Reads MNIST from the four IDX files, gzipped or plain, in ``train_dir``.
 
     Args:
-      train_dir: the directory; it is not written to, and nothing is downloaded.
-      fake_data: read nothing and hand out constants.
+      train_dir: the directory; nothing is written or downloaded.
+      fake_data: read nothing and return constants.
       one_hot: labels as float64 ``[n, 10]``.
       dtype, reshape, seed: as for `DataSet`.
-      validation_size: how many of the training images become the validation set.
-      source_url: not used.
+      validation_size: the number of training images in the validation set.
+      source_url: ignored.
 
     Raises:
-      NotFoundError: when files are missing, with their names and where they can be had.
+      NotFoundError: when files are missing, with their names and a source.
       ValueError: for a file in another format or an impossible ``validation_size``.
     """
     if fake_data:
@@ -189,28 +189,26 @@ def load_mnist(train_dir: Any = "MNIST-data") -> Datasets:
 
 
 def maybe_download(filename: str, work_directory: Any, source_url: str = "") -> str:
-    """The path of a file that is there (``base.maybe_download``); a NotFoundError where it is not."""
+    """The path of an existing file (``base.maybe_download``); raises NotFoundError if it is missing."""
     path = os.path.join(local_path(work_directory), filename)
     if not os.path.exists(path):
-        raise errors.NotFoundError(None, None, f"{path} is missing, and tfmini never downloads; put the file there.")
+        raise errors.NotFoundError.of(f"{path} is missing, and tfmini downloads no data; put the file there.")
     return path
 
 
 def _find(folder: str) -> dict[str, str]:
     found = {}
     for name in (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS):
-        # The plain files of some sources have a dot where the others have a hyphen.
+        # The plain files of some sources have a dot in place of a hyphen.
         spellings = [name + ".gz", name, name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz"]
         paths = [os.path.join(folder, spelling) for spelling in spellings]
         found[name] = next((path for path in paths if os.path.exists(path)), "")
     missing = [f"{name}.gz" for name, path in found.items() if not path]
     if missing:
-        raise errors.NotFoundError(
-            None,
-            None,
-            f"MNIST files missing in {os.path.abspath(folder)}: {', '.join(missing)}. tfmini never downloads; put the"
-            " four IDX files (gzipped or plain) there, for example from"
-            " https://storage.googleapis.com/cvdf-datasets/mnist/ .",
+        raise errors.NotFoundError.of(
+            f"MNIST files missing in {os.path.abspath(folder)}: {', '.join(missing)}. tfmini downloads no data; put"
+            " the four IDX files (gzipped or plain) there, for example from"
+            " https://storage.googleapis.com/cvdf-datasets/mnist/ ."
         )
     return found
 
@@ -223,7 +221,7 @@ def _images_and_labels(paths: dict[str, str], images: str, labels: str, one_hot:
 
 
 def extract_images(f: BinaryIO) -> np.ndarray:
-    """An IDX file of images as uint8 ``[n, rows, columns, 1]``; a ValueError for another file."""
+    """Reads an IDX file of images as uint8 ``[n, rows, columns, 1]``; raises ValueError for another file."""
     print("Extracting", f.name)
     data = _uncompressed(f, 16, _IMAGE_MAGIC, "image")
     count, rows, columns = np.frombuffer(data, ">u4", 3, 4).tolist()
@@ -232,7 +230,7 @@ def extract_images(f: BinaryIO) -> np.ndarray:
 
 
 def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) -> Any:
-    """An IDX file of labels as uint8 ``[n]``, or one-hot; a ValueError for another file."""
+    """Reads an IDX file of labels as uint8 ``[n]``, or one-hot; raises ValueError for another file."""
     print("Extracting", f.name)
     data = _uncompressed(f, 8, _LABEL_MAGIC, "label")
     (count,) = np.frombuffer(data, ">u4", 1, 4).tolist()
@@ -253,7 +251,7 @@ def _uncompressed(f: BinaryIO, header: int, magic: int, kind: str) -> bytes:
 
 def _check_length(f: BinaryIO, data: bytes, wanted: int) -> None:
     if len(data) < wanted:
-        raise ValueError(f"{f.name} is cut off: {len(data)} bytes of {wanted}")
+        raise ValueError(f"{f.name} is truncated: {len(data)} bytes of {wanted}")
 
 
 def dense_to_one_hot(labels_dense: np.ndarray, num_classes: int) -> Any:

@@ -7,19 +7,19 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.losses import sparse_softmax_cross_entropy
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.casting import cast
-from tfmini.ops.math_elementwise import add
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.nn_topk import in_top_k
-from tfmini.ops.random_values import truncated_normal
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.summaries import scalar
-from tfmini.ops.variable_base import Variable
-from tfmini.train.gradient_descent import GradientDescentOptimizer
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.topk import in_top_k
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.random.functions import truncated_normal
+from tfmini.ops.summary.functions import scalar
+from tfmini.ops.variables.base import Variable
+from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
 
 NUM_CLASSES = 10
 IMAGE_SIZE = 28
@@ -47,12 +47,12 @@ def loss(logits: Any, labels: Any) -> Tensor:
 
 
 def training(loss: Any, learning_rate: Any) -> Operation:
-    """A step of gradient descent that also counts a new variable ``global_step``."""
+    """Makes an op for a step of gradient descent that also increments a new variable ``global_step``."""
     scalar("loss", loss)
     global_step = Variable(0, name="global_step", trainable=False)
     return GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
 
 
 def evaluation(logits: Any, labels: Any) -> Tensor:
-    """How many of a batch are predicted right, int32 (``tf.examples.tutorials.mnist.mnist.evaluation``)."""
+    """The number of correct predictions in a batch, int32 (``tf.examples.tutorials.mnist.mnist.evaluation``)."""
     return reduce_sum(cast(in_top_k(logits, labels, 1), dtypes.int32))

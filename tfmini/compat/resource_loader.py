@@ -1,4 +1,4 @@
-"""``tf.resource_loader``: files beside the calling module."""
+"""``tf.resource_loader``: files in the directory of the calling module."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import os
 import sys
 
 
+def _callers_directory() -> str:
+    """The directory of the file that calls the function that calls this one."""
+    return os.path.dirname(os.path.abspath(sys._getframe(2).f_code.co_filename))
+
+
 def get_data_files_path() -> str:
     """The directory of the caller's file (``tf.resource_loader.get_data_files_path``)."""
-    return os.path.dirname(os.path.abspath(sys._getframe(1).f_code.co_filename))
+    return _callers_directory()
 
 
 def get_path_to_datafile(path: str) -> str:
-    """A path relative to the caller's file, made absolute (``tf.resource_loader.get_path_to_datafile``)."""
-    return os.path.join(os.path.dirname(os.path.abspath(sys._getframe(1).f_code.co_filename)), path)
+    """The absolute path of a file beside the caller's (``tf.resource_loader.get_path_to_datafile``)."""
+    return os.path.join(_callers_directory(), path)
 
 
 def load_resource(path: str) -> bytes:
-    """The content of a file given relative to the caller's file (``tf.resource_loader.load_resource``)."""
-    folder = os.path.dirname(os.path.abspath(sys._getframe(1).f_code.co_filename))
-    with open(os.path.join(folder, path), "rb") as file:
+    """The content of a file beside the caller's (``tf.resource_loader.load_resource``)."""
+    with open(os.path.join(_callers_directory(), path), "rb") as file:
         return file.read()
 
 

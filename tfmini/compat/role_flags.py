@@ -1,4 +1,4 @@
-"""Which flags for its role a script has: its own, or those of the modules beside it."""
+"""Finds the role flags of a script: its own, or those of the modules beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfmini.compat.script_text import script_text
 
 
 def role_flags_of(script: str | Path) -> dict[str, str]:
-    """The role flags of a script, or else of the modules in its directory that it imports.
+    """The role flags of a script; if it has none, those of the modules in its directory that it imports.
 
     Returns:
       Canonical name -> spelling on the command line, as `defined_role_flags`.

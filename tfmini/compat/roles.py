@@ -1,11 +1,10 @@
-"""How a script learns which task it is: `TF_CONFIG`, the usual flags, placeholders. No I/O.
+"""Tells a script its task: `TF_CONFIG`, role flags and placeholders. No I/O.
 
-Old distributed scripts take `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and `--worker_hosts`. A task
-is given those of them that its script defines and that the user has not given already, before the user's own
-arguments. Which ones the script defines is read from its source: calls of `DEFINE_…("job_name", …)`,
-`add_argument("--job_name", …)` and click's `option("--job-name", …)`; where it defines none itself, the
-`DEFINE_…` calls of the modules beside it that it imports count. For any other interface, `{job}`, `{task}`,
-`{ps_hosts}` and `{worker_hosts}` in the arguments are replaced.
+Old distributed scripts have the role flags `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and
+`--worker_hosts`. The launcher passes those that the script defines and the user has not given, before the user's own
+arguments. The script's source shows its flags: calls of `DEFINE_…("job_name", …)`, `add_argument("--job_name", …)` and
+click's `option("--job-name", …)`; if it defines none, the `DEFINE_…` calls of the modules beside it that it imports
+count. For other interfaces, `{job}`, `{task}`, `{ps_hosts}` and `{worker_hosts}` in the arguments are replaced.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def _canonical(flag: str) -> str:
 def defined_role_flags(source: str) -> dict[str, str]:
     """The role flags that a script defines: canonical name -> spelling on the command line, such as `--job-name`.
 
-    A source that this Python cannot parse (Python 2, say) is searched for quoted flag names instead.
+    In a source that this Python cannot parse (Python 2, say) it searches for quoted flag names.
     """
     try:
         tree = ast.parse(source)
@@ -43,7 +42,7 @@ def defined_role_flags(source: str) -> dict[str, str]:
 
 
 def imported_modules(source: str) -> list[str]:
-    """The modules that a source imports, dotted; none of a source that this Python cannot parse."""
+    """The dotted names of the modules that a source imports; none if this Python cannot parse it."""
     names: list[str] = []
     for node in _statements(source, nested=True):
         if isinstance(node, ast.Import):
@@ -54,7 +53,7 @@ def imported_modules(source: str) -> list[str]:
 
 
 def module_role_flags(source: str) -> dict[str, str]:
-    """The role flags that a module defines by being imported: its ``DEFINE_…`` calls outside functions."""
+    """The role flags that a module defines when it is imported: its ``DEFINE_…`` calls outside functions."""
     calls = (node.value for node in _statements(source) if isinstance(node, ast.Expr))
     named = (call for call in calls if isinstance(call, ast.Call) and "DEFINE_" in ast.unparse(call.func))
     spellings = (spelling for call in named for spelling in _flags_of_call(call))
@@ -89,7 +88,7 @@ def role_arguments(
 ) -> list[str]:
     """The command line of one task after the script's name: role flags, then `args` with placeholders replaced.
 
-    `flags` is what `defined_role_flags` found.
+    `flags` is the result of `defined_role_flags`.
     """
     values = _role_values(job, task, cluster)
     given = {_canonical(arg) for arg in args if arg.startswith("-")}
@@ -112,11 +111,11 @@ def _addresses(cluster: ClusterSpec, job: str) -> Iterable[str]:
 
 
 def _fill(arg: str, values: dict[str, str]) -> str:
-    # Not str.format: an argument may be JSON or a template of the script's own.
+    # Not str.format: an argument may be JSON or the script's own template.
     arg = arg.replace("{job}", values["job_name"]).replace("{task}", values["task_index"])
     return arg.replace("{ps_hosts}", values["ps_hosts"]).replace("{worker_hosts}", values["worker_hosts"])
 
 
 def tf_config(job: str, task: int, cluster: ClusterSpec) -> str:
-    """The value of the variable TF_CONFIG for one task."""
+    """The value of the environment variable TF_CONFIG for one task."""
     return json.dumps({"cluster": cluster.as_dict(), "task": {"type": job, "index": task}})

@@ -1,4 +1,4 @@
-"""A script's source as text, whatever its encoding and its Python."""
+"""Reads a script's source as text, in any encoding and for any version of Python."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def script_text(path: str | Path) -> str:
-    """The text of a script, by its coding line; one that cannot be decoded so is read as Latin-1.
+    """The text of a script, decoded as its coding line says, or else as Latin-1.
 
     Raises:
-      OSError: when it cannot be read.
+      OSError: when the file cannot be read.
     """
     data = Path(path).read_bytes()
     try:

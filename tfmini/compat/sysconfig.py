@@ -1,4 +1,4 @@
-"""``tf.sysconfig``: for building custom C++ ops, which tfmini does not have; the functions say so."""
+"""``tf.sysconfig``: paths and flags for building C++ ops. tfmini has none, so the functions raise an error."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def _refuse() -> NoReturn:
 
 
 def get_include() -> str:
-    """Raises a NotImplementedError: there are no header files (``tf.sysconfig.get_include``)."""
+    """Raises NotImplementedError: there are no header files (``tf.sysconfig.get_include``)."""
     _refuse()
 
 
 def get_lib() -> str:
-    """Raises a NotImplementedError: there is no library (``tf.sysconfig.get_lib``)."""
+    """Raises NotImplementedError: there is no library (``tf.sysconfig.get_lib``)."""
     _refuse()
 
 
 def get_compile_flags() -> list[str]:
-    """Raises a NotImplementedError: there is nothing to compile against (``tf.sysconfig.get_compile_flags``)."""
+    """Raises NotImplementedError: there is nothing to compile against (``tf.sysconfig.get_compile_flags``)."""
     _refuse()
 
 
 def get_link_flags() -> list[str]:
-    """Raises a NotImplementedError: there is nothing to link (``tf.sysconfig.get_link_flags``)."""
+    """Raises NotImplementedError: there is nothing to link (``tf.sysconfig.get_link_flags``)."""
     _refuse()

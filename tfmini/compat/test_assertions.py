@@ -15,14 +15,14 @@ from tfmini.devices import canonical_name
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION
 from tfmini.graph.operation import Tensor
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.variable_base import Variable
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.variables.base import Variable
 
 _SYMBOLIC = (Tensor, Variable, SparseTensor, IndexedSlices)
 
 
 class Assertions(absltest.TestCase):
-    """What a test may claim. Tensors are evaluated first, by `evaluate` of the sub-class."""
+    """Assertions of a test case. Tensors are evaluated first, by `evaluate` of the subclass."""
 
     def evaluate(self, tensors: Any) -> Any:
         """The values of tensors."""
@@ -35,11 +35,11 @@ class Assertions(absltest.TestCase):
             a = [self._GetNdArray(item) for item in a]
         return a if isinstance(a, np.ndarray) else np.array(a)
 
-    def _fail_at(self, what: str, msg: Any, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
+    def _fail_at(self, claim: str, msg: Any, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
         where = np.argwhere(wrong)
         first = tuple(int(i) for i in where[0]) if wrong.ndim else ()
         self.fail(
-            f"{what}: {len(where) if wrong.ndim else 1} of {wrong.size} values differ, first at {first}:"
+            f"{claim}: {len(where) if wrong.ndim else 1} of {wrong.size} values differ, first at {first}:"
             f" {a[first]!r} and {np.broadcast_to(b, a.shape)[first]!r}.{_also(msg)}"
         )
 
@@ -48,7 +48,7 @@ class Assertions(absltest.TestCase):
             self.fail(f"Shape mismatch: expected {a.shape}, got {b.shape}.{_also(msg)}")
 
     def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
-        """The same shape and values; NaNs are equal to each other."""
+        """Asserts equal shapes and values; NaNs are equal to each other."""
         a, b = self._GetNdArray(a), self._GetNdArray(b)
         self._same_shape(a, b, msg)
         same = np.asarray(a == b)
@@ -58,7 +58,7 @@ class Assertions(absltest.TestCase):
             self._fail_at("Not equal", msg, a, b, ~same)
 
     def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
-        """Another shape, or at least one value that differs."""
+        """Asserts that the shapes or at least one value differ."""
         try:
             self.assertAllEqual(a, b)
         except AssertionError:
@@ -66,7 +66,7 @@ class Assertions(absltest.TestCase):
         self.fail(f"The two values are equal at all elements.{_also(msg)}")
 
     def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None) -> None:
-        """``|a - b| <= atol + rtol * |b|`` everywhere, through dicts, tuples and lists."""
+        """Asserts ``|a - b| <= atol + rtol * |b|`` for all elements, also in dicts, tuples and lists."""
         if hasattr(a, "_asdict"):
             a = a._asdict()
         if hasattr(b, "_asdict"):
@@ -84,14 +84,14 @@ class Assertions(absltest.TestCase):
 
     def _assertArraysClose(self, a: np.ndarray, b: np.ndarray, rtol: float, atol: float, msg: Any) -> None:
         self._same_shape(a, b, msg)
-        # bfloat16 is no type of NumPy's own
+        # NumPy cannot compute with bfloat16.
         a, b = (x.astype(np.float32) if x.dtype.kind == "V" or x.dtype.name == "bfloat16" else x for x in (a, b))
         close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
         if not np.all(close):
             self._fail_at(f"Not close (rtol={rtol}, atol={atol})", msg, a, b, np.asarray(~close))
 
     def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
-        """At least one value that is not close."""
+        """Asserts that at least one value is not close."""
         try:
             self.assertAllClose(a, b, **kwargs)
         except AssertionError:
@@ -124,11 +124,11 @@ class Assertions(absltest.TestCase):
                 rtol, atol = max(rtol, r), max(atol, t)
         self.assertAllClose(a, b, rtol, atol, msg)
 
-    def _assertAll(self, a: Any, holds: Callable[[np.ndarray], Any], what: str) -> None:
+    def _assertAll(self, a: Any, holds: Callable[[np.ndarray], Any], claim: str) -> None:
         values = self._GetNdArray(a)
         wrong = ~np.asarray(holds(values))
         if np.any(wrong):
-            self.fail(f"Not {what} at {np.argwhere(wrong)[:10].tolist()}: {values[wrong].ravel()[:10]}")
+            self.fail(f"Not {claim} at {np.argwhere(wrong)[:10].tolist()}: {values[wrong].ravel()[:10]}")
 
     def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
         self._assertAll(a, lambda v: v > comparison_target, f"> {comparison_target}")
@@ -150,7 +150,7 @@ class Assertions(absltest.TestCase):
         open_lower_bound: bool = False,
         open_upper_bound: bool = False,
     ) -> None:
-        """Every value between the bounds, which belong to the range unless they are open."""
+        """Asserts that every value is between the bounds; an open bound is excluded."""
 
         def inside(v: np.ndarray) -> Any:
             low = v > lower_bound if open_lower_bound else v >= lower_bound
@@ -159,14 +159,14 @@ class Assertions(absltest.TestCase):
         self._assertAll(target, inside, f"in the range {lower_bound} to {upper_bound}")
 
     def assertAllInSet(self, target: Any, expected_set: Any) -> None:
-        """Every value is one of the set."""
+        """Asserts that every value is in the set."""
         self._assertAll(target, lambda v: np.isin(v, list(expected_set)), f"in {expected_set}")
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
         self.assertEqual(self._GetNdArray(target).dtype, expected_dtype)
 
     def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
-        """The static shape of a tensor is that of an array."""
+        """Asserts that the static shape of a tensor equals the shape of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:
@@ -178,14 +178,14 @@ class Assertions(absltest.TestCase):
             self.assertNear(float(f1), float(f2), err, msg)
 
     def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: Any = None) -> None:
-        """The norm of the difference is below ``err``."""
+        """Asserts that the norm of the difference is below ``err``."""
         self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)
 
     @contextmanager
     def assertRaisesWithPredicateMatch(  # type: ignore[override] # TensorFlow's has other arguments than absl's
         self, exception_type: Any, expected_err_re_or_predicate: Any
     ) -> Iterator[None]:
-        """The block raises, and the message (with the op's name) matches the expression or the predicate."""
+        """Asserts that the block raises an error that (with the op's name) matches the expression or predicate."""
         try:
             yield
         except exception_type as error:
@@ -200,7 +200,7 @@ class Assertions(absltest.TestCase):
         return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
 
     def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
-        """Two messages are equal; the first may be given as text."""
+        """Asserts that two messages are equal; the first may be text."""
         from google.protobuf import text_format  # `import tfmini` must not import protobuf
 
         expected = expected_message_maybe_ascii
@@ -216,7 +216,7 @@ class Assertions(absltest.TestCase):
         min_consumer: int = 0,
         msg: Any = None,
     ) -> None:
-        """`assertProtoEquals` with a ``versions`` field put before the expected text."""
+        """`assertProtoEquals` with a ``versions`` field added to the expected text."""
         consumer = f" min_consumer: {min_consumer}" if min_consumer else ""
         self.assertProtoEquals(f"versions {{ producer: {producer}{consumer} }}\n{expected}", actual, msg)
 

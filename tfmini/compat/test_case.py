@@ -19,10 +19,10 @@ from tfmini.compat.test_assertions import Assertions
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.default_session import get_default_session
 from tfmini.graph.graph import Graph
-from tfmini.ops.scoping import set_random_seed
-from tfmini.runtime.session import Session
+from tfmini.graph.scoping import set_random_seed
+from tfmini.runtime.client.session import Session
 
-_SEED = 87654321  # TensorFlow's, so that tests which depend on it see the numbers they expect
+_SEED = 87654321  # TensorFlow's, so that tests get the random numbers that they expect
 
 
 class TestCase(Assertions):
@@ -40,7 +40,7 @@ class TestCase(Assertions):
         self._ClearCachedSession()
         try:
             reset_default_graph()
-        except AssertionError:  # a caller has a graph of its own open: the test nests another
+        except AssertionError:  # a caller has opened a graph: nest another one
             scope = Graph().as_default()
             scope.__enter__()
             self.addCleanup(scope.__exit__, None, None, None)
@@ -56,7 +56,7 @@ class TestCase(Assertions):
             self._cached = None
 
     def get_temp_dir(self) -> str:
-        """A directory for this test alone, the same at every call."""
+        """The temporary directory of this test, the same at every call."""
         if self._temp_dir is None:
             self._temp_dir = tempfile.mkdtemp(dir=get_temp_dir())
         return self._temp_dir
@@ -73,7 +73,7 @@ class TestCase(Assertions):
     def cached_session(
         self, graph: Any = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
     ) -> Iterator[Session]:
-        """The test's one session, made by the first call and kept to the end of the test."""
+        """The test's shared session, created by the first call and closed at the end of the test."""
         if self._cached is None:
             self._cached = Session(graph=graph, config=config)
         with _as_default(self._cached, use_gpu or force_gpu):
@@ -97,12 +97,12 @@ class TestCase(Assertions):
             return own.run(tensors)
 
     def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> CheckedThread:
-        """A thread whose failure becomes the test's when it is joined."""
+        """A thread whose failure fails the test when it is joined."""
         return CheckedThread(self, target, args or (), kwargs or {})
 
     @contextmanager
     def captureWritesToStream(self, stream: Any) -> Iterator[CapturedWrites]:
-        """What is written to a stream's file descriptor, by anyone, while the block runs."""
+        """Captures the output to a stream's file descriptor while the block runs."""
         stream.flush()
         descriptor = stream.fileno()
         original = os.dup(descriptor)
@@ -127,13 +127,13 @@ def _as_default(sess: Any, any_device: bool) -> Iterator[None]:
 
 
 class CapturedWrites:
-    """What `TestCase.captureWritesToStream` has caught."""
+    """The output that `TestCase.captureWritesToStream` has captured."""
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path, self._stream = path, stream
 
     def contents(self) -> str:
-        """All that has been written so far."""
+        """The output so far."""
         self._stream.flush()
         with open(self._path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -151,7 +151,7 @@ class CheckedThread:
     def _run(self) -> None:
         try:
             self._call()
-        except Exception as error:  # handed to the test by `join`
+        except Exception as error:  # reported by `join`
             self._error = f"{type(error).__name__}: {error}"
 
     @property
@@ -176,7 +176,7 @@ class CheckedThread:
             self._case.fail(f"Error in checkedThread: {self._error}")
 
     def check_termination(self) -> None:
-        """Fails the test unless the thread was joined, or has never been started."""
+        """Fails the test if the thread was started but not joined."""
         if self._thread.ident is not None and not self._joined:
             self._case.fail("A checked thread was not joined.")
 
@@ -223,7 +223,7 @@ class Benchmark:
         name: str | None = None,
         metrics: Any = None,
     ) -> None:
-        """Prints one line with what was measured."""
+        """Prints one line with the measurements."""
         measured = {
             "iters": iters, "cpu_time": cpu_time, "wall_time": wall_time, "throughput": throughput, "extras": extras,
             "metrics": metrics,
@@ -241,7 +241,7 @@ class Benchmark:
 
 
 def get_temp_dir() -> str:
-    """A directory for what tests write, the same for the whole run (``tf.test.get_temp_dir``)."""
+    """The temporary directory of all tests, the same for the whole run (``tf.test.get_temp_dir``)."""
     if not _temp_dirs:
         root = os.environ.get("TEST_TMPDIR") or tempfile.gettempdir()
         os.makedirs(root, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The functions of ``tf.test`` and ``tensorflow.python.framework.test_util`` that are no assertions."""
+"""The functions of ``tf.test`` and ``tensorflow.python.framework.test_util`` besides assertions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfmini.cluster import ClusterSpec
 from tfmini.compat.test_case import Benchmark, TestCase
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.ops.scoping import device as device_scope
+from tfmini.graph.scoping import device as device_scope
 from tfmini.runtime.server import Server
 
 __all__ = [
@@ -30,7 +30,7 @@ TensorFlowTestCase = TestCase
 
 
 def _free_ports(count: int) -> list[int]:
-    """Free ports of this machine, each once: all sockets are open until the last is found."""
+    """Different free ports of this machine: all sockets stay open until the last port is found."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -44,8 +44,8 @@ def create_local_cluster(
     """A cluster of servers in this process (``tf.test.create_local_cluster``).
 
     Args:
-      num_workers, num_ps: how many tasks of the jobs ``worker`` and ``ps``.
-      protocol: as `tf.train.Server` takes it.
+      num_workers, num_ps: the number of tasks of the jobs ``worker`` and ``ps``.
+      protocol: as for `tf.train.Server`.
       worker_config, ps_config: ConfigProtos.
 
     Returns:
@@ -77,11 +77,11 @@ def gpu_device_name() -> str:
 
 
 def test_src_dir_path(relative_path: str = "") -> str:
-    """A path beside the script that runs (``tf.test.test_src_dir_path``)."""
+    """A path in the directory of the running script (``tf.test.test_src_dir_path``)."""
     return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), relative_path)
 
 
-test_src_dir_path.__test__ = False  # type: ignore[attr-defined] # pytest would take it for a test
+vars(test_src_dir_path)["__test__"] = False  # else pytest would collect it
 
 
 def benchmark_config() -> Any:
@@ -92,10 +92,10 @@ def benchmark_config() -> Any:
 
 
 def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str, Any]:
-    """Checks op names and types: ``expected_ops`` is name -> type. Returns the NodeDefs by name.
+    """Checks that ops exist: ``expected_ops`` is name -> type. Returns the NodeDefs by name.
 
     Raises:
-      ValueError: when one is missing or of another type.
+      ValueError: when an op is missing or has another type.
     """
     nodes = {node.name: node for node in graph.as_graph_def().node}
     for name, kind in expected_ops.items():
@@ -109,7 +109,7 @@ def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str,
 def assert_equal_graph_def(
     actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
 ) -> None:
-    """Raises an AssertionError unless two GraphDefs have the same nodes, in any order."""
+    """Raises AssertionError unless two GraphDefs have the same nodes, in any order."""
     wanted, found = ({node.name: node for node in one.node} for one in (expected, actual))
     if set(wanted) != set(found):
         only = sorted(set(found) - set(wanted)), sorted(set(wanted) - set(found))
@@ -121,7 +121,7 @@ def assert_equal_graph_def(
 
 @contextmanager
 def device(use_gpu: bool) -> Iterator[None]:
-    """The CPU, or no device where a GPU may be used."""
+    """A device scope for the CPU, or without a device if a GPU may be used."""
     with device_scope(None if use_gpu else "/device:CPU:0"):
         yield
 
@@ -151,21 +151,21 @@ def run_in_graph_and_eager_modes(func: Any = None, *_: Any, **__: Any) -> Any:
     return _in_graph if func is None else _in_graph(func)
 
 
-def _bare(func: Any = None, *_: Any, **__: Any) -> Any:
-    return func if callable(func) else _bare
+def _undecorated(func: Any = None, *_: Any, **__: Any) -> Any:
+    return func if callable(func) else _undecorated
 
 
-run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _bare
+run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _undecorated
 
 
 def run_v1_only(reason: str, func: Any = None) -> Any:
-    """A decorator that changes nothing: there is only the first version."""
-    return _bare if func is None else func
+    """Returns the test unchanged, since tfmini has only the behaviour of 1.x."""
+    return _undecorated if func is None else func
 
 
-def _skipped(why: str) -> Callable[..., Any]:
+def _skipped(reason: str) -> Callable[..., Any]:
     def decorator(func: Any = None, *_: Any, **__: Any) -> Any:
-        return unittest.skip(why)(func) if callable(func) else decorator
+        return unittest.skip(reason)(func) if callable(func) else decorator
 
     return decorator
 
@@ -175,7 +175,7 @@ run_gpu_only = run_cuda_only = _skipped("there is no GPU")
 
 
 def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
-    """`run_in_graph_and_eager_modes` for every test of a class."""
+    """Applies `run_in_graph_and_eager_modes` to every test of a class."""
     for name, value in list(vars(cls).items()):
         if callable(value) and name.startswith("test") and name != "test_session":
             setattr(cls, name, _in_graph(value))

@@ -9,7 +9,7 @@ __all__ = ["StubOutForTesting", "mock"]
 
 
 class StubOutForTesting:
-    """Replaces attributes and puts them back (``tf.test.StubOutForTesting``)."""
+    """Replaces attributes and restores them later (``tf.test.StubOutForTesting``)."""
 
     def __init__(self) -> None:
         self._set: list[tuple[Any, str, Any]] = []
@@ -22,7 +22,7 @@ class StubOutForTesting:
     SmartSet = Set
 
     def UnsetAll(self) -> None:
-        """Puts every attribute back, the latest first."""
+        """Restores all attributes, the last replaced first."""
         while self._set:
             setattr(*self._set.pop())
 

@@ -15,7 +15,7 @@ complex_types = (numbers.Complex, np.number)
 
 
 def as_bytes(bytes_or_text: bytes | bytearray | str, encoding: str = "utf-8") -> bytes:
-    """``tf.compat.as_bytes``: text encoded, bytes as they are; a TypeError for anything else."""
+    """``tf.compat.as_bytes``: encodes text, returns bytes unchanged; raises TypeError for other types."""
     if isinstance(bytes_or_text, str):
         return bytes_or_text.encode(encoding)
     if isinstance(bytes_or_text, (bytes, bytearray)):
@@ -24,7 +24,7 @@ def as_bytes(bytes_or_text: bytes | bytearray | str, encoding: str = "utf-8") ->
 
 
 def as_text(bytes_or_text: bytes | str, encoding: str = "utf-8") -> str:
-    """``tf.compat.as_text``: bytes decoded, text as it is; a TypeError for anything else."""
+    """``tf.compat.as_text``: decodes bytes, returns text unchanged; raises TypeError for other types."""
     if isinstance(bytes_or_text, str):
         return bytes_or_text
     if isinstance(bytes_or_text, bytes):
@@ -36,10 +36,10 @@ as_str = as_text
 
 
 def as_str_any(value: Any) -> str:
-    """``tf.compat.as_str_any``: bytes decoded, everything else through ``str``."""
+    """``tf.compat.as_str_any``: decodes bytes, converts other values by ``str``."""
     return as_text(value) if isinstance(value, bytes) else str(value)
 
 
 def path_to_str(path: Any) -> Any:
-    """``tf.compat.path_to_str``: a path object as text; other values as they are."""
+    """``tf.compat.path_to_str``: converts a path object to text, returns other values unchanged."""
     return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path

@@ -1,4 +1,4 @@
-"""``tf.logging``: the logger called "tensorflow", on stderr in TensorFlow's format (``INFO:tensorflow:…``)."""
+"""``tf.logging``: the logger "tensorflow", which writes to stderr in TensorFlow's format (``INFO:tensorflow:…``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _calls: Counter[tuple[str, int]] = Counter()
 
 
 def get_logger() -> logging.Logger:
-    """The logger of everything here (``tf.get_logger``); it writes to stderr unless the root logger is set up."""
+    """The logger "tensorflow" (``tf.get_logger``); it writes to stderr unless the root logger has handlers."""
     with _lock:
         if not _ready:
             _ready.append(_set_up(logging.getLogger("tensorflow")))
@@ -31,7 +31,7 @@ def get_logger() -> logging.Logger:
 
 
 def _set_up(logger: logging.Logger) -> logging.Logger:
-    logger.findCaller = _find_caller  # type: ignore[method-assign] # the user's line, not one of this file
+    logger.findCaller = _find_caller  # type: ignore[method-assign] # reports the user's line, not one of this file
     if logging.getLogger().handlers:
         return logger
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
@@ -44,7 +44,7 @@ def _set_up(logger: logging.Logger) -> logging.Logger:
 
 
 def _caller() -> FrameType | None:
-    """The innermost frame that is neither of this file nor of Python's logging."""
+    """The innermost frame outside this file and Python's logging module."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back
@@ -91,7 +91,7 @@ def error(msg: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Logs at the highest level; the program goes on, as in TensorFlow (``tf.logging.fatal``)."""
+    """Logs at the highest level; the program continues, as in TensorFlow (``tf.logging.fatal``)."""
     get_logger().fatal(msg, *args, **kwargs)
 
 
@@ -101,13 +101,13 @@ def TaskLevelStatusMessage(msg: Any) -> None:
 
 
 def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
-    """Logs when ``condition`` holds (``tf.logging.log_if``)."""
+    """Logs if ``condition`` is true (``tf.logging.log_if``)."""
     if condition:
         log(level, msg, *args)
 
 
 def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
-    """Logs the first, the n+1st, the 2n+1st … call from the same line (``tf.logging.log_every_n``)."""
+    """Logs every n-th call from the same line, beginning with the first (``tf.logging.log_every_n``)."""
     log_if(level, msg, _earlier_calls() % n == 0, *args)
 
 
@@ -125,16 +125,16 @@ def _earlier_calls() -> int:
 
 
 def flush() -> None:
-    """Writes out what the handlers still hold (``tf.logging.flush``)."""
+    """Flushes the handlers (``tf.logging.flush``)."""
     for handler in get_logger().handlers:
         handler.flush()
 
 
 def get_verbosity() -> int:
-    """The level below which nothing is logged (``tf.logging.get_verbosity``)."""
+    """The lowest level that is logged (``tf.logging.get_verbosity``)."""
     return get_logger().getEffectiveLevel()
 
 
 def set_verbosity(v: int | str) -> None:
-    """Sets the level below which nothing is logged (``tf.logging.set_verbosity``)."""
+    """Sets the lowest level that is logged (``tf.logging.set_verbosity``)."""
     get_logger().setLevel(v)

@@ -1,12 +1,12 @@
 """Input pipelines (``tf.data``): dataset and iterator ops, and the stages that their kernels run.
 
-Importing the package declares the ops, as a server needs them; the public classes are looked up
-when they are used.
+Importing the package declares the ops, which a server needs. The public classes load at their first use.
 """
 
 from __future__ import annotations
 
 from tfmini.data import (
+    components,
     csv_dataset_ops,
     dataset_ops,
     file_ops,
@@ -16,10 +16,10 @@ from tfmini.data import (
     optional_ops,
     record_writer_ops,
     selection_ops,
-    sparse_values,
 )
 
 __all__ = [
+    "components",
     "csv_dataset_ops",
     "dataset_ops",
     "file_ops",
@@ -29,5 +29,4 @@ __all__ = [
     "optional_ops",
     "record_writer_ops",
     "selection_ops",
-    "sparse_values",
 ]

@@ -1,7 +1,7 @@
-"""Reads that may take long hold no thread of the runtime: each iterator has a thread of its own for them.
+"""Asynchronous reads: an iterator whose elements may take long reads them in a thread of its own.
 
-The thread reads only when somebody waits. An element that comes when nobody waits any more, because
-the step was cancelled, is kept for the next one.
+The thread reads only while a step waits. If that step is cancelled meanwhile, the element is kept for the
+next step.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Outcome = tuple[Element | None, errors.OpError | None]
 
 
 def outcome_of(stage: Stage) -> Outcome:
-    """The next element of a stage, or the error that stands for it."""
+    """The next element of a stage, or the error that takes its place."""
     try:
         return next(stage), None
     except StopIteration:
-        return None, errors.OutOfRangeError(None, None, "End of sequence")
+        return None, errors.OutOfRangeError.of("End of sequence")
     except errors.OpError as error:
         return None, error
     except Exception as error:  # noqa: BLE001 - a bug in a stage ends the step that waits for it, not the thread
-        return None, errors.InternalError(None, None, f"{type(error).__name__}: {error}")
+        return None, errors.InternalError.of(f"{type(error).__name__}: {error}")
 
 
 def answer(wait: Wait, outcome: Outcome) -> None:
-    """Gives a wait its element or its error."""
+    """Ends a wait with an element or an error."""
     element, error = outcome
     if error is not None:
         wait.fail(error)
@@ -37,12 +37,12 @@ def answer(wait: Wait, outcome: Outcome) -> None:
         wait.done(element)
 
 
-class ReadingDesk:
-    """Serves the steps that wait for elements of one stage, in turn.
+class AsyncReader:
+    """Reads elements of one stage for the steps that wait for them, in the order of their requests.
 
     Args:
-      stage: what is read.
-      name: the iterator's, for messages.
+      stage: the stage to read.
+      name: the iterator's name, for messages.
     """
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -56,11 +56,11 @@ class ReadingDesk:
         self._closed: str | None = None
 
     def ask(self, wait: Wait) -> None:
-        """Answers ``wait`` with the next element: at once if it is there, else when it has been read."""
+        """Answers ``wait`` with the next element: at once if it is available, else when it has been read."""
         outcome: Outcome | None = None
         with self._changed:
             if self._closed is not None:
-                outcome = None, errors.CancelledError(None, None, self._closed)
+                outcome = None, errors.CancelledError.of(self._closed)
             elif not self._reading and not self._waiting:
                 if self._kept:
                     outcome = self._kept.popleft()
@@ -81,14 +81,14 @@ class ReadingDesk:
                     self._thread.start()
                 self._changed.notify_all()
         if closed is not None:
-            wait.fail(errors.CancelledError(None, None, closed))
+            wait.fail(errors.CancelledError.of(closed))
 
     def _forget(self, wait: Wait) -> None:
         with self._changed:
             self._waiting.pop(wait, None)
 
     def _serve(self) -> None:
-        """Reads while somebody waits: the body of the thread."""
+        """The thread's body: reads while a step waits."""
         while True:
             with self._changed:
                 while not self._waiting and self._closed is None:
@@ -107,11 +107,11 @@ class ReadingDesk:
             answer(wait, outcome)
 
     def close(self, why: str) -> None:
-        """Ends the thread; those who wait get CancelledError."""
+        """Ends the thread; the waiting steps get CancelledError."""
         with self._changed:
             self._closed = why
             waiting = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
         for wait in waiting:
-            wait.fail(errors.CancelledError(None, None, why))
+            wait.fail(errors.CancelledError.of(why))

@@ -1,7 +1,7 @@
 """`Dataset.cache` with a file: elements are kept in a checkpoint bundle, under TensorFlow's keys.
 
-While a reading writes it, a lock file keeps others from writing it as well. The bundle is there when all
-elements are: a reading that stops early leaves nothing.
+A lock file keeps two readings from writing at the same time. The bundle appears when all elements
+are written; a reading that stops early leaves no files.
 """
 
 from __future__ import annotations
@@ -41,12 +41,10 @@ class _Writing(Transformation):
         try:
             handle = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
-            raise errors.AlreadyExistsError(
-                None,
-                None,
+            raise errors.AlreadyExistsError.of(
                 "There appears to be a concurrent caching iterator running - cache lockfile already exists"
                 f" ('{self._lock}'). If you are sure no other running TF computations are using this cache prefix,"
-                " delete the lockfile and re-initialize the iterator.",
+                " delete the lockfile and re-initialize the iterator."
             ) from None
         os.close(handle)
 
@@ -76,11 +74,11 @@ def _storable(component: Any) -> tuple[Any, dtypes.DType]:
     """A component as an array and its type.
 
     Raises:
-      UnimplementedError: for what is no dense tensor.
+      UnimplementedError: when the component is not a dense tensor.
     """
     if isinstance(component, Source) or hasattr(component, "dense_shape"):
         text = "Dataset.cache with a file keeps dense tensors only: call it without a filename."
-        raise errors.UnimplementedError(None, None, text)
+        raise errors.UnimplementedError.of(text)
     if isinstance(component, bytes):
         component = np.array(component, object)
     array = np.asarray(component)
@@ -102,11 +100,11 @@ class _Reading(Stage):
 
 
 class FileCacheSource(Source):
-    """A source that is read from a file once it has been written there.
+    """A source that reads its elements from a file as soon as one reading has written them all.
 
     Args:
-      path: prefix of the files.
-      components: how many an element has.
+      path: prefix of the files' names.
+      components: number of components of an element.
     """
 
     def __init__(self, source: Source, path: str, components: int) -> None:
@@ -122,7 +120,7 @@ class FileCacheSource(Source):
 
 
 class _LateWriting(Stage):
-    """Takes the lock when the first element is asked for, so that an error is that reading's."""
+    """Takes the lock at the first element, so that the step that reads it gets the error."""
 
     def __init__(self, source: Source, path: str, reading: Reading) -> None:
         self._begin = lambda: _Writing(source.open(reading), path)

@@ -1,4 +1,4 @@
-"""How many elements a dataset has, where that is known without reading it."""
+"""Cardinality of datasets: the number of elements, if it is known without reading them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 INFINITE = -1
 UNKNOWN = -2
 Count = Callable[[int], int]
-"""From the number of elements of a dataset to that of what is made of it."""
+"""Maps the cardinality of a stage's input to that of its output."""
 
 
 def finite(count: Count) -> Count:
-    """``count`` for finite numbers; what has no end or is not known stays so."""
+    """Applies ``count`` to finite cardinalities; infinite and unknown ones stay as they are."""
     return lambda n: n if n < 0 else count(n)
 
 
 def same(n: int) -> int:
-    """As many."""
+    """The same number."""
     return n
 
 
@@ -25,7 +25,7 @@ def batched(size: int, drop_remainder: bool) -> Count:
 
 
 def limited(count: int) -> Count:
-    """Of `take`."""
+    """The cardinality after `take`."""
     if count < 0:
         return same
     return lambda n: count if n == INFINITE else n if n == UNKNOWN else min(n, count)
@@ -55,14 +55,14 @@ def windows(size: int, shift: int, stride: int, drop_remainder: bool) -> Count:
 
 
 def shortest(counts: Sequence[int]) -> int:
-    """Of `zip`."""
+    """The cardinality of `zip`."""
     if UNKNOWN in counts:
         return UNKNOWN
     return min((n for n in counts if n != INFINITE), default=INFINITE)
 
 
 def total(counts: Sequence[int]) -> int:
-    """Of `concatenate`."""
+    """The cardinality of `concatenate`."""
     if INFINITE in counts:
         return INFINITE
     return UNKNOWN if UNKNOWN in counts else sum(counts)

@@ -1,33 +1,34 @@
-"""Sparse tensors and datasets as single values: how they pass through one variant tensor."""
+"""Components of elements: a sparse tensor or a dataset travels in one variant tensor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tfmini.data.structure import Leaf
+from tfmini.data.structure import Leaf, Structure
+from tfmini.graph import nest
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape
 
-# Stateful, so that constants are not folded: what it makes is no array.
-pack_op = op("_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True)
-unpack_op = op("_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int")
+# Stateful, so that the compiler does not fold it: a `SparseValue` is no array.
+pack_op = op(
+    "_PackSparse(indices: int64, values: T, dense_shape: int64) -> packed: variant; T: type", stateful=True, shape=[()]
+)
+unpack_op: OpHandle[Any] = op(
+    "_UnpackSparse(packed: variant) -> indices: int64, values: T, dense_shape: int64; T: type; rank: int"
+)
 pack_op.not_differentiable()
 unpack_op.not_differentiable()
 
 
 class SparseValue(NamedTuple):
-    """A sparse tensor on its way through a pipeline: arrays int64 [n, rank], [n], int64 [rank]."""
+    """A sparse tensor in a pipeline, as arrays: indices int64 [n, rank], values [n], dense_shape int64 [rank]."""
 
     indices: Any
     values: Any
     dense_shape: Any
-
-
-@pack_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 @unpack_op.shape
@@ -46,15 +47,25 @@ def _unpack(packed: SparseValue) -> tuple[Any, Any, Any]:
     return tuple(packed)
 
 
-def component_of(value: Any) -> Tensor:
-    """The single tensor in which a leaf of a normalized element travels."""
+def _component_of(value: Any) -> Tensor:
+    """The single tensor that represents a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
-        return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")  # type: ignore[no-any-return]
+        return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
-def value_of(leaf: Leaf, component: Tensor) -> Any:
-    """What users see of a component: the inverse of `component_of`."""
+def components_of(value: Any) -> list[Tensor]:
+    """The components of a normalized element, one per leaf."""
+    return [_component_of(leaf) for leaf in nest.flatten(value)]
+
+
+def element_of(structure: Structure, components: Iterable[Tensor]) -> Any:
+    """The element that components represent: the inverse of `components_of`."""
+    return structure.pack([_value_of(leaf, component) for leaf, component in zip(structure.leaves, components)])
+
+
+def _value_of(leaf: Leaf, component: Tensor) -> Any:
+    """The tensor, sparse tensor or dataset that a component represents: the inverse of `_component_of`."""
     if leaf.kind is SparseTensor:
         rank = -1 if leaf.shape is None else len(leaf.shape)
         parts = unpack_op(component, T=leaf.dtype, rank=rank, name="UnpackSparse")

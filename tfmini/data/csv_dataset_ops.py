@@ -1,4 +1,4 @@
-"""``CSVDataset``: the records of CSV files, a component per column."""
+"""The op ``CSVDataset``: the records of CSV files, with one component per column."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.file_ops import compression_of, paths_of
 from tfmini.data.pipeline import Element, FunctionSource, Source
 from tfmini.dtypes import DType
-from tfmini.ops.csv_ops import number_of
-from tfmini.ops.record_files import InflatedFile
+from tfmini.ops.io.csv_ops import number_of
+from tfmini.ops.io.record_files import InflatedFile
 
 csv_dataset = dataset_op(
     "CSVDataset",
@@ -27,11 +27,11 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class _Format:
-    """How records are written and read.
+    """The format of CSV records.
 
     Attributes:
-      columns: which to take; None for all.
-      defaults: per column a list with its default, empty where the field is required.
+      columns: indices of the columns to return; None for all.
+      defaults: a list per column, with its default or empty if the field is required.
     """
 
     delim: bytes
@@ -43,17 +43,17 @@ class _Format:
 
 
 def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 def _lines(path: bytes, compression: str) -> Iterator[bytes]:
-    """The lines of a file with their ends."""
+    """The lines of a file, including their line ends."""
     file = InflatedFile(path, compression)
     try:
         rest = b""
         while chunk := file.read(_CHUNK):
             lines = (rest + chunk).splitlines(keepends=True)
-            # The last line may go on, and "\r" may be half of "\r\n".
+            # The last line may continue in the next chunk, and "\r" may be half of "\r\n".
             rest = lines.pop() if lines else b""
             yield from lines
         if rest:
@@ -63,7 +63,7 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
 
 
 def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
-    """Records without their ends: lines, joined where an end stands in quotes."""
+    """Records without line ends; a quoted line end joins two lines into one record."""
     record = b""
     for line in _lines(path, compression):
         record += line
@@ -97,7 +97,7 @@ def _fields(record: bytes, form: _Format) -> list[bytes]:
     """The fields of a record.
 
     Raises:
-      InvalidArgumentError: for quotes in wrong places.
+      InvalidArgumentError: when quotes are misplaced.
     """
     if not form.quotes or b'"' not in record:
         return record.split(form.delim)
@@ -119,7 +119,7 @@ def _fields(record: bytes, form: _Format) -> list[bytes]:
 
 
 def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
-    """The field after an opening quote, and where its delimiter is."""
+    """The field after an opening quote, and the position of the delimiter that follows it."""
     parts = []
     while True:
         end = record.find(b'"', at)
@@ -161,7 +161,7 @@ def _component(f: int, field: bytes, form: _Format) -> Any:
 
 
 class _Elements:
-    """The elements of all files; a record that is refused costs that record only."""
+    """The elements of all files; reading continues after a malformed record."""
 
     def __init__(self, paths: list[bytes], compression: str, header: bool, form: _Format) -> None:
         self._records = self._read(paths, compression, header, form)

@@ -17,31 +17,27 @@ from tfmini.data.csv_dataset_ops import csv_dataset
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import boolean, int64
 from tfmini.data.file_patterns import matching_names
-from tfmini.data.recipes import ignore_errors as without_errors
-from tfmini.data.recipes import parallel_interleave, shuffled_and_repeated
 from tfmini.data.structure import Leaf, Structure
+from tfmini.data.transformations import ignore_errors as without_errors
+from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.constant import constant
+from tfmini.ops.array.constant import constant
 
 _TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.string)
-"""What a column can be, from the least permissive on."""
+"""The types of a column, in increasing order of permissiveness."""
 _BUFFER_BYTES = 4 * 1024 * 1024
 
 
 def _default(given: Any) -> Tensor:
-    """A column's default as a tensor; empty, for a required field, where only its type is given."""
+    """A column's default as a tensor; an empty one (a required field) if only the type is given."""
     if not isinstance(given, Tensor) and not isinstance(given, (list, np.ndarray)) and given in _TYPES:
         return constant([], dtype=given)
     return convert_to_tensor(given, name="record_defaults")
 
 
 def _check_defaults(defaults: list[Tensor]) -> None:
-    """Refuses defaults that are no scalars or vectors.
-
-    Raises:
-      ValueError: as said.
-    """
+    """Raises ValueError for defaults that are neither scalars nor vectors."""
     for default in defaults:
         if default.shape.ndims is not None and default.shape.ndims > 1:
             raise ValueError(f"Shape must be at most rank 1 but is rank {default.shape.ndims}")
@@ -52,13 +48,13 @@ class CsvDataset(Dataset):
 
     Args:
       filenames: a string tensor.
-      record_defaults: per column its default, or a type where the field is required.
+      record_defaults: a default per column, or its type if the field is required.
       compression_type: "", "ZLIB" or "GZIP".
-      buffer_size: of reads, in bytes; a hint.
-      header: whether the files begin with a line of names.
-      field_delim: between fields, one character.
+      buffer_size: size of reads in bytes; a hint.
+      header: whether the files begin with a line of column names.
+      field_delim: the character between fields.
       use_quote_delim: whether double quotes enclose fields.
-      na_value: another spelling of a missing field.
+      na_value: a text that stands for a missing field, in addition to the empty one.
       select_cols: which columns to take, increasing; None for all.
     """
 
@@ -85,7 +81,7 @@ class CsvDataset(Dataset):
 
 
 class _Files:
-    """Looks into CSV files to learn their columns; its methods raise ValueError for a compression it cannot read."""
+    """Infers the columns of CSV files; all methods raise ValueError for an unsupported compression."""
 
     def __init__(self, names: list[str], delim: str, quotes: bool, compression: Any) -> None:
         self.names = names
@@ -104,7 +100,7 @@ class _Files:
         """The names in the files' first lines.
 
         Raises:
-          ValueError: when they differ, and for an empty file.
+          ValueError: when the files differ or one is empty.
         """
         found: list[str] | None = None
         for name in self.names:
@@ -131,7 +127,7 @@ class _Files:
                         yield row
 
     def defaults(self, columns: int, chosen: Sequence[int], na: str, header: bool, rows: int | None) -> list[Tensor]:
-        """Zeros or "" of the types that the first ``rows`` records suggest, per chosen column."""
+        """A default (0 or "") per chosen column, of the type that fits the first ``rows`` records."""
         found: list[Any] = [None] * len(chosen)
         for i, row in enumerate(self._rows(columns, header)):
             if rows is not None and i >= rows:
@@ -142,7 +138,7 @@ class _Files:
 
 
 def _type_of(text: str, na: str, before: Any) -> Any:
-    """The least permissive type for a field and those above it."""
+    """The least permissive type that fits a field and those in the records before."""
     if text in ("", na):
         return before
     first = 0 if before is None else _TYPES.index(before)
@@ -162,10 +158,10 @@ def _fits(text: str, dtype: Any) -> bool:
 
 
 def _indices(chosen: Sequence[Any], names: Sequence[str]) -> list[int]:
-    """Names or numbers of columns as numbers, sorted.
+    """The sorted indices of columns given by name or index.
 
     Raises:
-      ValueError: for one that does not exist, or is there twice.
+      ValueError: for a column that does not exist or is given twice.
     """
     found = []
     for column in chosen:
@@ -188,7 +184,7 @@ def _columns(
     files: _Files, column_names: Any, column_defaults: Any, select_columns: Any, header: bool, na_value: str,
     rows: int | None,
 ) -> tuple[list[str], list[Any], list[int] | None]:  # fmt: skip
-    """Names and defaults of the columns that are read, and their numbers where not all are."""
+    """Names and defaults of the columns to read, and their indices (None for all columns)."""
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
@@ -216,22 +212,22 @@ def make_csv_dataset(
 
     Args:
       file_pattern: a pattern, or a list of patterns or names.
-      batch_size: how many records.
-      column_names: of all columns; default: those in the first line.
-      column_defaults: per column that is read, as of `CsvDataset`; default: by the first records.
-      label_name: the column to give beside the others rather than among them.
-      select_columns: names or numbers of the columns to read; default all.
-      field_delim, use_quote_delim, na_value, header, compression_type: as of `CsvDataset`.
-      num_epochs: how often to repeat; None for ever.
+      batch_size: number of records in a batch.
+      column_names: names of all columns; default: those in the first line.
+      column_defaults: a default per column to read, as in `CsvDataset`; inferred from the first records if None.
+      label_name: the column to return as label: elements are then pairs (features, label).
+      select_columns: names or indices of the columns to read; default: all.
+      field_delim, use_quote_delim, na_value, header, compression_type: as in `CsvDataset`.
+      num_epochs: number of repetitions; None for no end.
       shuffle, shuffle_buffer_size, shuffle_seed: whether and how to shuffle files and records.
-      prefetch_buffer_size: how many batches to read ahead.
-      num_parallel_reads: how many files are read at a time.
-      sloppy: accepted; the order is always the deterministic one.
-      num_rows_for_inference: how many records to look at for defaults; None for all.
-      ignore_errors: leave out records that are malformed.
+      prefetch_buffer_size: number of batches to read ahead.
+      num_parallel_reads: number of files to read at a time.
+      sloppy: accepted and ignored; the order is deterministic.
+      num_rows_for_inference: number of records to infer the defaults from; None for all.
+      ignore_errors: drop malformed records.
 
     Raises:
-      ValueError: for columns that do not fit, and when nothing matches the pattern.
+      ValueError: when names, defaults and columns do not match, or no file matches the pattern.
     """
     names = matching_names(file_pattern)
     files = _Files(names, field_delim, use_quote_delim, compression_type)

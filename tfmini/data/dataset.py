@@ -8,12 +8,12 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.data import dataset_ops as ops
 from tfmini.data import function_ops
+from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset_arguments import (
     boolean,
     check_first_dimensions,
     int64,
-    padded_shape,
-    padding_value,
+    paddings,
     same_types,
     static_batch,
 )
@@ -22,14 +22,12 @@ from tfmini.data.function_graph import Traced, ancestors_body, trace
 from tfmini.data.generators import element_reader
 from tfmini.data.iterator import Iterator, initializable, one_shot
 from tfmini.data.options import Options
-from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import (
     Leaf,
     Structure,
     Structured,
     given_structure,
     normalize,
-    shape_leaves,
     structure_of,
 )
 from tfmini.graph import nest
@@ -37,9 +35,10 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
-from tfmini.ops import array_shape, math_elementwise
-from tfmini.ops.scoping import get_seed
-from tfmini.ops.script import functions
+from tfmini.graph.scoping import get_seed
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.py_func import functions
 
 _INT64_MAX = 2**63 - 1
 
@@ -48,10 +47,10 @@ class Dataset(Structured):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
     Args:
-      variant_tensor: the scalar that holds the dataset.
-      structure: of the elements.
+      variant_tensor: the variant scalar that holds the dataset.
+      structure: the structure of the elements.
 
-    Functions given to methods are traced once and run for every element in the task that has the iterator.
+    A function given to a method is traced once. The task that holds the iterator runs it for every element.
     """
 
     def __init__(self, variant_tensor: Tensor, structure: Structure) -> None:
@@ -70,7 +69,7 @@ class Dataset(Structured):
     def _then(
         self, handle: OpHandle, *inputs: Any, structure: Structure | None = None, name: str | None = None, **attrs: Any
     ) -> Dataset:
-        """The dataset that an op makes of this one."""
+        """Applies a dataset op to this dataset."""
         made = _dataset(handle, self._variant_tensor, *inputs, structure=structure or self._structure, **attrs)
         made._options = self._options
         return made
@@ -78,20 +77,24 @@ class Dataset(Structured):
     def _trace(self, function: Callable[..., Any], name: str) -> Traced:
         return trace(function, [self._structure], name)
 
+    def _trace_predicate(self, predicate: Callable[..., Any], name: str) -> Traced:
+        traced = self._trace(predicate, name)
+        if not traced.structure.is_scalar(dtypes.bool):
+            raise ValueError("`predicate` must return a scalar boolean tensor.")
+        return traced
+
     # ---- sources ------------------------------------------------------------------------------
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset:
-        """One element: ``tensors``."""
+        """A dataset with one element, ``tensors``."""
         value = normalize(tensors)
         structure = structure_of(value)
-        components = [component_of(leaf) for leaf in nest.flatten(value)]
-        shapes = structure.shapes
-        return Dataset(ops.tensor_dataset(components, output_shapes=shapes), structure)
+        return Dataset(ops.tensor_dataset(components_of(value), output_shapes=structure.shapes), structure)
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
-        """The rows of ``tensors`` along their first dimension, which must agree.
+        """The rows of ``tensors`` along their first dimension, which must be the same for all.
 
         Raises:
           ValueError: for scalars and for first dimensions that differ statically.
@@ -100,19 +103,17 @@ class Dataset(Structured):
         whole = structure_of(value)
         check_first_dimensions(whole)
         structure = whole.with_shapes(lambda shape: None if shape is None else shape[1:])
-        components = [component_of(leaf) for leaf in nest.flatten(value)]
-        shapes = structure.shapes
-        return Dataset(ops.tensor_slice_dataset(components, output_shapes=shapes), structure)
+        return Dataset(ops.tensor_slice_dataset(components_of(value), output_shapes=structure.shapes), structure)
 
     @staticmethod
     def from_generator(
         generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = None
     ) -> Dataset:
-        """What a Python generator yields; it runs in the process that builds the graph.
+        """The elements that a Python generator yields; it runs in the process that builds the graph.
 
         Args:
           generator: called with ``args`` (as arrays) whenever the dataset is read from its beginning.
-          output_types: nested structure of the dtypes it yields.
+          output_types: nested structure of the dtypes of an element.
           output_shapes: nested structure of static shapes; None for unknown ones.
 
         Raises:
@@ -137,7 +138,7 @@ class Dataset(Structured):
 
     @staticmethod
     def zip(datasets: Any) -> Dataset:
-        """Elements side by side, in the nested structure of ``datasets``, until the shortest ends."""
+        """Elements of several datasets side by side, in the structure of ``datasets``; ends with the shortest."""
         flat = nest.flatten(datasets)
         text = "The argument to `Dataset.zip()` must be a nested structure of `Dataset` objects."
         if isinstance(datasets, list):
@@ -152,7 +153,7 @@ class Dataset(Structured):
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
-        """The names of the files that match one or several patterns, shuffled unless ``shuffle`` is False.
+        """The names of the files that match one or more patterns, shuffled unless ``shuffle`` is False.
 
         Running it raises `InvalidArgumentError` when nothing matches.
         """
@@ -166,7 +167,7 @@ class Dataset(Structured):
     # ---- functions ----------------------------------------------------------------------------
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
-        """``map_func`` of each element, with ``num_parallel_calls`` under way at a time; the order stays."""
+        """``map_func`` of each element, with up to ``num_parallel_calls`` concurrent calls; the order is kept."""
         traced = self._trace(map_func, "map")
         if num_parallel_calls is None:
             return self._then(function_ops.map_dataset, traced.captures, f=traced.body, structure=traced.structure)
@@ -175,30 +176,27 @@ class Dataset(Structured):
         return self._then(handle, traced.captures, calls, f=traced.body, structure=traced.structure)
 
     def map_with_legacy_function(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
-        """`map`."""
+        """The same as `map`."""
         return self.map(map_func, num_parallel_calls)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """The elements for which ``predicate`` gives True.
+        """The elements for which ``predicate`` returns True.
 
         Raises:
           ValueError: when it does not return a scalar bool.
         """
-        traced = self._trace(predicate, "filter")
-        leaf = traced.structure.skeleton
-        if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.bool or leaf.shape not in (None, ()):
-            raise ValueError("`predicate` must return a scalar boolean tensor.")
+        traced = self._trace_predicate(predicate, "filter")
         return self._then(function_ops.filter_dataset, traced.captures, predicate=traced.body)
 
     def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
-        """`filter`."""
+        """The same as `filter`."""
         return self.filter(predicate)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
         """The datasets that ``map_func`` returns, one after the other.
 
         Raises:
-          TypeError: when it returns something else.
+          TypeError: when ``map_func`` returns no dataset.
         """
         traced, inner = self._trace_datasets(map_func, "flat_map")
         return self._then(function_ops.flat_map_dataset, traced.captures, f=traced.body, structure=inner)
@@ -209,7 +207,7 @@ class Dataset(Structured):
         """``block_length`` elements at a time from ``cycle_length`` of the datasets that ``map_func`` returns.
 
         Raises:
-          TypeError: when it returns something else.
+          TypeError: when ``map_func`` returns no dataset.
         """
         traced, inner = self._trace_datasets(map_func, "interleave")
         cycle, block = int64(cycle_length, "cycle_length"), int64(block_length, "block_length")
@@ -224,7 +222,7 @@ class Dataset(Structured):
         return traced, leaf.inner
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """The state after ``reduce_func(state, element)`` has seen all elements: tensors, not a dataset.
+        """The final state, as tensors, after ``reduce_func(state, element)`` ran for every element.
 
         Raises:
           TypeError: when the state that ``reduce_func`` returns has other types or another structure.
@@ -233,14 +231,13 @@ class Dataset(Structured):
         begin = structure_of(state)
         traced = trace(reduce_func, [begin, self._structure], "reduce", unpack=False)
         structure = same_types(begin, traced.structure, "reduce_func")
-        if structure != begin:  # a shape that changes is unknown in the second call already
+        if structure != begin:  # trace again, with the dimensions that change unknown from the start
             traced = trace(reduce_func, [structure, self._structure], "reduce", unpack=False)
-        initial = [component_of(leaf) for leaf in nest.flatten(state)]
         components = function_ops.reduce_dataset(
-            self._variant_tensor, initial, traced.captures, f=traced.body,
+            self._variant_tensor, components_of(state), traced.captures, f=traced.body,
             output_types=structure.dtypes, output_shapes=structure.shapes,
         )  # fmt: skip
-        return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+        return element_of(structure, components)
 
     def apply(self, transformation_func: Callable[[Dataset], Any]) -> Any:
         """``transformation_func`` of this dataset.
@@ -253,7 +250,7 @@ class Dataset(Structured):
             raise TypeError(f"`transformation_func` must return a Dataset. Got {made}.")
         return made
 
-    # ---- which elements, and in which order ---------------------------------------------------
+    # ---- selection and order ------------------------------------------------------------------
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """The elements of this dataset, then those of ``dataset``.
@@ -261,26 +258,21 @@ class Dataset(Structured):
         Raises:
           TypeError: when types or classes differ.
         """
-        if self.output_types != dataset.output_types:
-            raise TypeError(
-                f"Two datasets to concatenate have different types {self.output_types} and {dataset.output_types}"
-            )
-        if self.output_classes != dataset.output_classes:
-            raise TypeError(
-                f"Two datasets to concatenate have different classes {self.output_classes} and"
-                f" {dataset.output_classes}"
-            )
+        for what in ("types", "classes"):
+            mine, theirs = getattr(self, f"output_{what}"), getattr(dataset, f"output_{what}")
+            if mine != theirs:
+                raise TypeError(f"Two datasets to concatenate have different {what} {mine} and {theirs}")
         structure = self._structure.common(dataset._structure)
         made = self._then(ops.concatenate_dataset, dataset._variant_tensor, structure=structure)
         made._options = made._options.merge(dataset._options)
         return made
 
     def repeat(self, count: Any = None) -> Dataset:
-        """The elements ``count`` times over; for ever for None or -1."""
+        """Repeats the elements ``count`` times; without end for None or -1."""
         return self._then(ops.repeat_dataset, int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
-        """The first ``count`` elements; all for -1."""
+        """The first ``count`` elements; all of them for -1."""
         return self._then(ops.take_dataset, int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
@@ -288,22 +280,22 @@ class Dataset(Structured):
         return self._then(ops.skip_dataset, int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
-        """Every ``num_shards``-th element from ``index`` on: a worker's part.
+        """Every ``num_shards``-th element, starting at ``index``: one worker's share.
 
         Reading it raises `InvalidArgumentError` for an ``index`` out of range.
         """
         return self._then(ops.shard_dataset, int64(num_shards, "num_shards"), int64(index, "index"))
 
     def enumerate(self, start: Any = 0) -> Dataset:
-        """Pairs of an int64 number, from ``start`` on, and an element."""
+        """Pairs (number, element); the int64 numbers begin at ``start``."""
         return Dataset.zip((Dataset.range(start, _INT64_MAX), self))
 
     def shuffle(self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None) -> Dataset:
         """Elements drawn at random from a buffer of ``buffer_size``.
 
         Args:
-          seed: together with the graph's seed it fixes the order.
-          reshuffle_each_iteration: whether each repetition has an order of its own; default True.
+          seed: fixes the order, together with the graph's seed.
+          reshuffle_each_iteration: draw a new order for each repetition; default True.
         """
         seeds = [int64(value or 0, label) for value, label in zip(get_seed(seed), ("seed", "seed2"))]
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
@@ -311,17 +303,17 @@ class Dataset(Structured):
         return self._then(ops.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
-        """Keeps the elements once they have been read to the end: in memory, or in files called ``filename``."""
+        """Keeps the elements of the first complete pass, in memory or in files with the prefix ``filename``."""
         return self._then(ops.cache_dataset, convert_to_tensor(filename, dtype=dtypes.string, name="filename"))
 
     def prefetch(self, buffer_size: Any) -> Dataset:
-        """Reads up to ``buffer_size`` elements ahead, in a thread."""
+        """Reads up to ``buffer_size`` elements ahead in a background thread."""
         return self._then(ops.prefetch_dataset, int64(-1 if buffer_size is None else buffer_size, "buffer_size"))
 
     # ---- batches ------------------------------------------------------------------------------
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
-        """Elements stacked in groups of ``batch_size``; a smaller last group is dropped on request."""
+        """Stacks ``batch_size`` elements at a time; ``drop_remainder`` drops a smaller last batch."""
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
         structure = self._structure.batched(static_batch(size, drop))
         return self._then(ops.batch_dataset, size, drop, structure=structure)
@@ -329,36 +321,26 @@ class Dataset(Structured):
     def padded_batch(
         self, batch_size: Any, padded_shapes: Any, padding_values: Any = None, drop_remainder: Any = False
     ) -> Dataset:
-        """Batches of elements of different sizes.
+        """Batches of elements of different sizes, each padded to one shape.
 
         Args:
-          padded_shapes: per leaf a shape or int64 vector; None or -1 for the largest size in the batch.
-          padding_values: per leaf a scalar; default 0 and "".
+          padded_shapes: a shape or int64 vector per leaf; None or -1 means the largest size in the batch.
+          padding_values: a scalar per leaf; default 0 or "".
 
         Raises:
-          TypeError: for elements that are not dense, and padding values of other types.
-          ValueError: for shapes that do not fit the elements.
+          TypeError: when elements are not dense, or when a padding value has another type than its leaf.
+          ValueError: when a padded shape is smaller than the elements or has another rank.
         """
         size, drop = int64(batch_size, "batch_size"), boolean(drop_remainder, "drop_remainder")
-        leaves = self._structure.leaves
-        if any(leaf.kind is not Tensor for leaf in leaves):
-            raise TypeError("Batching of padded sparse tensors is not currently supported")
-        wanted = shape_leaves(self._structure, padded_shapes)
-        pairs = [padded_shape(shape, leaf) for shape, leaf in zip(wanted, leaves)]
-        given = [None] * len(leaves) if padding_values is None else shape_leaves(self._structure, padding_values)
-        values = [padding_value(value, leaf) for value, leaf in zip(given, leaves)]
-        batch = static_batch(size, drop)
-        padded = [
-            Leaf(Tensor, leaf.dtype, None if raw is None else (batch, *raw)) for leaf, (_, raw) in zip(leaves, pairs)
-        ]
-        structure = Structure(self._structure.pack(padded))
+        shapes, values, padded = paddings(self._structure, padded_shapes, padding_values)
+        structure = padded.batched(static_batch(size, drop))
         made = ops.padded_batch_dataset(
-            self._variant_tensor, size, [tensor for tensor, _ in pairs], values, drop, output_shapes=structure.shapes
+            self._variant_tensor, size, shapes, values, drop, output_shapes=structure.shapes
         )
         return Dataset(made, structure)
 
     def window(self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False) -> Dataset:
-        """Windows of elements, ``shift`` (default: ``size``) apart: per leaf a dataset of its values."""
+        """Windows of ``size`` elements that begin ``shift`` (default: ``size``) apart; each leaf becomes a dataset."""
         step = size if shift is None else shift
         numbers = [int64(value, label) for value, label in ((size, "size"), (step, "shift"), (stride, "stride"))]
         skeleton = self._structure.map(lambda leaf: Leaf(Dataset, None, (), Structure(leaf)))
@@ -375,7 +357,7 @@ class Dataset(Structured):
         structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
         return self._then(ops.unbatch_dataset, structure=structure)
 
-    # ---- iterators and facts ------------------------------------------------------------------
+    # ---- iterators and options ----------------------------------------------------------------
 
     def make_one_shot_iterator(self) -> Iterator:
         """An iterator that needs no initializer and reads the dataset once.
@@ -386,15 +368,15 @@ class Dataset(Structured):
         return one_shot(ancestors_body(self._variant_tensor, "_make_dataset"), self._structure)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator that its ``initializer`` starts, as often as it is run."""
+        """An iterator that starts from the beginning whenever its ``initializer`` runs."""
         return initializable(self, shared_name)
 
     def options(self) -> Options:
-        """The hints in force (``tf.data.Options``)."""
+        """The options of this dataset and of those that it reads (``tf.data.Options``)."""
         return self._options
 
     def with_options(self, options: Options) -> Dataset:
-        """The same dataset with more hints."""
+        """The same dataset with ``options`` merged into its own."""
         made = Dataset(self._variant_tensor, self._structure)
         made._options = self._options.merge(options)
         return made
@@ -408,16 +390,6 @@ class Dataset(Structured):
 
 
 def _dataset(handle: OpHandle, *inputs: Any, structure: Structure, **attrs: Any) -> Dataset:
-    """The dataset that an op with ``output_types`` and ``output_shapes`` makes."""
+    """Applies an op that takes ``output_types`` and ``output_shapes``."""
     made = handle(*inputs, output_types=structure.dtypes, output_shapes=structure.shapes, **attrs)
     return Dataset(made, structure)
-
-
-def make_one_shot_iterator(dataset: Dataset) -> Iterator:
-    """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
-    return dataset.make_one_shot_iterator()
-
-
-def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
-    """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
-    return dataset.make_initializable_iterator(shared_name)

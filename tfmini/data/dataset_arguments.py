@@ -1,4 +1,4 @@
-"""What users give to the methods of datasets, as tensors and static facts."""
+"""Conversion and checks of the arguments of dataset methods."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.data.structure import Leaf, Structure, common_shape
+from tfmini.data.structure import Leaf, Structure, common_shape, shape_leaves
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 
@@ -26,22 +26,37 @@ def int64(value: Any, name: str) -> Tensor:
 
 
 def boolean(value: Any, name: str) -> Tensor:
-    """A choice as a bool scalar."""
+    """A flag as a bool scalar."""
     return convert_to_tensor(value, dtype=dtypes.bool, name=name)
 
 
 def static_batch(size: Tensor, drop_remainder: Tensor) -> int | None:
-    """The size of every batch, where it is known and there is no smaller last one."""
+    """The size of every batch; None when it is not known statically or the last batch may be smaller."""
     known, drop = constant_value(size), constant_value(drop_remainder)
     return int(known) if known is not None and drop is not None and bool(drop) else None
 
 
-def padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
-    """A padded shape as an int64 vector (-1: the largest in the batch) and as a static shape.
+def paddings(
+    structure: Structure, padded_shapes: Any, padding_values: Any
+) -> tuple[list[Tensor], list[Tensor], Structure]:
+    """(padded shapes as int64 vectors, padding values, structure of a padded element).
 
     Raises:
-      ValueError: when the elements do not fit into it.
+      TypeError: when an element is not dense, or a padding value has another type than its leaf.
+      ValueError: when the elements do not fit into the padded shapes, or a padding value is no scalar.
     """
+    leaves = structure.leaves
+    if any(leaf.kind is not Tensor for leaf in leaves):
+        raise TypeError("Batching of padded sparse tensors is not currently supported")
+    shapes = [_padded_shape(shape, leaf) for shape, leaf in zip(shape_leaves(structure, padded_shapes), leaves)]
+    given = [None] * len(leaves) if padding_values is None else shape_leaves(structure, padding_values)
+    values = [_padding_value(value, leaf) for value, leaf in zip(given, leaves)]
+    padded = structure.pack([replace(leaf, shape=raw) for leaf, (_, raw) in zip(leaves, shapes)])
+    return [tensor for tensor, _ in shapes], values, Structure(padded)
+
+
+def _padded_shape(given: Any, leaf: Leaf) -> tuple[Tensor, RawShape]:
+    """A padded shape as an int64 vector (-1: the largest size in the batch) and as a static shape."""
     if isinstance(given, Tensor):
         tensor = cast(given, dtypes.int64)
         raw: RawShape = constant_value_as_shape(tensor)
@@ -68,13 +83,7 @@ def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -
         )
 
 
-def padding_value(value: Any, leaf: Leaf) -> Tensor:
-    """What a component is filled up with.
-
-    Raises:
-      TypeError: when it has another type.
-      ValueError: when it is no scalar.
-    """
+def _padding_value(value: Any, leaf: Leaf) -> Tensor:
     if value is None:
         value = b"" if leaf.dtype is dtypes.string else np.zeros((), leaf.dtype.numpy)
         return constant(value, dtype=leaf.dtype)
@@ -87,11 +96,7 @@ def padding_value(value: Any, leaf: Leaf) -> Tensor:
 
 
 def check_first_dimensions(structure: Structure) -> None:
-    """Refuses scalars and leading dimensions that differ statically.
-
-    Raises:
-      ValueError: as said.
-    """
+    """Raises ValueError for scalars and for first dimensions that differ statically."""
     first = None
     for leaf in structure.leaves:
         if leaf.shape is None:
@@ -105,7 +110,7 @@ def check_first_dimensions(structure: Structure) -> None:
 
 
 def same_types(before: Structure, after: Structure, function: str) -> Structure:
-    """The structure of a state that a function changes; shapes that change become unknown.
+    """The structure of a state that a function updates; dimensions that change become unknown.
 
     Raises:
       TypeError: when types or structures differ.

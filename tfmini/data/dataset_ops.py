@@ -1,4 +1,4 @@
-"""Dataset ops that need no function: each makes a `Source` behind a variant tensor."""
+"""Dataset ops without functions: each kernel returns a `Source`, in a variant tensor."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
 from tfmini.data.prefetching import PrefetchSource
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.script import functions, status_of
+from tfmini.ops.py_func import functions, status_of
 from tfmini.shapes import RawShape
 
 TYPES = "output_types: list(type) >= 1; output_shapes: list(shape) >= 1"
 
 
-def dataset_op(name: str, inputs: str, attrs: str = TYPES) -> OpHandle:
-    """Declares an op that makes a dataset; stateful, so that nobody folds or merges datasets."""
-    handle = op(f"{name}({inputs}) -> handle: variant; {attrs}", stateful=True)
-    handle.shape(_scalar)
+def dataset_op(name: str, inputs: str, attrs: str = TYPES, waits: bool = False) -> OpHandle:
+    """Declares an op that makes a dataset; it is stateful so that no graph pass folds or merges it.
+
+    Args:
+      waits: the dataset's elements may come late, from another thread or from a function of the user.
+    """
+    handle: OpHandle = op(f"{name}({inputs}) -> handle: variant; {attrs}", stateful=True, waits=waits, shape=[()])
     handle.not_differentiable()
     return handle
 
 
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
+def element_shapes(node: Operation) -> list[RawShape]:
+    """The shape function of ops that return an element: the shapes in the attr ``output_shapes``."""
+    return list(node.attrs["output_shapes"])
 
 
 _COMPONENTS = "Toutput_types: list(type) >= 1; output_shapes: list(shape) >= 1"
 tensor_dataset = dataset_op("TensorDataset", "components: Toutput_types", _COMPONENTS)
 tensor_slice_dataset = dataset_op("TensorSliceDataset", "components: Toutput_types", _COMPONENTS)
 range_dataset = dataset_op("RangeDataset", "start: int64, stop: int64, step: int64")
-# Not TensorFlow's: its GeneratorDataset calls three functions around PyFunc ops.
+# Our own op: TensorFlow's GeneratorDataset calls three functions that wrap PyFunc ops.
 generator_dataset = dataset_op(
-    "_PyGeneratorDataset", "args: Targs", f"token: string; Targs: list(type) >= 0; {TYPES}"
+    "_PyGeneratorDataset", "args: Targs", f"token: string; Targs: list(type) >= 0; {TYPES}", waits=True
 )
 zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES}; N: int >= 1")
 concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
@@ -55,7 +59,7 @@ shuffle_dataset = dataset_op(
 )
 cache_dataset = dataset_op("CacheDataset", "input_dataset: variant, filename: string")
 prefetch_dataset = dataset_op(
-    "PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0"
+    "PrefetchDataset", "input_dataset: variant, buffer_size: int64", f"{TYPES}; slack_period: int = 0", waits=True
 )
 batch_dataset = dataset_op(
     "BatchDatasetV2",
@@ -79,7 +83,7 @@ ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: varian
 
 
 def _kept(component: Any) -> Any:
-    """A component that nobody will change: arrays that clients feed are theirs to change later."""
+    """A copy of a writeable array, which the client that fed it may change later."""
     if isinstance(component, np.ndarray) and component.flags.writeable:
         return component.copy()
     return component
@@ -97,14 +101,14 @@ def _slices(components: list[Any]) -> Source:
     lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return FunctionSource(lambda _: zip(*[rows_of(component) for component in kept]), lengths[0])
 
 
 @range_dataset.kernel("CPU")
 def _range(start: Any, stop: Any, step: Any) -> Source:
     if step == 0:
-        raise errors.InvalidArgumentError(None, None, "step must be a non-zero integer.")
+        raise errors.InvalidArgumentError.of("step must be a non-zero integer.")
     bounds = range(int(start), int(stop), int(step))
     return FunctionSource(lambda _: ((np.int64(i),) for i in bounds), len(bounds))
 
@@ -113,13 +117,13 @@ def _range(start: Any, stop: Any, step: Any) -> Source:
 def _generator(args: list[Any], *, token: bytes) -> Source:
     begin = functions.find(token.decode())
     if begin is None:
-        text = f"generator {token.decode()} is not found: it runs only in the process that built its graph."
-        raise errors.InvalidArgumentError(None, None, text)
+        text = f"generator {token.decode()} is not found: only the process that built its graph can run it."
+        raise errors.InvalidArgumentError.of(text)
     return FunctionSource(lambda _: _Translated(begin(*args)))
 
 
 class _Translated:
-    """A user's generator whose exceptions are those of a step."""
+    """Translates the exceptions of a user's generator to `OpError`."""
 
     def __init__(self, elements: Iterator[Element]) -> None:
         self._elements = elements
@@ -132,7 +136,7 @@ class _Translated:
             return next(self._elements)
         except StopIteration:
             raise
-        except Exception as error:  # the user's generator may raise anything: its class decides the status
+        except Exception as error:  # a user's generator may raise anything; the class decides the status
             raise status_of(error) from error
 
     def close(self) -> None:
@@ -186,7 +190,7 @@ def _cache(source: Source, filename: Any, *, output_types: list[Any]) -> Source:
 @prefetch_dataset.kernel("CPU")
 def _prefetch(source: Source, size: Any) -> Source:
     if size < -1:
-        raise errors.InvalidArgumentError(None, None, "buffer_size must be >= 0 or set buffer_size to be -1.")
+        raise errors.InvalidArgumentError.of("buffer_size must be >= 0 or set buffer_size to be -1.")
     return PrefetchSource(source, int(size))
 
 

@@ -1,4 +1,4 @@
-"""``tf.data.experimental``: datasets of Example messages and of TFRecord files."""
+"""Batched datasets of Example messages and TFRecord files (``tf.data.experimental``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tfmini import dtypes
 from tfmini.data.dataset import Dataset
 from tfmini.data.file_datasets import TFRecordDataset
 from tfmini.data.options import AUTOTUNE
-from tfmini.data.recipes import parallel_interleave, shuffled_and_repeated
 from tfmini.data.structure import Leaf
-from tfmini.ops.parsing import parse_example
-from tfmini.ops.readers import ReaderBase
+from tfmini.data.transformations import parallel_interleave, shuffled_and_repeated
+from tfmini.ops.io.parsing_functions import parse_example
+from tfmini.ops.io.readers import ReaderBase
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -21,8 +21,8 @@ def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transfo
     """Parses batches of serialized Example messages into dictionaries of tensors.
 
     Args:
-      features: as of ``tf.parse_example``.
-      num_parallel_calls: how many batches are parsed at a time.
+      features: as in ``tf.parse_example``.
+      num_parallel_calls: number of batches to parse at a time.
 
     Raises:
       ValueError: without features.
@@ -51,22 +51,22 @@ def make_batched_features_dataset(
 
     Args:
       file_pattern: a pattern, or a list of patterns or names.
-      batch_size: how many messages.
-      features: as of ``tf.parse_example``.
-      reader: file name -> dataset of messages, or of pairs whose second is the message.
-      label_key: the feature to give beside the others rather than among them.
-      reader_args: more arguments of ``reader``.
-      num_epochs: how often to repeat; None for ever.
+      batch_size: number of messages in a batch.
+      features: as in ``tf.parse_example``.
+      reader: a function from a file name to a dataset of messages, or of pairs (key, message).
+      label_key: the feature to return as label: elements are then pairs (features, label).
+      reader_args: further arguments of ``reader``.
+      num_epochs: number of repetitions; None for no end.
       shuffle, shuffle_buffer_size, shuffle_seed: whether and how to shuffle files and messages.
-      prefetch_buffer_size: how many batches to read ahead.
-      reader_num_threads: how many files are read at a time.
-      parser_num_threads: how many batches are parsed at a time.
-      sloppy_ordering: accepted; the order is always the deterministic one.
+      prefetch_buffer_size: number of batches to read ahead.
+      reader_num_threads: number of files to read at a time.
+      parser_num_threads: number of batches to parse at a time.
+      sloppy_ordering: accepted and ignored; the order is deterministic.
       drop_final_batch: drop a last batch that is smaller.
 
     Raises:
-      TypeError: for a `tf.ReaderBase`.
-      ValueError: for a label that is no feature.
+      TypeError: when ``reader`` is a `tf.ReaderBase`.
+      ValueError: when ``label_key`` is not one of the features.
     """
     if isinstance(reader, type) and issubclass(reader, ReaderBase):
         raise TypeError(
@@ -92,7 +92,7 @@ def make_tf_record_dataset(
     shuffle_buffer_size: int | None = None, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
     num_parallel_reads: Any = None, num_parallel_parser_calls: Any = None, drop_final_batch: bool = False,
 ) -> Dataset:  # fmt: skip
-    """Batches of the records of TFRecord files, parsed by ``parser_fn``; arguments as above."""
+    """Batches of TFRecord records, parsed by ``parser_fn``; arguments as in `make_batched_features_dataset`."""
     files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
     dataset: Dataset = TFRecordDataset(files, num_parallel_reads=num_parallel_reads or 24)
     size = 10000 if shuffle_buffer_size is None else shuffle_buffer_size

@@ -26,7 +26,7 @@ def _bytes(value: Any, name: str, default: int = 0) -> Tensor:
 
 
 class _WholeFiles(Dataset):
-    """The records of files that are read from one end to the other; see `TextLineDataset`."""
+    """Base class of datasets that read whole files; see `TextLineDataset` for the arguments."""
 
     _records_of: Callable[..., Tensor]
 
@@ -49,8 +49,8 @@ class TextLineDataset(_WholeFiles):
     Args:
       filenames: a string tensor, or a dataset of names.
       compression_type: "", "ZLIB" or "GZIP".
-      buffer_size: of reads, in bytes; a hint.
-      num_parallel_reads: how many files are read at a time, interleaved; None for one after the other.
+      buffer_size: size of reads in bytes; a hint.
+      num_parallel_reads: number of files to read at a time, interleaved; None reads one after the other.
     """
 
     _records_of = staticmethod(text_line_dataset)
@@ -69,7 +69,7 @@ class FixedLengthRecordDataset(Dataset):
       filenames: a string tensor, or a dataset of names.
       record_bytes: bytes per record.
       header_bytes, footer_bytes: bytes to skip at the beginning and at the end of each file.
-      buffer_size, compression_type, num_parallel_reads: as of `TextLineDataset`.
+      buffer_size, compression_type, num_parallel_reads: as in `TextLineDataset`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class FixedLengthRecordDataset(Dataset):
 
 
 def _of_files(filenames: Any, read: Any, num_parallel_reads: Any) -> Dataset:
-    """The records of files whose names are a tensor, or the elements of a dataset."""
+    """The records of files whose names are given as a tensor or as a dataset."""
     if isinstance(filenames, Dataset):
         if filenames.output_types != dtypes.string:
             raise TypeError("`filenames` must be a `tf.data.Dataset` of `tf.string` elements.")

@@ -1,4 +1,4 @@
-"""Datasets of the lines or records of files."""
+"""Ops that make datasets of the lines or records of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import FunctionSource, Source
-from tfmini.ops.record_files import InflatedFile, read_records
+from tfmini.ops.io.record_files import InflatedFile, read_records
 
 _FILES = "filenames: string, compression_type: string, buffer_size: int64"
 text_line_dataset = dataset_op("TextLineDataset", _FILES, "")
@@ -43,7 +43,7 @@ def _text_lines(filenames: Any, compression_type: Any, buffer_size: Any) -> Sour
 def compression_of(compression_type: Any) -> str:
     text: str = np.asarray(compression_type, object).item().decode()
     if text not in ("", "ZLIB", "GZIP"):
-        raise errors.InvalidArgumentError(None, None, f"Unsupported compression_type: {text}.")
+        raise errors.InvalidArgumentError.of(f"Unsupported compression_type: {text}.")
     return text
 
 
@@ -71,7 +71,7 @@ def _records(filenames: Any, compression_type: Any, buffer_size: Any) -> Source:
 def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any, compression_type: Any) -> Source:
     compression = compression_of(compression_type)
     if size <= 0:
-        raise errors.InvalidArgumentError(None, None, "`record_bytes` must be > 0")
+        raise errors.InvalidArgumentError.of("`record_bytes` must be > 0")
     return _files(filenames, lambda path: _fixed_records(path, compression, int(header), int(size), int(footer)))
 
 
@@ -83,11 +83,9 @@ def _fixed_records(path: bytes, compression: str, header: int, size: int, footer
         file.close()
     length = len(body) - header - footer
     if length < 0 or length % size:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f'Excluding the header ({header} bytes) and footer ({footer} bytes), input file "{path.decode()}" has'
-            f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes).",
+            f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes)."
         )
     for start in range(header, header + length, size):
         yield body[start : start + size]

@@ -1,4 +1,4 @@
-"""The files that match a pattern, as a tensor that fails where there are none."""
+"""Lookup of the files that match a pattern, in a step or at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_identity, array_shape, assertion, file_ops, math_comparison, string_conversions, strings
-from tfmini.ops.scoping import control_dependencies
+from tfmini.graph.scoping import control_dependencies
+from tfmini.ops.array import identity as array_identity
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.debugging import assertion
+from tfmini.ops.io import file_ops
+from tfmini.ops.math import comparison as math_comparison
+from tfmini.ops.strings import conversions as string_conversions
+from tfmini.ops.strings import elementwise as strings
 
 
 def matching_files(file_pattern: Any) -> Tensor:
-    """The sorted names, a string vector, of the files that match one pattern or several.
+    """The sorted names, a string vector, of the files that match one or more patterns when a step runs.
 
     Running it raises `InvalidArgumentError` when nothing matches.
     """
@@ -28,7 +34,7 @@ def matching_files(file_pattern: Any) -> Tensor:
 
 
 def matching_names(file_pattern: Any) -> list[str]:
-    """The sorted names of the files that match one pattern or several, now.
+    """The sorted names of the files that match one or more patterns now.
 
     Raises:
       ValueError: when nothing matches.

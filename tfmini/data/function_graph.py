@@ -1,36 +1,33 @@
-"""Tracing: a Python function of tensors becomes a little graph that runs per element of a dataset.
+"""Tracing of a dataset's Python functions into function bodies, which run once per element.
 
-The function is called once, in a `FunctionGraph`. A tensor of the surrounding graph that it uses is
-*captured*: it becomes one more parameter, whose value is taken when the dataset is made.
-Small constants are copied instead.
+The function is called once, in a `FunctionGraph`. If it uses a tensor of an outer graph, that tensor is
+*captured*: it becomes a further parameter, whose value is taken when the dataset is made. Constants are copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from tfmini.data.sparse_values import component_of, value_of
+from tfmini.data.components import components_of, element_of
 from tfmini.data.structure import Structure, normalize, structure_of
-from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import DEFINED_AT, FunctionBody, Node, node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scopes import ControlScope
-from tfmini.ops.array_identity import identity, placeholder
-from tfmini.ops.constant import const
-
-# Stateful, but nothing happens when nobody looks at the result.
-_ONLY_READ = frozenset({"ReadVariableOp", "VarHandleOp", "Placeholder", "HashTableV2", "MutableHashTableV2"})
+from tfmini.graph.traits import PLACEHOLDER_OPS, ops_with
+from tfmini.ops.array.constant import const
+from tfmini.ops.array.identity import identity, placeholder
 
 
 class FunctionGraph(Graph):
     """The graph of a function under construction inside another graph.
 
     Attributes:
-      captures: tensor of the outer graph -> the Placeholder that stands for it.
+      captures: tensor of an outer graph -> the Placeholder that represents it here.
     """
 
     def __init__(self, outer: Graph) -> None:
@@ -42,10 +39,10 @@ class FunctionGraph(Graph):
         self._copies: dict[Tensor, Tensor] = {}
 
     def capture(self, tensor: Tensor) -> Tensor:
-        """The tensor of this graph that stands for one of the graphs around it.
+        """The tensor of this graph that represents a tensor of an outer graph.
 
         Raises:
-          ValueError: for a tensor of a graph that is not around this one.
+          ValueError: when the tensor's graph is no outer graph of this one.
         """
         around = self.outer
         while around is not None and around is not tensor.op.graph:
@@ -68,7 +65,7 @@ class FunctionGraph(Graph):
         return self._copies[tensor]
 
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
-        """As in `Graph`; what lies outside is done before the function runs."""
+        """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""
         if control_inputs is None:
             return super().control_dependencies(None)
         inside = [item for item in control_inputs if getattr(item, "graph", self) is self]
@@ -77,7 +74,7 @@ class FunctionGraph(Graph):
 
 @dataclass(frozen=True)
 class Traced:
-    """A function as a body, with what it captured and what it returns."""
+    """A traced function: its body, the tensors that it captures and the structure of its result."""
 
     body: FunctionBody
     captures: list[Tensor]
@@ -88,12 +85,12 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
     """Calls ``function`` once with placeholders.
 
     Args:
-      structures: of the arguments. A single one that is a tuple is unpacked into several.
-      name: for messages and nodes.
-      unpack: whether it is.
+      structures: the structures of the arguments.
+      name: the body's name, for messages.
+      unpack: pass a single argument that is a tuple as several arguments.
 
     Raises:
-      TypeError: when the function returns what cannot become tensors.
+      TypeError: when a value that the function returns cannot be converted to a tensor.
     """
     graph = FunctionGraph(get_default_graph())
     with graph.as_default():
@@ -103,15 +100,12 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
             for leaf in structure.leaves
         ]
         waiting = iter(parameters)
-        arguments = [
-            structure.pack([value_of(leaf, next(waiting)) for leaf in structure.leaves]) for structure in structures
-        ]
+        arguments = [element_of(structure, islice(waiting, len(structure.leaves))) for structure in structures]
         if unpack and len(arguments) == 1 and type(arguments[0]) is tuple:
             arguments = list(arguments[0])
         returned = function(*arguments)
         result = _normalized(returned, function)
-        components = [component_of(value) for value in nest.flatten(result)]
-        results = [identity(t if t.op.graph is graph else graph.capture(t)) for t in components]
+        results = [identity(t if t.op.graph is graph else graph.capture(t)) for t in components_of(result)]
     return Traced(_body(graph, name, parameters, results), list(graph.captures), structure_of(result))
 
 
@@ -138,23 +132,23 @@ def _body(graph: FunctionGraph, name: str, parameters: list[Tensor], results: li
 
 
 def _located_node(operation: Operation) -> Node:
-    """The node, with its source line for error messages: the client cannot look it up in a graph of its own."""
+    """The node with its source line for error messages, since the client's graph does not have the node."""
     node = node_of(operation)
     file, line = operation.creation_site()
     return node.replace(attrs={**node.attrs, DEFINED_AT: f"{file}:{line}".encode()})
 
 
 def _has_effect(operation: Operation) -> bool:
-    if not operation.op_def.is_stateful or operation.type in _ONLY_READ:
+    if not operation.op_def.is_stateful or operation.type == "ReadVariableOp":
         return False
     return not any(t.dtype.name in ("variant", "resource") for t in operation.outputs)
 
 
 def ancestors_body(result: Tensor, name: str) -> FunctionBody:
-    """The part of a graph that a dataset is made by, as a function without parameters.
+    """The subgraph that computes ``result``, as a function without parameters.
 
     Raises:
-      ValueError: when it reads a placeholder, a variable or other state.
+      ValueError: when the subgraph reads a placeholder, a variable or other state.
     """
     found: dict[str, Operation] = {}
     stack = [result.op]
@@ -170,13 +164,11 @@ def ancestors_body(result: Tensor, name: str) -> FunctionBody:
 
 
 def _check_copyable(operation: Operation) -> None:
-    if operation.type in ("Placeholder", "PlaceholderV2"):
+    if operation.type in PLACEHOLDER_OPS:
         what = "a placeholder"
     elif operation.op_def.is_stateful and not all(t.dtype.name == "variant" for t in operation.outputs):
-        if operation.type in ("Assert", "MatchingFiles"):
+        if operation.type in ops_with("copyable"):
             return
-        what = "a stateful node"
-    elif operation.type in ("Variable", "VariableV2"):
         what = "a stateful node"
     else:
         return

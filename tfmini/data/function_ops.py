@@ -1,4 +1,4 @@
-"""Dataset ops with a function, which travels as an attr (`FunctionBody`)."""
+"""Dataset ops with a function, which is an attr of the node (`FunctionBody`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.data import function_stages
-from tfmini.data.dataset_ops import TYPES, dataset_op
+from tfmini.data.dataset_ops import TYPES, dataset_op, element_shapes
 from tfmini.data.pipeline import Element, Source, compiled
 from tfmini.data.reading import Reading
 from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.shapes import RawShape
+from tfmini.graph.registry import OpHandle, op
 
 _ON = "input_dataset: variant, other_arguments: Targuments"
 _F = f"f: func; Targuments: list(type) >= 0; {TYPES}"
@@ -27,11 +25,13 @@ parallel_map_dataset = dataset_op(
     "ParallelMapDataset",
     f"{_ON}, num_parallel_calls: int32",
     f"{_F}; use_inter_op_parallelism: bool = true; sloppy: bool = false; {_KEEPS}",
+    waits=True,
 )
 map_and_batch_dataset = dataset_op(
     "MapAndBatchDataset",
     f"{_ON}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
     f"{_F}; {_KEEPS}",
+    waits=True,
 )
 filter_dataset = dataset_op("FilterDataset", _ON, f"predicate: func; Targuments: list(type) >= 0; {TYPES}")
 flat_map_dataset = dataset_op("FlatMapDataset", _ON, _F)
@@ -41,33 +41,21 @@ scan_dataset = dataset_op(
     "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
     f"f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0; {TYPES}; {_KEEPS}",
 )
-reduce_dataset = op(
+reduce_dataset: OpHandle[Any] = op(
     "ReduceDataset(input_dataset: variant, initial_state: Tstate, other_arguments: Targuments)"
     " -> components: output_types; f: func; Tstate: list(type) >= 1; Targuments: list(type) >= 0;"
     f" {TYPES}; use_inter_op_parallelism: bool = true",
-    stateful=True,
-)
-single_element = op(f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}", stateful=True)
-
-cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True)
+    stateful=True, waits=True, shape=element_shapes,
+)  # fmt: skip
+single_element: OpHandle[Any] = op(
+    f"DatasetToSingleElement(dataset: variant) -> components: output_types; {TYPES}",
+    stateful=True, waits=True, shape=element_shapes,
+)  # fmt: skip
+cardinality_op = op("DatasetCardinality(input_dataset: variant) -> cardinality: int64", stateful=True, shape=[()])
+for _handle in (reduce_dataset, single_element, cardinality_op):
+    _handle.not_differentiable()
 
 _AUTOTUNED_CALLS = 4
-
-
-@reduce_dataset.shape
-@single_element.shape
-def _given(node: Operation) -> list[RawShape]:
-    return list(node.attrs["output_shapes"])
-
-
-reduce_dataset.not_differentiable()
-single_element.not_differentiable()
-cardinality_op.not_differentiable()
-
-
-@cardinality_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 @cardinality_op.kernel("CPU")
@@ -93,7 +81,7 @@ def _parallel_map(
 
 def _width(calls: Any) -> int:
     if calls < -1 or calls == 0:
-        raise errors.InvalidArgumentError(None, None, "num_parallel_calls must be greater than zero.")
+        raise errors.InvalidArgumentError.of("num_parallel_calls must be greater than zero.")
     return _AUTOTUNED_CALLS if calls < 0 else int(calls)
 
 
@@ -143,9 +131,9 @@ def _single(step: Any, source: Source) -> Element:
     try:
         element = next(stage, None)
         if element is None:
-            raise errors.InvalidArgumentError(None, None, "Dataset was empty.")
+            raise errors.InvalidArgumentError.of("Dataset was empty.")
         if next(stage, None) is not None:
-            raise errors.InvalidArgumentError(None, None, "Dataset had more than one element.")
+            raise errors.InvalidArgumentError.of("Dataset had more than one element.")
     finally:
         stage.close()
     return element

@@ -1,4 +1,4 @@
-"""The stages that call a function per element: map, filter, flat_map, interleave, and reductions."""
+"""Stages that call a function for each element: map, filter, flat_map, interleave, scan and reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.counts import same
+from tfmini.data.cardinality import same
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, rows_of
 from tfmini.data.reading import Reading
 
@@ -31,15 +31,15 @@ class _Map(Transformation):
             self._end(error)
 
     def _end(self, error: errors.OutOfRangeError) -> NoReturn:
-        """A function says that there is no more, as a Python one does by StopIteration."""
+        """OutOfRangeError ends the dataset, as StopIteration ends a Python iterator."""
         if not self._keeps_count:
             raise StopIteration from None
         text = f"Function invocation produced OutOfRangeError: {error.message}"
-        raise errors.InvalidArgumentError(None, None, text) from None
+        raise errors.InvalidArgumentError.of(text) from None
 
 
 class _ParallelMap(_Map):
-    """Keeps ``width`` calls under way in a pool; the order stays."""
+    """Runs up to ``width`` calls at a time in a thread pool; the order is kept."""
 
     def __init__(
         self, upstream: Stage, reading: Reading, function: Function, width: int, keeps_count: bool
@@ -51,7 +51,7 @@ class _ParallelMap(_Map):
         self._over = False
 
     def __next__(self) -> Element:
-        from concurrent.futures import Future, ThreadPoolExecutor  # some ms that `import tfmini` saves
+        from concurrent.futures import Future, ThreadPoolExecutor  # late: `import tfmini` saves some ms
 
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="tfmini-map")
@@ -90,7 +90,7 @@ def map_elements(source: Source, function: Function, width: int = 1, keeps_count
     """``function`` of each element, ``width`` calls at a time.
 
     Args:
-      keeps_count: whether a function that says that there is no more costs its element, rather than ends the dataset.
+      keeps_count: whether OutOfRangeError from ``function`` is an error of its element, rather than the dataset's end.
     """
 
     def begin(upstream: Stage, reading: Reading) -> Stage:
@@ -108,14 +108,14 @@ class _Filter(_Map):
             (keep,) = self._function(self._reading, *element)
             if np.ndim(keep):
                 text = "Filter predicate must return a scalar bool."
-                raise errors.InvalidArgumentError(None, None, text)
+                raise errors.InvalidArgumentError.of(text)
             if keep:
                 return element
         raise StopIteration
 
 
 def filter_elements(source: Source, predicate: Function) -> Source:
-    """The elements for which ``predicate`` holds."""
+    """The elements for which ``predicate`` is true."""
     return TransformedSource(source, lambda upstream, reading: _Filter(upstream, reading, predicate))
 
 
@@ -155,7 +155,7 @@ class _Interleave(_Map):
         self._taken = 0
 
     def _begin(self) -> Stage | None:
-        """Opens the dataset of the next element in the free place; None when there is none left."""
+        """Opens the dataset of the next element in the free slot; None when no element is left."""
         if self._over:
             return None
         try:
@@ -174,14 +174,14 @@ class _Interleave(_Map):
 
 
 def interleave(source: Source, function: Function, cycle: int, block: int) -> Source:
-    """The datasets that ``function`` makes of the elements, interleaved; one after the other for a cycle of 1.
+    """The elements of the datasets that ``function`` returns, taken from ``cycle`` datasets in turn.
 
     Raises:
-      InvalidArgumentError: for numbers below 1.
+      InvalidArgumentError: when ``cycle`` or ``block`` is below 1.
     """
     for name, value in (("cycle_length", cycle), ("block_length", block)):
         if value <= 0:
-            raise errors.InvalidArgumentError(None, None, f"{name} must be greater than zero.")
+            raise errors.InvalidArgumentError.of(f"{name} must be greater than zero.")
     return TransformedSource(source, lambda upstream, reading: _Interleave(upstream, reading, function, cycle, block))
 
 
@@ -191,7 +191,7 @@ class _FlatMap(_Interleave):
 
 
 def flat_map(source: Source, function: Function) -> Source:
-    """The datasets that ``function`` makes of the elements, one after the other."""
+    """The elements of the datasets that ``function`` returns, one dataset after the other."""
     return TransformedSource(source, lambda upstream, reading: _FlatMap(upstream, reading, function, 1, 1))
 
 
@@ -211,12 +211,12 @@ def _rows(element: Element) -> Any:
     lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
     if len(lengths) > 1:
         text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return zip(*[rows_of(component) for component in element])
 
 
 def unbatch(source: Source) -> Source:
-    """The rows of the elements."""
+    """The rows of each element, one after the other."""
     return TransformedSource(source, lambda upstream, _: _Unbatch(upstream))
 
 
@@ -235,12 +235,12 @@ class _IgnoreErrors(Transformation):
 
 
 def ignore_errors(source: Source) -> Source:
-    """Leaves out the elements whose computation fails."""
+    """Drops the elements whose computation fails."""
     return TransformedSource(source, _IgnoreErrors)
 
 
 class _Scan(_Map):
-    """Threads a state of ``len(state)`` components through the calls."""
+    """Passes a state of ``len(state)`` components from call to call."""
 
     def __init__(self, upstream: Stage, reading: Reading, function: Function, state: list[Any]) -> None:
         super().__init__(upstream, reading, function)
@@ -254,12 +254,12 @@ class _Scan(_Map):
 
 
 def scan(source: Source, function: Function, state: list[Any]) -> Source:
-    """``function`` (state, element) -> (state, result) of each element; gives the results."""
+    """The results of ``function(state, element) -> (state, result)``, called for each element in turn."""
     return TransformedSource(source, lambda upstream, reading: _Scan(upstream, reading, function, list(state)))
 
 
 def reduce_elements(source: Source, function: Function, state: list[Any], reading: Reading) -> Element:
-    """The state after ``function`` (state, element) -> state has seen all elements."""
+    """The final state after ``function(state, element) -> state`` ran for every element."""
     stage = source.open(reading)
     result = tuple(state)
     try:

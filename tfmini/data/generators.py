@@ -1,4 +1,4 @@
-"""Elements from Python generators: conversion and checks of what they yield."""
+"""Conversion and checks of the elements that Python generators yield."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.data.structure import Leaf, Structure
 from tfmini.graph import nest
-from tfmini.ops.constant import as_array
+from tfmini.ops.array.constant import as_array
 from tfmini.shapes import TensorShape, compatible_raw
 
 Begin = Callable[..., Iterator[tuple[Any, ...]]]
 
 
 def element_reader(generator: Callable[..., Any], structure: Structure) -> Begin:
-    """A function that starts ``generator`` and gives its elements as components."""
+    """A function that starts ``generator`` and yields its elements as components."""
 
     def begin(*args: Any) -> Iterator[tuple[Any, ...]]:
-        # Not a generator expression: an element that is refused costs that element only.
+        # A generator expression would end at the first malformed element; `map` continues with the next one.
         return map(partial(_components, structure), iter(generator(*args)))
 
     return begin
@@ -31,11 +31,9 @@ def _components(structure: Structure, element: Any) -> tuple[Any, ...]:
     try:
         flat = _flatten_like(structure.skeleton, element)
     except (TypeError, ValueError, KeyError) as error:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             "TypeError: `generator` yielded an element that did not match the expected structure. The expected"
-            f" structure was {structure.map(lambda leaf: leaf.dtype)}, but the yielded element was {element}.",
+            f" structure was {structure.map(lambda leaf: leaf.dtype)}, but the yielded element was {element}."
         ) from error
     return tuple(_component(value, leaf) for value, leaf in zip(flat, structure.leaves))
 
@@ -57,18 +55,14 @@ def _component(value: Any, leaf: Leaf) -> Any:
     try:
         array = _converted(value, leaf.dtype)
     except (TypeError, ValueError) as error:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             "TypeError: `generator` yielded an element that could not be converted to the expected type. The"
-            f" expected type was {leaf.dtype.name}, but the yielded element was {value}.",
+            f" expected type was {leaf.dtype.name}, but the yielded element was {value}."
         ) from error
     if not compatible_raw(leaf.shape, array.shape):
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"ValueError: `generator` yielded an element of shape {TensorShape(array.shape)} where an element of"
-            f" shape {TensorShape(leaf.shape)} was expected.",
+            f" shape {TensorShape(leaf.shape)} was expected."
         )
     return array if array.ndim else array[()]
 

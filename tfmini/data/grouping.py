@@ -1,4 +1,4 @@
-"""``tf.data.experimental``: windows of elements with one key, buckets of similar lengths, a reduction per key."""
+"""Grouping by key (``tf.data.experimental``): windows per key, buckets by length, reduction per key."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tfmini.data.grouping_ops import group_by_reducer_dataset, group_by_window_d
 from tfmini.data.structure import Leaf, Structure, shape_leaves
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.casting import cast
-from tfmini.ops.checks import assert_less
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import less_equal
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.debugging.value_checks import assert_less
+from tfmini.ops.math.comparison import less_equal
+from tfmini.ops.math.reduce_functions import reduce_sum
 from tfmini.shapes import as_raw
 
 Transformation = Callable[[Dataset], Dataset]
@@ -28,10 +28,7 @@ _KEY = Structure(Leaf(Tensor, dtypes.int64, ()))
 
 
 def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function with its result as an int64 tensor: Python numbers are converted.
-
-    The function raises ValueError when its result is another tensor.
-    """
+    """Wraps a function to return an int64 scalar; it raises ValueError if the result is none."""
 
     def converted(*args: Any) -> Any:
         try:
@@ -49,17 +46,17 @@ def group_by_window(
     key_func: Callable[..., Any], reduce_func: Callable[[Any, Any], Any], window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Transformation:  # fmt: skip
-    """Windows of consecutive elements with the same key, and what ``reduce_func`` makes of each.
+    """Collects elements with the same key into windows and reduces each window with ``reduce_func``.
 
     Args:
       key_func: element -> int64 scalar.
-      reduce_func: (key, dataset of the window's elements) -> dataset, whose elements are the results.
-      window_size: how many elements a window has at most.
-      window_size_func: key -> the same, per key.
+      reduce_func: (key, dataset of the window's elements) -> dataset with the results.
+      window_size: maximum number of elements in a window.
+      window_size_func: key -> maximum number of elements in a window of that key.
 
     Raises:
-      ValueError: when both sizes or neither are given, or a function gives no int64 scalar.
-      TypeError: when ``reduce_func`` gives no dataset.
+      ValueError: when both sizes or neither are given, or a key or size is no int64 scalar.
+      TypeError: when ``reduce_func`` returns no dataset.
     """
     if (window_size is None) == (window_size_func is None):
         raise ValueError("Must pass either window_size or window_size_func.")
@@ -92,15 +89,15 @@ def bucket_by_sequence_length(
 
     Args:
       element_length_func: element -> its length.
-      bucket_boundaries: lengths at which the next bucket begins.
-      bucket_batch_sizes: the size of a batch per bucket: one more than boundaries.
-      padded_shapes, padding_values: as of `Dataset.padded_batch`; default: unknown dimensions are filled up.
-      pad_to_bucket_boundary: fill them up to the bucket's boundary less one, rather than to the longest element.
+      bucket_boundaries: increasing lengths; each is the first of the next bucket.
+      bucket_batch_sizes: batch size per bucket; there is one bucket more than boundaries.
+      padded_shapes, padding_values: as in `Dataset.padded_batch`; by default unknown dimensions are padded.
+      pad_to_bucket_boundary: pad to the bucket's upper boundary less one, rather than to the longest element.
       no_padding: batch without padding.
-      drop_remainder: drop batches that are not full.
+      drop_remainder: drop incomplete batches.
 
     Raises:
-      ValueError: for another number of sizes.
+      ValueError: when the numbers of batch sizes and boundaries do not match.
     """
     if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
         raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
@@ -130,7 +127,7 @@ def bucket_by_sequence_length(
 
 
 def _boundary(bucket: Any, bounds: Any) -> Any:
-    """The greatest length of a bucket; running it fails for the last one, which has none."""
+    """The greatest length of a bucket; running it fails for the last bucket, which is unbounded."""
     message = "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
     check = assert_less(bucket, np.int64(len(bounds)), message=message)
     with control_dependencies([check]):
@@ -138,7 +135,7 @@ def _boundary(bucket: Any, bounds: Any) -> Any:
 
 
 def _filled(structure: Structure, given: Any, longest: Any) -> Any:
-    """Padded shapes in the form of an element, with ``longest`` (or None) for what is unknown."""
+    """Padded shapes, nested like an element, with ``longest`` (or None) in place of unknown dimensions."""
 
     raws = [leaf.shape for leaf in structure.leaves] if given is None else shape_leaves(structure, given)
     rows = [[longest if d is None or d == -1 else d for d in as_raw(raw) or ()] for raw in raws]
@@ -148,7 +145,7 @@ def _filled(structure: Structure, given: Any, longest: Any) -> Any:
 
 
 class Reducer:
-    """How a group is reduced (``tf.data.experimental.Reducer``).
+    """The functions of a reduction (``tf.data.experimental.Reducer``).
 
     Args:
       init_func: key -> state.
@@ -165,22 +162,22 @@ class Reducer:
 
 
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
-    """One result per key, in the order of the keys, when all elements have been read.
+    """Reduces the elements of each key; yields the results in the order of the keys after the last element.
 
     Args:
       key_func: element -> int64 scalar.
-      reducer: makes and changes the state of a key.
+      reducer: the functions that make, update and finalize the state of a key.
 
     Raises:
-      ValueError: when ``key_func`` gives no int64 scalar.
-      TypeError: when the state changes its types.
+      ValueError: when ``key_func`` returns no int64 scalar.
+      TypeError: when the types of the state change.
     """
 
     def transform(dataset: Dataset) -> Dataset:
         key = dataset._trace(_number(key_func, "key_func"), "key_func")
         init = trace(reducer.init_func, [_KEY], "init_func")
         state = init.structure
-        for _ in range(2):  # again where a shape turns out to change
+        for _ in range(2):  # the second time with the dimensions that change unknown
             reduce = trace(reducer.reduce_func, [state, dataset._structure], "reduce_func", unpack=False)
             state = same_types(state, reduce.structure, "reducer.reduce_func")
         finalize = trace(reducer.finalize_func, [state], "finalize_func")

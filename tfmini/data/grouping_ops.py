@@ -1,4 +1,4 @@
-"""Dataset ops that sort elements by a key."""
+"""Dataset ops that group elements by a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmini.graph.node import FunctionBody
 
 
 def _functions(*names: str) -> tuple[str, str]:
-    """Inputs and attrs of an op with several functions: each with the values that it captures."""
+    """Inputs and attrs of an op with several functions: each function with the values that it captures."""
     inputs = ", ".join(f"{name}_other_arguments: T{name}_other_arguments" for name in names)
     attrs = "; ".join(f"{name}: func; T{name}_other_arguments: list(type) >= 0" for name in names)
     return f"input_dataset: variant, {inputs}", f"{attrs}; {TYPES}"

@@ -1,4 +1,4 @@
-"""The stages that sort elements by a key: windows of equal keys, and one reduction per key."""
+"""Stages that group elements by a key: windows of equal keys, and one reduction per key."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def _key(function: Function, reading: Reading, element: Element) -> int:
     """The key of an element.
 
     Raises:
-      InvalidArgumentError: when the function gives no scalar.
+      InvalidArgumentError: when the function returns no scalar.
     """
     (key,) = function(reading, *element)
     if np.ndim(key):
-        raise errors.InvalidArgumentError(None, None, "`key_func` must return a scalar int64.")
+        raise errors.InvalidArgumentError.of("`key_func` must return a scalar int64.")
     return int(key)
 
 
 class _Windows(Transformation):
-    """Collects elements by key, and reads what ``reduce`` makes of each window that is full."""
+    """Collects elements by key, and reads the dataset that ``reduce`` returns for each full window."""
 
     def __init__(self, upstream: Stage, reading: Reading, key: Function, reduce: Function, size: Function) -> None:
         super().__init__(upstream)
@@ -49,7 +49,7 @@ class _Windows(Transformation):
             self._collect()
 
     def _collect(self) -> None:
-        """Takes one more element; at the end, one of the windows that have not become full, by their keys."""
+        """Takes one more element; after the last one, opens the incomplete windows in the order of their keys."""
         try:
             element = next(self.upstream) if not self._over else None
         except StopIteration:
@@ -71,7 +71,7 @@ class _Windows(Transformation):
         (size,) = self._size(self._reading, np.int64(key))
         if np.ndim(size) or size <= 0:
             text = f"Window size must be greater than zero, but got {size}."
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         return int(size)
 
     def _open(self, key: int) -> None:
@@ -87,14 +87,14 @@ class _Windows(Transformation):
 
 
 def group_by_window(source: Source, key: Function, reduce: Function, size: Function) -> Source:
-    """The datasets that ``reduce`` makes of (key, window), one after the other."""
+    """The elements of the datasets that ``reduce(key, window)`` returns, one dataset after the other."""
     return TransformedSource(source, lambda upstream, reading: _Windows(upstream, reading, key, reduce, size))
 
 
 def group_by_reducer(
     source: Source, key: Function, init: Function, reduce: Function, finalize: Function
 ) -> Source:
-    """One element per key, in the order of the keys: what ``finalize`` makes of the reduced state."""
+    """One element per key, in the order of the keys: ``finalize`` of the reduced state."""
 
     def begin(reading: Reading) -> Any:
         states: dict[int, Element] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
+from tfmini.data.components import element_of
 from tfmini.data.iterator_ops import (
     from_string_op,
     get_next_op,
@@ -14,26 +15,25 @@ from tfmini.data.iterator_ops import (
     one_shot_op,
     to_string_op,
 )
-from tfmini.data.sparse_values import value_of
 from tfmini.data.structure import Structure, Structured, given_structure
 from tfmini.data.waiting_ops import may_wait, node_may_wait
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.scoping import colocate_with
+from tfmini.graph.scoping import colocate_with
 
 if TYPE_CHECKING:
     from tfmini.data.dataset import Dataset
 
 
 class Iterator(Structured):
-    """A place in a dataset (``tf.data.Iterator``); datasets and the static methods make them.
+    """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
     Args:
-      iterator_resource: the handle.
-      initializer: the op that (re)starts it, or None.
-      structure: of the elements.
-      waits: whether elements may be long in coming, from a generator or another thread.
+      iterator_resource: the resource handle of the iterator's state.
+      initializer: the op that starts the iterator from the beginning, or None.
+      structure: the structure of the elements.
+      waits: whether an element may take long, because it comes from a generator or another thread.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class Iterator(Structured):
         self._iterator_resource = iterator_resource
         self._initializer = initializer
         self._structure = structure
-        # Reading what never waits is a function call, which is many times cheaper than an op that answers later.
+        # The synchronous op is many times cheaper than the asynchronous one, so pipelines that never wait use it.
         self._get_next_op = get_next_op if waits else get_next_sync_op
 
     @staticmethod
     def from_structure(
         output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
     ) -> Iterator:
-        """An iterator without a dataset: `make_initializer` gives it one, and then perhaps another.
+        """An iterator without a dataset; the ops of `make_initializer` start it on one dataset or another.
 
         Args:
-          output_types: nested structure of dtypes of the elements.
-          output_shapes: of their shapes; None for unknown ones.
-          shared_name: under which sessions share the iterator.
+          output_types: nested structure of the dtypes of an element.
+          output_shapes: nested structure of static shapes; None for unknown ones.
+          shared_name: the name under which sessions share the iterator.
           output_classes: nested structure of `Tensor` or `SparseTensor`.
         """
         structure = given_structure(output_types, output_shapes, output_classes)
@@ -64,10 +64,10 @@ class Iterator(Structured):
     def from_string_handle(
         string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
     ) -> Iterator:
-        """The iterator that a scalar string tensor names: feed it to choose among several in each step.
+        """The iterator that a scalar string tensor names; each step can feed another name.
 
         Args:
-          string_handle: what running another iterator's `string_handle` gave.
+          string_handle: the value of another iterator's `string_handle`.
           output_types, output_shapes, output_classes: as in `from_structure`.
         """
         structure = given_structure(output_types, output_shapes, output_classes)
@@ -80,7 +80,7 @@ class Iterator(Structured):
         """The op that starts the iterator at the beginning of its dataset.
 
         Raises:
-          ValueError: for an iterator that has none.
+          ValueError: when the iterator has none.
         """
         if self._initializer is None:
             raise ValueError("Iterator does not have an initializer.")
@@ -90,8 +90,7 @@ class Iterator(Structured):
         """An op that starts the iterator at the beginning of ``dataset``.
 
         Raises:
-          TypeError: when the dataset's types are not the iterator's.
-          ValueError: when its shapes are not.
+          TypeError: when the dataset's types, classes or shapes are not the iterator's.
         """
         mine, theirs = self._structure, dataset._structure
         if self.output_types != dataset.output_types or self.output_classes != dataset.output_classes:
@@ -110,10 +109,10 @@ class Iterator(Structured):
                     f" shapes {dataset.output_shapes!r}."
                 )
         with colocate_with(self._iterator_resource):
-            return make_iterator_op(dataset._variant_tensor, self._iterator_resource, name=name)  # type: ignore[no-any-return]
+            return make_iterator_op(dataset._variant_tensor, self._iterator_resource, name=name)
 
     def get_next(self, name: str | None = None) -> Any:
-        """The next element in every step: tensors in the form of the dataset's elements.
+        """Tensors in the structure of an element; each step that runs them gets the next element.
 
         Running them raises `OutOfRangeError` at the end of the dataset.
         """
@@ -122,21 +121,21 @@ class Iterator(Structured):
             self._iterator_resource, output_types=structure.dtypes, output_shapes=structure.shapes,
             name=name or "IteratorGetNext",
         )  # fmt: skip
-        return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+        return element_of(structure, components)
 
     def string_handle(self, name: str | None = None) -> Tensor:
         """A scalar string that names the iterator for `from_string_handle`."""
-        return to_string_op(self._iterator_resource, name=name)  # type: ignore[no-any-return]
+        return to_string_op(self._iterator_resource, name=name)
 
 
 def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
-    return iterator_op(  # type: ignore[no-any-return]
+    return iterator_op(
         shared_name=shared_name or "", container="", output_types=structure.dtypes, output_shapes=structure.shapes
     )
 
 
 def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
-    """An iterator of a dataset with an initializer of its own."""
+    """An iterator of ``dataset`` with an initializer."""
     resource = _iterator(dataset._structure, shared_name)
     with colocate_with(resource):
         initializer = make_iterator_op(dataset._variant_tensor, resource)
@@ -144,11 +143,21 @@ def initializable(dataset: Dataset, shared_name: str | None) -> Iterator:
 
 
 def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
-    """An iterator of the dataset that ``factory`` makes when it is first used."""
+    """An iterator of the dataset that ``factory`` makes at the iterator's first use."""
     resource = one_shot_op(
         dataset_factory=factory, output_types=structure.dtypes, output_shapes=structure.shapes
     )
     return Iterator(resource, None, structure, any(node_may_wait(node.op, node.attrs) for node in factory.nodes))
+
+
+def make_one_shot_iterator(dataset: Dataset) -> Iterator:
+    """`Dataset.make_one_shot_iterator` (``tf.data.make_one_shot_iterator``)."""
+    return dataset.make_one_shot_iterator()
+
+
+def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
+    """`Dataset.make_initializable_iterator` (``tf.data.make_initializable_iterator``)."""
+    return dataset.make_initializable_iterator(shared_name)
 
 
 def get_output_types(dataset_or_iterator: Any) -> Any:

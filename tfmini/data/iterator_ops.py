@@ -1,4 +1,4 @@
-"""Iterator ops: where a task stands in a dataset, found by name like other state."""
+"""Iterator ops: an iterator is a resource of its task, which holds a position in a dataset."""
 
 from __future__ import annotations
 
@@ -9,32 +9,45 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.dataset_ops import TYPES
+from tfmini.data.async_reader import AsyncReader
+from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.pipeline import Element, Source, Stage, compiled
 from tfmini.data.reading import Reading
-from tfmini.data.waiting_reads import ReadingDesk
 from tfmini.dtypes import DType
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, compatible_raw
 
-iterator_op = op(f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True)
+iterator_op = op(
+    f"IteratorV2() -> handle: resource; shared_name: string; container: string; {TYPES}", stateful=True, shape=[()]
+)
 one_shot_op = op(
     f"OneShotIterator() -> handle: resource; dataset_factory: func; {TYPES};"
     " container: string = ''; shared_name: string = ''",
     stateful=True,
+    shape=[()],
 )
-make_iterator_op = op("MakeIterator(dataset: variant, iterator: resource)", stateful=True)
-get_next_op = op(f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True)
-get_next_sync_op = op(f"IteratorGetNextSync(iterator: resource) -> components: output_types; {TYPES}", stateful=True)
-to_string_op = op("IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True)
+make_iterator_op: OpHandle[Operation] = op(
+    "MakeIterator(dataset: variant, iterator: resource)", stateful=True, shape=[]
+)
+get_next_op: OpHandle[Any] = op(
+    f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}", stateful=True, shape=element_shapes
+)
+get_next_sync_op: OpHandle[Any] = op(
+    f"IteratorGetNextSync(iterator: resource) -> components: output_types; {TYPES}",
+    stateful=True, waits=True, shape=element_shapes,
+)  # fmt: skip
+to_string_op = op(
+    "IteratorToStringHandle(resource_handle: resource) -> string_handle: string", stateful=True, shape=[()]
+)
 from_string_op = op(
     "IteratorFromStringHandleV2(string_handle: string) -> resource_handle: resource;"
     " output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []",
     stateful=True,
+    shape=[()],
 )
 for _handle in (
     iterator_op, one_shot_op, make_iterator_op, get_next_op, get_next_sync_op, to_string_op, from_string_op,
@@ -45,52 +58,33 @@ _KIND = "iterator"
 _BY_HANDLE = "iterator by string handle"
 
 
-@iterator_op.shape
-@one_shot_op.shape
-@to_string_op.shape
-@from_string_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@make_iterator_op.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
-@get_next_op.shape
-@get_next_sync_op.shape
-def _given(node: Operation) -> list[RawShape]:
-    return list(node.attrs["output_shapes"])
-
-
 class _Place:
-    """A dataset that is being read: its reading, its first stage, and the desk where steps wait for it."""
+    """A dataset that is being read: its reading, its last stage, and the reader that steps wait for."""
 
     def __init__(self, source: Source, owner: Any, name: str) -> None:
         self.reading = Reading(owner)
         self.stage = source.open(self.reading)
-        self.desk = ReadingDesk(self.stage, name)
-        # A session that is dropped without being closed must not leave the desk's thread behind.
-        self._finalizer = weakref.finalize(self, _leave, self.desk, self.reading, self.stage, "it was dropped")
+        self.reader = AsyncReader(self.stage, name)
+        # A session that is dropped without being closed must not leave the reader's thread behind.
+        self._finalizer = weakref.finalize(self, _leave, self.reader, self.reading, self.stage, "it was dropped")
 
     def close(self, name: str, why: str) -> None:
         self._finalizer.detach()
-        _leave(self.desk, self.reading, self.stage, f'The iterator "{name}" was read while {why}.')
+        _leave(self.reader, self.reading, self.stage, f'The iterator "{name}" was read while {why}.')
 
 
-def _leave(desk: ReadingDesk, reading: Reading, stage: Stage, why: str) -> None:
+def _leave(reader: AsyncReader, reading: Reading, stage: Stage, why: str) -> None:
     reading.closed = True
-    desk.close(why)
+    reader.close(why)
     stage.close()
 
 
 class IteratorState:
-    """An iterator of a task.
+    """The state of an iterator in a task.
 
     Args:
-      name: for messages and string handles.
-      types, shapes: of its components.
+      name: the iterator's name, for messages and string handles.
+      types, shapes: the types and shapes of an element's components.
     """
 
     def __init__(self, name: str, types: list[DType], shapes: list[RawShape]) -> None:
@@ -120,27 +114,25 @@ class IteratorState:
             try:
                 return next(place.stage)
             except StopIteration:
-                raise errors.OutOfRangeError(None, None, "End of sequence") from None
+                raise errors.OutOfRangeError.of("End of sequence") from None
             finally:
                 place.reading.step = None
 
     def ask(self, wait: Wait) -> None:
-        """Answers with the next element, when it has been read; the errors are those of `get_next`."""
+        """Answers ``wait`` with the next element when it has been read; the errors are those of `get_next`."""
         with self._lock:
             place = self._place or self._first(wait.step.owner)
-        place.desk.ask(wait)
+        place.reader.ask(wait)
 
     def _first(self, owner: Any) -> _Place:
-        raise errors.FailedPreconditionError(
-            None,
-            None,
+        raise errors.FailedPreconditionError.of(
             "GetNext() failed because the iterator has not been initialized. Ensure that you have run the"
-            " initializer operation for this iterator before getting the next element.",
+            " initializer operation for this iterator before getting the next element."
         )
 
     def release(self) -> None:
-        """Ends what is being read; called when the session or its container goes."""
-        # Not under the lock: a reader may hold it for as long as a generator takes.
+        """Ends the reading when the session is closed or its container is cleared."""
+        # Without the lock, which a thread may hold for as long as a generator takes.
         place, self._place = self._place, None
         if place is not None:
             place.close(self.name, "its session was closed")
@@ -149,7 +141,7 @@ class IteratorState:
 
 
 class OneShotState(IteratorState):
-    """An iterator that makes its dataset at the first use, and only once."""
+    """An iterator that makes its dataset once, at the first use."""
 
     def __init__(
         self, name: str, types: list[DType], shapes: list[RawShape], body: FunctionBody, resources: Any
@@ -214,14 +206,12 @@ def _from_string(
 ) -> IteratorState:
     iterator: IteratorState = resources.lookup("", _BY_HANDLE, np.asarray(handle, object).item().decode())
     if output_types and output_types != iterator.types:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Number of components does not match: expected {[t.name for t in output_types]} but the iterator"
-            f" '{iterator.name}' has {[t.name for t in iterator.types]}.",
+            f" '{iterator.name}' has {[t.name for t in iterator.types]}."
         )
     for wanted, have in zip(output_shapes, iterator.shapes):
         if not compatible_raw(wanted, have):
             text = f"Incompatible shapes of the iterator '{iterator.name}': expected {wanted} but got {have}."
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
     return iterator

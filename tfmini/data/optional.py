@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfmini.data.components import components_of, element_of
 from tfmini.data.iterator import Iterator
 from tfmini.data.optional_ops import from_value_op, get_next_as_optional_op, get_value_op, has_value_op, none_op
-from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import Structure, normalize, structure_of
-from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 
 
 class Optional:
-    """A value that may be absent; `from_value`, `none_from_structure` and `get_next_as_optional` make them.
+    """A value that may be absent; made by `from_value`, `none_from_structure` and `get_next_as_optional`.
 
     Args:
-      variant_tensor: the scalar that holds it.
-      structure: of the value.
+      variant_tensor: the variant scalar that holds the value.
+      structure: the structure of the value.
     """
 
     def __init__(self, variant_tensor: Tensor, structure: Structure) -> None:
@@ -26,14 +25,13 @@ class Optional:
 
     @staticmethod
     def from_value(value: Any) -> Optional:
-        """An optional with a value: a nested structure of what becomes tensors."""
+        """An optional with a value: a nested structure of tensors or of values that convert to tensors."""
         whole = normalize(value)
-        components = [component_of(leaf) for leaf in nest.flatten(whole)]
-        return Optional(from_value_op(components), structure_of(whole))
+        return Optional(from_value_op(components_of(whole)), structure_of(whole))
 
     @staticmethod
     def none_from_structure(value_structure: Any) -> Optional:
-        """An optional without a value, of the structure of another's ``value_structure``."""
+        """An optional without a value; ``value_structure`` is that of another optional."""
         return Optional(none_op(), value_structure)
 
     @property
@@ -42,20 +40,20 @@ class Optional:
         return self._structure
 
     def has_value(self, name: str | None = None) -> Tensor:
-        """A scalar bool: whether there is a value."""
-        return has_value_op(self._variant_tensor, name=name)  # type: ignore[no-any-return]
+        """Whether there is a value, a scalar bool."""
+        return has_value_op(self._variant_tensor, name=name)
 
     def get_value(self, name: str | None = None) -> Any:
-        """The value; running it raises `InvalidArgumentError` when there is none."""
+        """The value; running it raises `InvalidArgumentError` if there is none."""
         structure = self._structure
         components = get_value_op(
             self._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes, name=name
         )
-        return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+        return element_of(structure, components)
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:
-    """The next element of an iterator; none at the end of its dataset (``tf.data.experimental``)."""
+    """The next element of an iterator; without a value at the end of the dataset (``tf.data.experimental``)."""
     structure = iterator._structure
     resource = iterator._iterator_resource
     made = get_next_as_optional_op(resource, output_types=structure.dtypes, output_shapes=structure.shapes)

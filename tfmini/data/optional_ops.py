@@ -1,4 +1,4 @@
-"""Optional values: an element, or none, in one variant tensor."""
+"""Ops of optional values: one variant tensor holds an element or none."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.dataset_ops import TYPES
+from tfmini.data.dataset_ops import TYPES, element_shapes
 from tfmini.data.iterator_ops import IteratorState
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
-from tfmini.shapes import RawShape
 
-from_value_op = op("OptionalFromValue(components: Toutput_types) -> optional: variant; Toutput_types: list(type) >= 1")
-none_op = op("OptionalNone() -> optional: variant")
-has_value_op = op("OptionalHasValue(optional: variant) -> has_value: bool")
-get_value_op = op(f"OptionalGetValue(optional: variant) -> components: output_types; {TYPES}")
+from_value_op = op(
+    "OptionalFromValue(components: Toutput_types) -> optional: variant; Toutput_types: list(type) >= 1", shape=[()]
+)
+none_op = op("OptionalNone() -> optional: variant", shape=[()])
+has_value_op = op("OptionalHasValue(optional: variant) -> has_value: bool", shape=[()])
+get_value_op: OpHandle[Any] = op(
+    f"OptionalGetValue(optional: variant) -> components: output_types; {TYPES}", shape=element_shapes
+)
 get_next_as_optional_op = op(
-    f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}", stateful=True
+    f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}", stateful=True, shape=[()]
 )
 for _handle in (from_value_op, none_op, has_value_op, get_value_op, get_next_as_optional_op):
     _handle.not_differentiable()
@@ -28,22 +30,9 @@ for _handle in (from_value_op, none_op, has_value_op, get_value_op, get_next_as_
 
 @dataclass(frozen=True)
 class OptionalValue:
-    """An element's components, or None."""
+    """An element's components, or None if there is no value."""
 
     components: tuple[Any, ...] | None
-
-
-@from_value_op.shape
-@none_op.shape
-@has_value_op.shape
-@get_next_as_optional_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@get_value_op.shape
-def _given(node: Operation) -> list[RawShape]:
-    return list(node.attrs["output_shapes"])
 
 
 @from_value_op.kernel("CPU")
@@ -65,12 +54,12 @@ def _has_value(optional: OptionalValue) -> Any:
 def _get_value(optional: OptionalValue) -> tuple[Any, ...]:
     if optional.components is None:
         text = "The given optional does not have a value."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return optional.components
 
 
 class _OptionalWait:
-    """A wait whose answer is an optional: the end of the dataset is none."""
+    """A wait that gets an optional: the end of the dataset becomes one without a value."""
 
     def __init__(self, wait: Wait) -> None:
         self._wait = wait

@@ -1,15 +1,15 @@
-"""``tf.data.Options``: hints, kept and handed on; none changes what a pipeline gives."""
+"""``tf.data.Options``: hints for a pipeline; they are kept and merged, but change nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 AUTOTUNE = -1
-"""Stands for a buffer size or a number of calls that the runtime chooses (``tf.data.experimental.AUTOTUNE``)."""
+"""Lets the runtime choose a buffer size or a number of parallel calls (``tf.data.experimental.AUTOTUNE``)."""
 
 
 class OptionGroup:
-    """A group of hints (``OptimizationOptions``, ``ThreadingOptions``, …); every attribute starts as None."""
+    """Base class of groups of hints; every attribute is None until it is set."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -38,7 +38,7 @@ class Options(OptionGroup):
         self.experimental_threading = ThreadingOptions()
 
     def merge(self, options: Options) -> Options:
-        """Both sets of hints.
+        """The hints of both.
 
         Raises:
           ValueError: when they contradict each other.

@@ -1,4 +1,4 @@
-"""Padded batches: elements of different sizes in one array."""
+"""Padded batches: stacks elements of different sizes into one array."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfmini.data.pipeline import Element
 def padded_combiner(
     shapes: Sequence[Any], values: Sequence[Any]
 ) -> Callable[[list[Element]], Element]:
-    """A function from elements to their padded batch.
+    """A function that makes a padded batch of elements.
 
     Args:
-      shapes: per component its padded shape, -1 for the largest size in the batch.
-      values: per component what it is filled up with.
+      shapes: a padded shape per component; -1 means the largest size in the batch.
+      values: a padding value per component.
     """
 
     def combine(elements: list[Element]) -> Element:
@@ -33,20 +33,16 @@ def _padded(rows: Sequence[Any], wanted: Any, value: Any) -> Any:
     full = []
     for size in sizes:
         if len(size) != len(wanted):
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"All elements in a batch must have the same rank as the padded shape for component"
-                f" 0: expected rank {len(wanted)} but got element with rank {len(size)}",
+                f" 0: expected rank {len(wanted)} but got element with rank {len(size)}"
             )
     for axis, dimension in enumerate(wanted):
         longest = max(size[axis] for size in sizes)
         if dimension >= 0 and longest > dimension:
-            raise errors.DataLossError(
-                None,
-                None,
+            raise errors.DataLossError.of(
                 "Attempted to pad to a smaller size than the input element."
-                f" Dimension {axis} has {longest} elements, the padded shape {dimension}.",
+                f" Dimension {axis} has {longest} elements, the padded shape {dimension}."
             )
         full.append(longest if dimension < 0 else int(dimension))
     first = rows[0]

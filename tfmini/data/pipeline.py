@@ -1,8 +1,8 @@
-"""A dataset at run time is a `Source`: something that can be opened again and again, each time giving a `Stage`.
+"""Datasets at run time: a `Source` describes a dataset, and opening it gives a `Stage` that yields its elements.
 
-A stage gives elements: tuples of components, one per leaf (see `structure`). A stage that raised goes on
-with the next element when asked again, as TensorFlow's iterators do, so stages are objects with a
-``__next__`` rather than Python generators.
+An element is a tuple of components, one per leaf (see `structure`). After an error a stage continues with
+the next element, as TensorFlow's iterators do. A Python generator would be exhausted; so stages are
+objects with a ``__next__``.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data.counts import UNKNOWN, Count
-from tfmini.data.reading import CallStep, Reading
+from tfmini.data.cardinality import UNKNOWN, Count
+from tfmini.data.reading import FunctionCall, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
-from tfmini.runtime.local_step import run_simple
-from tfmini.runtime.program import Program, compile_program
-from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.compiler.program import compile_program
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.resources import Resources
 
 Element = tuple[Any, ...]
 
 
 class Stage:
-    """A dataset being read. ``close`` releases files and threads; so does dropping the last reference."""
+    """One pass over a dataset. ``close`` releases files and threads; so does dropping the last reference."""
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -36,15 +36,15 @@ class Stage:
 
     @property
     def ready(self) -> bool:
-        """Whether the next element is known to be there without waiting."""
+        """Whether the next element is known to be available without waiting."""
         return False
 
     def close(self) -> None:
-        """Ends the stage and those that it reads."""
+        """Ends the stage and the stages that it reads."""
 
 
 class Source:
-    """A dataset: how to begin reading it.
+    """A dataset, which can be read any number of times.
 
     Attributes:
       count: the number of its elements, `INFINITE` or `UNKNOWN`.
@@ -53,12 +53,12 @@ class Source:
     count: int = UNKNOWN
 
     def open(self, reading: Reading) -> Stage:
-        """Begins reading; ``reading`` says for whom, and when to end."""
+        """Begins a pass; ``reading`` holds its owner and ends it early if need be."""
         raise NotImplementedError
 
 
 class GeneratorStage(Stage):
-    """A stage over a Python generator, which is at its end once it has raised."""
+    """A stage over a Python iterator; if that is a generator, it is exhausted after an error."""
 
     def __init__(self, elements: Iterator[Element]) -> None:
         self._elements = elements
@@ -69,13 +69,13 @@ class GeneratorStage(Stage):
     def close(self) -> None:
         close = getattr(self._elements, "close", None)
         if close is not None:
-            with suppress(ValueError):  # another thread is in the generator: it ends when that thread leaves
+            with suppress(ValueError):  # another thread runs the generator, which is freed when that returns
                 close()
         self._elements = iter(())
 
 
 class FunctionSource(Source):
-    """A source from ``begin(reading)``, which gives the elements in order; ``count`` says how many."""
+    """A source whose elements ``begin(reading)`` yields; ``count`` is their number."""
 
     def __init__(self, begin: Callable[[Reading], Iterator[Element]], count: int = UNKNOWN) -> None:
         self._begin = begin
@@ -96,7 +96,7 @@ class Transformation(Stage):
 
 
 class TransformedSource(Source):
-    """A source made from another by ``begin(upstream stage, reading)``; ``count`` says how many elements it leaves."""
+    """A source whose stage ``begin(upstream stage, reading)`` makes; ``count`` maps the number of elements."""
 
     def __init__(
         self, source: Source, begin: Callable[[Stage, Reading], Stage], count: Count = lambda n: UNKNOWN
@@ -113,18 +113,15 @@ class Function:
     """A compiled function of components.
 
     Args:
-      program: what `compile_program` made of the body.
-      resources: of the task.
-      captured: the values of the parameters that follow those of a call.
-      body: of a function whose random numbers begin anew with each reading, which gets a program of its own.
+      graph: the compiled body.
+      captured: the values of the last parameters, which are the same in every call.
+      body: given if random numbers must begin anew with each reading, which then compiles its own program.
     """
 
     def __init__(
-        self, program: Program, resources: ResourceManager, captured: Sequence[Any],
-        body: FunctionBody | None = None,
+        self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody | None = None
     ) -> None:  # fmt: skip
-        self._program = program
-        self._resources = resources
+        self._graph = graph
         self._captured = list(captured)
         self._body = body
 
@@ -132,34 +129,34 @@ class Function:
         """The results for one element.
 
         Raises:
-          OpError: what the failing op gave.
+          OpError: the error of the op that failed.
         """
-        program, body = self._program, self._body
+        graph, body = self._graph, self._body
         if body is not None:
-            program = reading.own(id(body), lambda: _compile(body, self._resources))
-        program.bind(self._resources)
-        return tuple(run_simple(program, [*values, *self._captured], CallStep(reading), reading.task))
+            graph = reading.own(id(body), lambda: _compile(body, graph.resources))
+        graph.program.bind(graph.resources)
+        return tuple(FunctionCall(reading, graph, [*values, *self._captured]).execute())
 
 
-def compiled(body: FunctionBody, resources: Any, captured: Sequence[Any]) -> Function:
-    """A body as a function; it is compiled once per task or session.
+def compiled(body: FunctionBody, resources: Resources, captured: Sequence[Any]) -> Function:
+    """The function with a given body, which is compiled once per task or session.
 
     Raises:
       UnimplementedError: when the body has ops that wait for other steps.
     """
-    # The body itself is kept with its program, so its id stays its own.
-    _, program = resources.lookup_or_create(
+    # The entry keeps the body alive, so its id is not reused.
+    _, graph = resources.lookup_or_create(
         "", "dataset function", f"{body.name} {id(body)}", lambda: (body, _compile(body, resources))
     )
-    return Function(program, resources, captured, body if _is_seeded(body) else None)
+    return Function(graph, captured, body if _is_seeded(body) else None)
 
 
 def _is_seeded(body: FunctionBody) -> bool:
-    """Whether a function draws random numbers whose sequence is fixed."""
+    """Whether a function draws random numbers with a fixed seed."""
     return any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes)
 
 
-def _compile(body: FunctionBody, resources: Any) -> Program:
+def _compile(body: FunctionBody, resources: Resources) -> RegisteredGraph:
     nodes = {node.name: node for node in body.nodes}
     feeds = [(name, 0) for name in body.parameters]
     cut = step_graph(nodes, body.results, body.targets, feeds, "/device:CPU:0")
@@ -170,17 +167,15 @@ def _compile(body: FunctionBody, resources: Any) -> Program:
     )  # fmt: skip
     if not program.is_simple:
         waiting = ", ".join(node.name for node in program.waits.values())
-        raise errors.UnimplementedError(
-            None,
-            None,
-            f"The function {body.name} of a dataset has ops that wait for other steps ({waiting}): only ops that"
-            " finish by themselves may stand in it.",
+        raise errors.UnimplementedError.of(
+            f"The function {body.name} of a dataset has ops that wait for other steps ({waiting}). Use only ops"
+            " that finish without another step."
         )
-    return program
+    return RegisteredGraph(0, "", program, resources, is_private=True)
 
 
 def stacked(rows: Sequence[Any], component: int) -> Any:
-    """One component of a batch, from that of its elements.
+    """Stacks the same component of several elements.
 
     Raises:
       InvalidArgumentError: when the shapes differ.
@@ -192,11 +187,9 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
     for i, row in enumerate(rows):
         other = np.shape(row) if not isinstance(row, bytes) else ()
         if other != shape:
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape"
-                f" {_text(shape)} and element {i} had shape {_text(other)}.",
+                f" {_text(shape)} and element {i} had shape {_text(other)}."
             )
     if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
@@ -208,11 +201,11 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
 
 def _stacked_others(rows: Sequence[Any]) -> Any:
     if isinstance(rows[0], Source):
-        raise errors.UnimplementedError(None, None, "Datasets as elements cannot be batched: use flat_map first.")
+        raise errors.UnimplementedError.of("Datasets as elements cannot be batched: use flat_map first.")
     shape = rows[0].dense_shape
     for row in rows:
         if len(row.dense_shape) != len(shape):
-            raise errors.InvalidArgumentError(None, None, "Cannot batch sparse tensors of different ranks.")
+            raise errors.InvalidArgumentError.of("Cannot batch sparse tensors of different ranks.")
         shape = np.maximum(shape, row.dense_shape)
     pairs = [np.insert(row.indices, 0, i, axis=1) for i, row in enumerate(rows)]
     values = np.concatenate([row.values for row in rows])

@@ -1,8 +1,8 @@
-"""Prefetching: a thread reads ahead into a buffer of bounded size.
+"""Prefetching: a thread reads ahead into a bounded buffer.
 
-The thread knows the buffer and what it reads, not the stage that its reader holds: when the
-reader lets go of the stage (a session is closed, an iterator is made anew), the buffer is closed and
-the thread ends. What is left at the exit of the process is told to end, too.
+The thread refers to the buffer and the upstream stage, but not to the prefetching stage. So that stage is
+freed when its session is closed or its iterator starts anew. This closes the buffer, which ends the
+thread. The exit of the process closes the remaining buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_S = 0.05
 
 
 class _Buffer:
-    """What the reading thread and its reader share."""
+    """The buffer between the thread that reads ahead and the consumer."""
 
     def __init__(self, upstream: Stage, size: int) -> None:
         self._upstream = upstream
@@ -30,7 +30,7 @@ class _Buffer:
         self._closed = False
 
     def fill(self) -> None:
-        """Reads until the end or until closed: the body of the thread."""
+        """The thread's body: reads until the end or until the buffer is closed."""
         kind = "element"
         while kind != "end" and self._has_room():
             value: Any = None
@@ -38,7 +38,7 @@ class _Buffer:
                 value = next(self._upstream)
             except StopIteration:
                 kind = "end"
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the reader
+            except Exception as error:  # noqa: BLE001 - the consumer raises it, whatever it is
                 kind, value = "error", error
             with self._changed:
                 self._items.append((kind, value))
@@ -54,19 +54,19 @@ class _Buffer:
 
     @property
     def ready(self) -> bool:
-        """Whether `get` need not wait."""
+        """Whether `get` returns without waiting."""
         return bool(self._items)
 
     def get(self, reading: Reading) -> Element:
-        """The next element, when it is there.
+        """Waits for the next element and removes it from the buffer.
 
         Raises:
-          StopIteration: at the end, and when closed.
-          OpError: when the step for which it is read has ended.
+          StopIteration: at the end, or when the buffer is closed.
+          OpError: when the reading's step is cancelled or its deadline has passed.
         """
         with self._changed:
             while not self._items and not self._closed:
-                # A step that is run as a function call cannot wake anybody when its time is up.
+                # A step that runs as a function call cannot notify this thread at its deadline, so poll.
                 self._changed.wait(None if reading.step is None else _LOOK_S)
                 reading.check()
             if not self._items:
@@ -81,7 +81,7 @@ class _Buffer:
         return value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Lets the thread and the reader go."""
+        """Drops the elements and ends the thread."""
         with self._changed:
             self._closed = True
             self._items.clear()
@@ -110,7 +110,7 @@ class _Prefetch(Stage):
 
 
 class PrefetchSource(Source):
-    """A source that is read ahead by up to ``size`` elements: by some for a negative size, not at all for 0."""
+    """A source that is read up to ``size`` elements ahead; a negative size means the default, 0 no prefetching."""
 
     def __init__(self, source: Source, size: int) -> None:
         self._source = source

@@ -1,27 +1,29 @@
-"""One reading of a dataset: for whom it is read, and when to end.
+"""A reading: one pass over a dataset, with its owner and its cancellation.
 
-Whatever may take long without giving an element (a filter that finds nothing, a wait for a buffer) asks
-the reading now and then whether somebody still wants the element.
+A stage that may take long without yielding an element (a filter that finds nothing, a wait for a buffer)
+regularly calls `Reading.check`, which raises if the element is no longer wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.local_step import LocalStep
+from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 
 class Reading:
-    """A reading of a dataset by an iterator, or by an op that reads it to its end.
+    """One pass over a dataset, by an iterator or by an op that reads the whole dataset.
 
     Args:
-      owner: the worker in which functions run.
-      step: the step that waits, for a reading that does not outlive it; else None, or set while one waits.
+      owner: the worker that runs the dataset's functions.
+      step: the step that waits for the pass. An iterator sets it only while a step waits for an element.
 
     Attributes:
-      closed: nobody will read on.
+      closed: whether the pass has ended for good.
     """
 
     __slots__ = ("_own", "closed", "owner", "step")
@@ -33,55 +35,49 @@ class Reading:
         self._own: dict[Any, Any] = {}
 
     def own(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a stage wants to keep for this reading alone; made when it is first asked for."""
+        """An object that belongs to this reading alone; ``make`` creates it at the first use."""
         found = self._own.get(key)
-        # Threads of a parallel map may ask at once: they get the same.
+        # `setdefault` gives the threads of a parallel map the same object.
         return self._own.setdefault(key, make()) if found is None else found
 
     @property
-    def task(self) -> str:
-        """The name of the owner's task."""
-        return getattr(self.owner, "task", "")
-
-    @property
     def stopped(self) -> bool:
-        """Whether nobody wants an element any more."""
-        return self.closed or self.step is not None and self.step.run.stopped
+        """Whether elements are no longer wanted."""
+        return self.closed or self.step is not None and bool(self.step.run.stopped)
 
     def check(self) -> None:
-        """Ends the search for an element that nobody wants.
+        """Raises if elements are no longer wanted.
 
         Raises:
-          CancelledError: when the iterator was closed or the step cancelled.
-          DeadlineExceededError: when the step's time is up.
+          CancelledError: when the iterator is closed or the step is cancelled.
+          DeadlineExceededError: when the step's deadline has passed.
         """
         if self.closed:
-            raise errors.CancelledError(None, None, "The iterator was closed while it was read.")
+            raise errors.CancelledError.of("The iterator was closed while it was read.")
         if self.step is not None and self.step.run.stopped:
             self.step.run.raise_stopped()
 
 
-class CallStep(LocalStep):
-    """The step in which a dataset's function runs: its loops end with the reading.
+class FunctionCall(FunctionRun):
+    """The run of a dataset's function, which must end when the reading must."""
 
-    Args:
-      reading: for which the function is called.
-    """
+    __slots__ = ()
+
+    def __init__(self, reading: Reading, graph: RegisteredGraph, values: Sequence[Any]) -> None:
+        super().__init__(reading.owner, graph, 0, values)
+        self.stopped = _ReadingStop(reading)
+
+
+class _ReadingStop:
+    """See `partition_run.Stop`."""
 
     __slots__ = ("_reading",)
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        super().__init__(0, reading.owner)
 
-    @property
-    def stopped(self) -> bool:
+    def __bool__(self) -> bool:
         return self._reading.stopped
 
-    @stopped.setter
-    def stopped(self, value: bool) -> None:
-        """Nobody stops a call by itself."""
-
-    def raise_stopped(self) -> None:
-        """As the reading's `check`."""
+    def raise_error(self, run: PartitionRun) -> None:
         self._reading.check()

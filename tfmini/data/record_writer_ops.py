@@ -1,4 +1,4 @@
-"""``DatasetToTFRecord``: writes a dataset of strings as a TFRecord file."""
+"""The op ``DatasetToTFRecord``: writes a dataset of strings to a TFRecord file."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ import numpy as np
 from tfmini.data.pipeline import Source
 from tfmini.data.reading import Reading
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.ops.record_files import RecordWriter
-from tfmini.shapes import RawShape
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.io.record_files import RecordWriter
 
-dataset_to_tf_record = op(
-    "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)", stateful=True
-)
+dataset_to_tf_record: OpHandle[Operation] = op(
+    "DatasetToTFRecord(input_dataset: variant, filename: string, compression_type: string)",
+    stateful=True, waits=True, slow_io=True, shape=[],
+)  # fmt: skip
 dataset_to_tf_record.not_differentiable()
-
-
-@dataset_to_tf_record.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
 
 
 @dataset_to_tf_record.kernel("CPU")

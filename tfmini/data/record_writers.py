@@ -1,4 +1,4 @@
-"""``tf.data.experimental.TFRecordWriter``."""
+"""``tf.data.experimental.TFRecordWriter``: writes datasets to TFRecord files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TFRecordWriter:
     """Writes datasets to a TFRecord file.
 
     Args:
-      filename: of the file.
+      filename: the file's name, a string scalar.
       compression_type: "", "ZLIB" or "GZIP".
     """
 
@@ -25,7 +25,7 @@ class TFRecordWriter:
         self._compression_type = convert_to_tensor(compression_type or "", dtype=dtypes.string, name="compression_type")
 
     def write(self, dataset: Dataset) -> Operation:
-        """An op that writes the elements of ``dataset``, from its beginning to its end.
+        """An op that writes all elements of ``dataset``.
 
         Raises:
           TypeError: for elements that are not scalar strings.
@@ -38,4 +38,4 @@ class TFRecordWriter:
                 f"`dataset` must produce scalar `DT_STRING` tensors whereas it produces shape {dataset.output_shapes}"
                 f" and types {dataset.output_types}"
             )
-        return dataset_to_tf_record(dataset._variant_tensor, self._filename, self._compression_type)  # type: ignore[no-any-return]
+        return dataset_to_tf_record(dataset._variant_tensor, self._filename, self._compression_type)

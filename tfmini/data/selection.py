@@ -1,4 +1,4 @@
-"""``tf.data.experimental``: elements chosen by another dataset or at random, up to a point, each once."""
+"""Selection of elements (``tf.data.experimental``): interleaving by choice, sampling, take_while, unique."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tfmini.data.selection_ops import (
 from tfmini.data.structure import Leaf, Structure
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_shape import expand_dims
-from tfmini.ops.constant import constant
-from tfmini.ops.math_unary import log
-from tfmini.ops.random_values import multinomial
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.math.unary import log
+from tfmini.ops.random.functions import multinomial
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import as_raw, compatible_raw
 
 Transformation = Callable[[Dataset], Dataset]
@@ -43,17 +43,16 @@ def _directed(selector: Dataset, datasets: Sequence[Dataset]) -> Dataset:
 
 
 def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset) -> Dataset:
-    """Elements of several datasets, in the order that ``choice_dataset`` says.
+    """Elements of several datasets, in the order that ``choice_dataset`` gives.
 
     Args:
-      datasets: with elements of one structure; those at their end are passed over.
+      datasets: datasets whose elements have the same structure; exhausted datasets are skipped.
       choice_dataset: int64 scalars, from 0 to ``len(datasets) - 1``.
 
     Raises:
-      TypeError: for choices of another type, and datasets of different types.
+      TypeError: when choices are not int64 scalars, or the types of the datasets differ.
     """
-    leaf = choice_dataset._structure.skeleton
-    if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.int64 or leaf.shape not in (None, ()):
+    if not choice_dataset._structure.is_scalar(dtypes.int64):
         raise TypeError("`choice_dataset` must be a dataset of scalar `tf.int64` tensors.")
     return _directed(choice_dataset, datasets)
 
@@ -62,14 +61,13 @@ def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed:
     """Elements of several datasets in random order.
 
     Args:
-      datasets: with elements of one structure; those at their end are passed over.
-      weights: how probable each is: a vector of floats, or a dataset of such vectors, one per element; default:
-        all alike.
-      seed: of the choice.
+      datasets: datasets whose elements have the same structure; exhausted datasets are skipped.
+      weights: the datasets' probabilities, a vector of floats or a dataset of such vectors; default: uniform.
+      seed: seed of the random choice.
 
     Raises:
-      TypeError: for weights of other types, and datasets of different types.
-      ValueError: for another number of weights.
+      TypeError: when weights are not floats, or the types of the datasets differ.
+      ValueError: when the number of weights is not that of the datasets.
     """
     if isinstance(weights, Dataset):
         choices = weights.map(lambda *p: _drawn(log(p[0]), seed))
@@ -80,7 +78,7 @@ def sample_from_datasets(datasets: Sequence[Dataset], weights: Any = None, seed:
         given = convert_to_tensor(weights, name="weights")
         if given.dtype.base_dtype not in (dtypes.float32, dtypes.float64):
             raise TypeError("`weights` must be convertible to a tensor of `tf.float32` or `tf.float64` elements.")
-        if not compatible_raw(given._shape, (len(datasets),)):
+        if not compatible_raw(given.raw_shape, (len(datasets),)):
             raise ValueError("`weights` must be a vector of length `len(datasets)`.")
         logits = log(given, name="logits")
     if len(datasets) == 1:
@@ -93,24 +91,21 @@ def _drawn(logits: Any, seed: Any) -> Any:
 
 
 def take_while(predicate: Callable[..., Any]) -> Transformation:
-    """The elements up to the first for which ``predicate`` is False.
+    """The elements before the first for which ``predicate`` is False.
 
     Raises:
       ValueError: when it does not return a scalar bool.
     """
 
     def transform(dataset: Dataset) -> Dataset:
-        traced = dataset._trace(predicate, "take_while")
-        leaf = traced.structure.skeleton
-        if not isinstance(leaf, Leaf) or leaf.dtype is not dtypes.bool or leaf.shape not in (None, ()):
-            raise ValueError("`predicate` must return a scalar boolean tensor.")
+        traced = dataset._trace_predicate(predicate, "take_while")
         return dataset._then(take_while_dataset, traced.captures, predicate=traced.body)
 
     return transform
 
 
 def unique() -> Transformation:
-    """Each element once, where it comes first.
+    """Drops the elements that occurred before.
 
     Raises:
       TypeError: for elements that are not single int32, int64 or string tensors.
@@ -127,11 +122,11 @@ def unique() -> Transformation:
 
 
 def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
-    """Batches of elements of different sizes, as sparse tensors.
+    """Batches elements of different sizes into sparse tensors.
 
     Args:
-      batch_size: how many elements.
-      row_shape: the dense shape of one; None for the largest of the batch.
+      batch_size: number of elements in a batch.
+      row_shape: the dense shape of one element; None for the largest in the batch.
 
     Raises:
       TypeError: for elements that are not single dense tensors.

@@ -1,4 +1,4 @@
-"""Dataset ops that choose among elements: by another dataset, until a predicate fails, each value once."""
+"""Dataset ops that select elements: directed interleave, take_while and unique; and sparse batches."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
+from tfmini.data.components import SparseValue
 from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.pipeline import Element, Function, Source, Stage, Transformation, TransformedSource, compiled
 from tfmini.data.reading import Reading
-from tfmini.data.sparse_values import SparseValue
 from tfmini.graph.node import FunctionBody
 
 directed_interleave_dataset = dataset_op(
@@ -31,7 +31,7 @@ dense_to_sparse_batch_dataset = dataset_op(
 
 
 class _Directed(Transformation):
-    """Reads the dataset whose number comes from upstream; those at their end are passed over."""
+    """Yields from the dataset whose index comes from upstream; exhausted datasets are skipped."""
 
     def __init__(self, upstream: Stage, reading: Reading, sources: list[Source], stop_on_empty: bool) -> None:
         super().__init__(upstream)
@@ -45,7 +45,7 @@ class _Directed(Transformation):
             number = int(next(self.upstream)[0])
             if not 0 <= number < len(self._stages):
                 text = f"Selector index out of range: {number} >= {len(self._stages)}"
-                raise errors.InvalidArgumentError(None, None, text)
+                raise errors.InvalidArgumentError.of(text)
             stage = self._stages[number]
             if stage is None:
                 continue
@@ -117,7 +117,7 @@ def _unique(source: Source) -> Source:
 
 
 class _SparseBatch(Transformation):
-    """Batches of dense elements of different sizes, as sparse tensors."""
+    """Batches dense elements of different sizes into sparse tensors."""
 
     def __init__(self, upstream: Stage, size: int, row_shape: Any) -> None:
         super().__init__(upstream)
@@ -140,21 +140,19 @@ class _SparseBatch(Transformation):
 
     def _check(self, row: Any) -> None:
         if row.ndim != len(self._row_shape):
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"Input element had shape ({list(row.shape)}) that is incompatible with the row shape"
-                f" ({self._row_shape}).",
+                f" ({self._row_shape})."
             )
         for extent, limit in zip(row.shape, self._row_shape):
             if 0 <= limit < extent:
                 text = f"Input element had shape ({list(row.shape)}) that is larger than the row shape."
-                raise errors.DataLossError(None, None, text)
+                raise errors.DataLossError.of(text)
 
 
 @dense_to_sparse_batch_dataset.kernel("CPU")
 def _dense_to_sparse_batch(source: Source, size: Any, row_shape: Any) -> Source:
     if size <= 0:
-        raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
+        raise errors.InvalidArgumentError.of("Batch size must be greater than zero.")
     shape = np.atleast_1d(row_shape)
     return TransformedSource(source, lambda upstream, _: _SparseBatch(upstream, int(size), shape))

@@ -1,4 +1,4 @@
-"""The stages that need no function: batch, shuffle, repeat, take, skip, cache, …"""
+"""Stages without functions: batch, take, skip, shard, repeat, shuffle, zip, concatenate, cache and window."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.data import counts
-from tfmini.data.counts import batched, limited, sharded, skipping
+from tfmini.data import cardinality
+from tfmini.data.cardinality import batched, limited, sharded, skipping
 from tfmini.data.pipeline import Element, FunctionSource, Source, Stage, Transformation, TransformedSource, batch_of
 from tfmini.data.reading import Reading
 
@@ -55,22 +55,22 @@ def batch(
     source: Source, size: int, drop_remainder: bool, combine: Callable[[list[Element]], Element] = batch_of,
     whole: bool = False,
 ) -> Source:  # fmt: skip
-    """Elements in groups of ``size``, put together by ``combine``.
+    """Combines ``size`` elements at a time with ``combine``.
 
     Args:
-      whole: whether an element that fails costs the whole group, rather than those before it.
+      whole: if an element fails, drop all ``size`` elements of its batch, rather than only those read so far.
 
     Raises:
       InvalidArgumentError: for a size below 1.
     """
     if size <= 0:
-        raise errors.InvalidArgumentError(None, None, "Batch size must be greater than zero.")
+        raise errors.InvalidArgumentError.of("Batch size must be greater than zero.")
     count = batched(size, drop_remainder)
     return TransformedSource(source, lambda upstream, _: _Batch(upstream, size, drop_remainder, combine, whole), count)
 
 
 class _Limit(Transformation):
-    """``count`` elements; all for a negative count."""
+    """The first ``count`` elements; all of them for a negative count."""
 
     def __init__(self, upstream: Stage, count: int) -> None:
         super().__init__(upstream)
@@ -78,14 +78,14 @@ class _Limit(Transformation):
 
     def __next__(self) -> Element:
         if self._left == 0:
-            self.upstream.close()  # nobody will read on: files and threads can go
+            self.upstream.close()  # releases files and threads early
             raise StopIteration
         self._left -= 1
         return next(self.upstream)
 
 
 def take(source: Source, count: int) -> Source:
-    """The first ``count`` elements; all for -1."""
+    """The first ``count`` elements; all of them for -1."""
     return TransformedSource(source, lambda upstream, _: _Limit(upstream, count), limited(count))
 
 
@@ -124,17 +124,17 @@ class _Shard(Transformation):
 
 
 def shard(source: Source, shards: int, index: int) -> Source:
-    """Every ``shards``-th element, from ``index`` on.
+    """Every ``shards``-th element, starting at ``index``.
 
     Raises:
       InvalidArgumentError: for an index outside ``[0, shards)``.
     """
     if shards <= 0:
         text = f"Number of shards must be greater than zero (currently num_shards = {shards})."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if not 0 <= index < shards:
         text = f"Index must be between 0 and {shards - 1} (currently index = {index})."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return TransformedSource(source, lambda upstream, _: _Shard(upstream, shards, index), sharded(shards, index))
 
 
@@ -157,7 +157,7 @@ class _Repeat(Stage):
                 self._stage = None
                 self._left -= 1
                 if fresh and self._left < 0:
-                    self._left = 0  # for ever nothing
+                    self._left = 0  # the source is empty: do not reopen it without end
         raise StopIteration
 
     def close(self) -> None:
@@ -166,11 +166,11 @@ class _Repeat(Stage):
 
 
 class RepeatSource(Source):
-    """A source several times over; for ever for a negative count."""
+    """A source repeated ``count`` times; without end for a negative count."""
 
     def __init__(self, source: Source, count: int) -> None:
         self._source = source
-        self.count = counts.repeated(count)(source.count)
+        self.count = cardinality.repeated(count)(source.count)
         self._count = count
 
     def open(self, reading: Reading) -> Stage:
@@ -200,12 +200,12 @@ class _Shuffle(Transformation):
 
 
 class ShuffleSource(Source):
-    """Elements drawn from a buffer.
+    """Elements drawn at random from a buffer of the next ``size`` elements.
 
     Args:
-      size: of the buffer.
+      size: size of the buffer.
       seeds: two numbers; both 0 for a seed from the operating system.
-      reshuffle: whether each reading has an order of its own.
+      reshuffle: whether each reading draws a new order.
 
     Raises:
       InvalidArgumentError: for a size below 1.
@@ -213,7 +213,7 @@ class ShuffleSource(Source):
 
     def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffle: bool) -> None:
         if size <= 0:
-            raise errors.InvalidArgumentError(None, None, "buffer_size must be greater than zero.")
+            raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
         self._source = source
         self.count = source.count
         self._size = size
@@ -241,11 +241,11 @@ class _Zip(Stage):
 
 
 class ZipSource(Source):
-    """Elements of several sources side by side, until the shortest ends."""
+    """Elements of several sources side by side; ends with the shortest source."""
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
-        self.count = counts.shortest([source.count for source in sources])
+        self.count = cardinality.shortest([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Zip([source.open(reading) for source in self._sources])
@@ -278,14 +278,14 @@ class ConcatenateSource(Source):
 
     def __init__(self, sources: list[Source]) -> None:
         self._sources = sources
-        self.count = counts.total([source.count for source in sources])
+        self.count = cardinality.total([source.count for source in sources])
 
     def open(self, reading: Reading) -> Stage:
         return _Concatenate(self._sources, reading)
 
 
 class _Recorder(Transformation):
-    """Keeps what passes, and hands all of it over when the end is reached."""
+    """Records the elements that it yields and passes them to ``whole`` at the end."""
 
     def __init__(self, upstream: Stage, whole: Callable[[list[Element]], None]) -> None:
         super().__init__(upstream)
@@ -303,7 +303,7 @@ class _Recorder(Transformation):
 
 
 class CacheSource(Source):
-    """A source whose elements are kept in memory after the first whole reading."""
+    """A source whose elements are kept in memory after the first complete reading."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -324,7 +324,7 @@ def _source_of(column: tuple[Any, ...]) -> Source:
 
 
 class _Window(Transformation):
-    """Windows of ``size`` elements, ``stride`` apart, that begin ``shift`` apart."""
+    """Windows of ``size`` elements; ``stride`` is the distance of elements, ``shift`` that of windows."""
 
     def __init__(self, upstream: Stage, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
         super().__init__(upstream)
@@ -332,7 +332,7 @@ class _Window(Transformation):
         self._drop = drop_remainder
         self._span = (size - 1) * stride + 1
         self._held: list[Element] = []
-        self._missing = 0  # elements between two windows
+        self._missing = 0  # number of elements to skip before the next window
         self._over = False
 
     def __next__(self) -> Element:
@@ -356,15 +356,15 @@ class _Window(Transformation):
 
 
 def window(source: Source, size: int, shift: int, stride: int, drop_remainder: bool) -> Source:
-    """Windows of elements: per component a source of its values.
+    """Windows of elements; each component of a window is a source of that component's values.
 
     Raises:
-      InvalidArgumentError: for numbers below 1.
+      InvalidArgumentError: when size, shift or stride is below 1.
     """
     for name, value in (("size", size), ("shift", shift), ("stride", stride)):
         if value <= 0:
-            raise errors.InvalidArgumentError(None, None, f"Window {name} must be greater than zero.")
-    count = counts.windows(size, shift, stride, drop_remainder)
+            raise errors.InvalidArgumentError.of(f"Window {name} must be greater than zero.")
+    count = cardinality.windows(size, shift, stride, drop_remainder)
     return TransformedSource(
         source, lambda upstream, _: _Window(upstream, size, shift, stride, drop_remainder), count
     )

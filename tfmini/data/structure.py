@@ -1,4 +1,4 @@
-"""What the elements of a dataset look like: a nested structure with a type and a static shape per leaf.
+"""The structure of a dataset's elements: a nested structure with a type and a static shape per leaf.
 
 A leaf is a dense tensor, a sparse tensor or a dataset. Between the stages of a pipeline each leaf is
 one value, its *component*: an array, a `SparseValue` or a `Source`.
@@ -14,7 +14,7 @@ from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 
@@ -24,8 +24,8 @@ class Leaf:
 
     Attributes:
       kind: the class that the user sees: `Tensor`, `SparseTensor` or the dataset class.
-      dtype: of the values; None for a dataset.
-      shape: static shape of one element; for a sparse tensor its dense shape.
+      dtype: the type of the values; None for a dataset.
+      shape: static shape of one element; a sparse tensor's dense shape.
       inner: the element structure of a dataset.
     """
 
@@ -45,13 +45,18 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Structure:
-    """The form of an element: a nested structure whose leaves are `Leaf` objects."""
+    """The structure of an element: nested tuples and dictionaries whose leaves are `Leaf` objects."""
 
     skeleton: Any
 
     @property
     def leaves(self) -> list[Leaf]:
         return nest.flatten(self.skeleton)
+
+    def is_scalar(self, dtype: dtypes.DType) -> bool:
+        """Whether an element is a single scalar of ``dtype``, as far as its static shape tells."""
+        leaf = self.skeleton
+        return isinstance(leaf, Leaf) and leaf.dtype is dtype and leaf.shape in (None, ())
 
     @property
     def dtypes(self) -> list[dtypes.DType]:
@@ -64,15 +69,15 @@ class Structure:
         return [leaf.component_shape for leaf in self.leaves]
 
     def pack(self, values: Sequence[Any]) -> Any:
-        """Values, one per leaf, in the form of an element."""
+        """Arranges values, one per leaf, in the structure of an element."""
         return nest.pack_sequence_as(self.skeleton, list(values))
 
     def map(self, function: Callable[[Leaf], Any]) -> Any:
-        """``function`` of each leaf, in the form of an element."""
+        """``function`` of each leaf, in the structure of an element."""
         return self.pack([function(leaf) for leaf in self.leaves])
 
     def with_shapes(self, change: Callable[[RawShape], RawShape]) -> Structure:
-        """The same structure with the static shapes changed."""
+        """The same structure with ``change`` applied to every static shape."""
         return Structure(self.map(lambda leaf: replace(leaf, shape=change(leaf.shape))))
 
     def batched(self, size: int | None) -> Structure:
@@ -80,20 +85,20 @@ class Structure:
         return self.with_shapes(lambda shape: None if shape is None else (size, *shape))
 
     def common(self, other: Structure) -> Structure:
-        """The structure that elements of both have: dimensions that differ become unknown."""
+        """The structure that describes elements of both: dimensions that differ become unknown."""
         mine, theirs = self.leaves, other.leaves
         return Structure(self.pack([replace(a, shape=common_shape(a.shape, b.shape)) for a, b in zip(mine, theirs)]))
 
 
 def common_shape(a: RawShape, b: RawShape) -> RawShape:
-    """The most specific shape with which both agree."""
+    """The most specific shape that is compatible with both."""
     if a is None or b is None or len(a) != len(b):
         return None
     return tuple(x if x == y else None for x, y in zip(a, b))
 
 
 def normalize(value: Any) -> Any:
-    """An element as users write it, with every leaf a tensor, sparse tensor or dataset; lists become tensors."""
+    """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
     if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
         return value
     if type(value).__name__ == "SparseTensorValue":
@@ -110,17 +115,17 @@ def structure_of(value: Any) -> Structure:
 
 
 def leaf_of(value: Any) -> Leaf:
-    """What a leaf of a normalized element is."""
+    """The type and shape of a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
         return Leaf(SparseTensor, value.dtype.base_dtype, value.get_shape().raw)
     inner = getattr(value, "_structure", None)
     if inner is not None:
         return Leaf(value._leaf_class, None, (), inner)
-    return Leaf(Tensor, value.dtype.base_dtype, value._shape)
+    return Leaf(Tensor, value.dtype.base_dtype, value.raw_shape)
 
 
 def given_structure(output_types: Any, output_shapes: Any = None, output_classes: Any = None) -> Structure:
-    """The structure that ``output_types`` and friends describe; absent shapes are unknown."""
+    """The structure that ``output_types``, ``output_shapes`` and ``output_classes`` describe; None is unknown."""
     if isinstance(output_types, (tuple, dict)):
         keys = sorted(output_types) if isinstance(output_types, dict) else range(len(output_types))
         items = [
@@ -139,7 +144,7 @@ def _part(structure: Any, key: Any) -> Any:
 
 
 def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
-    """Shapes (or other leaves that may be lists) given in the form of an element, in the order of its leaves."""
+    """Flattens shapes (or other leaves that may be lists) that are nested like an element."""
 
     def collect(skeleton: Any, given: Any) -> list[Any]:
         if isinstance(skeleton, Leaf):
@@ -153,21 +158,21 @@ def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
 
 
 class Structured:
-    """What datasets and iterators say of their elements."""
+    """Base class of datasets and iterators: the properties that describe their elements."""
 
     _structure: Structure
 
     @property
     def output_types(self) -> Any:
-        """The dtypes, in the form of an element."""
+        """The dtypes, in the structure of an element."""
         return self._structure.map(lambda leaf: leaf.dtype)
 
     @property
     def output_shapes(self) -> Any:
-        """The static shapes, in the form of an element."""
+        """The static shapes, in the structure of an element."""
         return self._structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
 
     @property
     def output_classes(self) -> Any:
-        """The classes of the leaves, in the form of an element."""
+        """The classes of the leaves, in the structure of an element."""
         return self._structure.map(lambda leaf: leaf.kind)

@@ -1,4 +1,4 @@
-"""``tf.data.experimental`` and ``tf.contrib.data``: functions for `Dataset.apply`."""
+"""Transformations of ``tf.data.experimental`` and ``tf.contrib.data``, for `Dataset.apply`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.data import function_ops
+from tfmini.data.components import components_of, element_of
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import boolean, int64, same_types, static_batch
 from tfmini.data.dataset_ops import ignore_errors_dataset
 from tfmini.data.function_graph import trace
-from tfmini.data.sparse_values import component_of, value_of
 from tfmini.data.structure import Structure, normalize, structure_of
-from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
-from tfmini.ops.random_values import random_uniform
+from tfmini.ops.random.functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -38,7 +37,7 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
 def shuffled_and_repeated(
     dataset: Dataset, num_epochs: int | None, shuffle: bool, buffer_size: int, seed: Any
 ) -> Dataset:
-    """A dataset of records as training reads it: ``num_epochs`` times (None: for ever), perhaps shuffled."""
+    """Shuffles records if ``shuffle`` and repeats them ``num_epochs`` times (None: without end)."""
     if shuffle:
         dataset = dataset.shuffle(buffer_size, seed)
     return dataset if num_epochs == 1 else dataset.repeat(num_epochs)
@@ -48,7 +47,7 @@ def map_and_batch(
     map_func: Callable[..., Any], batch_size: Any, num_parallel_batches: Any = None, drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> Transformation:  # fmt: skip
-    """`Dataset.map` and then `Dataset.batch`; an element that fails costs its whole batch.
+    """`Dataset.map` and then `Dataset.batch`; an element that fails makes its whole batch fail.
 
     Raises:
       ValueError: when both kinds of parallelism are given.
@@ -73,12 +72,12 @@ def parallel_interleave(
     map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, sloppy: bool = False,
     buffer_output_elements: Any = None, prefetch_input_elements: Any = None,
 ) -> Transformation:  # fmt: skip
-    """`Dataset.interleave`; the order is always the deterministic one, which ``sloppy`` permits, too."""
+    """`Dataset.interleave`; the order is deterministic even if ``sloppy`` permits another."""
     return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
 
 
 def map_and_batch_with_legacy_function(*args: Any, **kwargs: Any) -> Transformation:
-    """`map_and_batch`."""
+    """The same as `map_and_batch`."""
     return map_and_batch(*args, **kwargs)
 
 
@@ -93,33 +92,32 @@ def enumerate_dataset(start: Any = 0) -> Transformation:
 
 
 def ignore_errors() -> Transformation:
-    """Leaves out the elements whose computation fails."""
+    """Drops the elements whose computation fails."""
     return lambda dataset: dataset._then(ignore_errors_dataset)
 
 
 def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> Transformation:
-    """The dataset itself: ``target_device`` must be the one that has the iterator."""
+    """The dataset itself; ``target_device`` must be the iterator's device."""
     return lambda dataset: dataset
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
-    """`Dataset.prefetch`; ``device`` must be the one that has the iterator."""
+    """`Dataset.prefetch`; ``device`` must be the iterator's device."""
     return lambda dataset: dataset.prefetch(1 if buffer_size is None else buffer_size)
 
 
 def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
-    """``scan_func(state, element)`` -> (state, result) of each element; the results are the new elements."""
+    """The results of ``scan_func(state, element) -> (state, result)``, called for each element in turn."""
 
     def transform(dataset: Dataset) -> Dataset:
         state = normalize(initial_state)
         begin = structure_of(state)
         structure, traced = begin, trace(scan_func, [begin, dataset._structure], "scan", unpack=False)
-        for _ in range(2):  # again where a shape turns out to change
+        for _ in range(2):  # the second time with the dimensions that change unknown
             new_state, result = _pair(traced.structure)
             structure = same_types(structure, new_state, "scan_func")
             traced = trace(scan_func, [structure, dataset._structure], "scan", unpack=False)
-        initial = [component_of(leaf) for leaf in nest.flatten(state)]
-        handle = function_ops.scan_dataset
+        initial, handle = components_of(state), function_ops.scan_dataset
         return dataset._then(handle, initial, traced.captures, f=traced.body, structure=result)
 
     return transform
@@ -135,22 +133,22 @@ def _pair(structure: Structure) -> tuple[Structure, Structure]:
 def get_single_element(dataset: Dataset) -> Any:
     """The only element of a dataset, as tensors.
 
-    Running them raises `InvalidArgumentError` when there are none or several.
+    Running them raises `InvalidArgumentError` unless the dataset has exactly one element.
     """
     structure = dataset._structure
     components = function_ops.single_element(
         dataset._variant_tensor, output_types=structure.dtypes, output_shapes=structure.shapes
     )
-    return structure.pack([value_of(leaf, c) for leaf, c in zip(structure.leaves, components)])
+    return element_of(structure, components)
 
 
 def cardinality(dataset: Dataset) -> Tensor:
-    """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) where only reading tells."""
-    return function_ops.cardinality_op(dataset._variant_tensor)  # type: ignore[no-any-return]
+    """The number of elements, a scalar int64; `INFINITE` (-1) without end, `UNKNOWN` (-2) if only reading tells."""
+    return function_ops.cardinality_op(dataset._variant_tensor)
 
 
 def Counter(start: Any = 0, step: Any = 1) -> Dataset:
-    """int64 numbers from ``start`` on, without end."""
+    """The int64 numbers ``start``, ``start + step``, … without end."""
     return Dataset.range(0, 2**63 - 1).map(lambda i: start + i * step)
 
 

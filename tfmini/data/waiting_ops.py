@@ -1,29 +1,25 @@
-"""Which pipelines may wait: for a generator, for another thread, for whatever a Python function does."""
+"""Detection of pipelines that may wait: for a generator, another thread or a Python function."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tfmini.graph import registry
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.operation import Operation
 
-_WAITING = frozenset({
-    "_PyGeneratorDataset", "PrefetchDataset", "ParallelMapDataset", "MapAndBatchDataset", "PyFunc", "PyFuncStateless",
-    "EagerPyFunc",
-})  # fmt: skip
-
 
 def node_may_wait(op_type: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether an op, or one in the functions that it calls, may take long to answer."""
-    if op_type in _WAITING:
+    """Whether an op may wait, or one in the functions that it calls."""
+    if registry.may_wait(op_type):
         return True
     bodies = [value for value in attrs.values() if isinstance(value, FunctionBody)]
     return any(node_may_wait(node.op, node.attrs) for body in bodies for node in body.nodes)
 
 
 def may_wait(operations: Iterable[Operation]) -> bool:
-    """Whether one of these operations, or of those that they read, may."""
+    """Whether one of these operations or of their ancestors may take long to answer."""
     seen: set[Operation] = set()
     stack = list(operations)
     while stack:

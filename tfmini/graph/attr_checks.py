@@ -1,4 +1,4 @@
-"""Values of attrs from Python: checked against the declaration, in their internal form."""
+"""Checks of attr values from Python against the declaration, and their conversion to the internal form."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tfmini.shapes import as_raw
 
 
 def check_attr(op_name: str, definition: AttrDef, value: Any) -> Any:
-    """The internal form of an attr value.
+    """Checks an attr value and returns its internal form.
 
     Raises:
-      TypeError, ValueError: when it is not what the declaration allows.
+      TypeError, ValueError: the declaration does not allow the value.
     """
     kind = definition.kind
     if kind.startswith("list("):
@@ -64,7 +64,7 @@ def _to_bool(name: str, value: Any) -> bool:
 def _to_float(name: str, value: Any) -> float:
     if isinstance(value, (str, bytes)):
         raise TypeError(f"Expected float for argument '{name}' not {value!r}.")
-    return float(value)
+    return float(np.float32(value))  # the precision that the attr has in a GraphDef
 
 
 def _to_bytes(name: str, value: Any) -> bytes:

@@ -1,26 +1,28 @@
-"""Attr values between their plain Python form and their proto form.
+"""Conversion of attr values between their plain Python form and their proto form.
 
-Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an
-AttrValue. This module is the whole of that border, including TensorProto. Protobuf itself is
-imported when the first message is made or read.
+Inside tfmini an attr is a plain value (see `Operation.attrs`); in a GraphDef it is an AttrValue. Only this module
+converts between the two, and between arrays and TensorProtos. Protobuf is imported when the first message is made
+or read.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes, protos
+from tfmini.checkpoint import varint
 from tfmini.graph.node import FunctionBody
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
-# A serialized message has at most 2 GiB; nodes and names around the tensor need some of it.
+# A serialized message has at most 2 GiB; the nodes and names around the tensor take some of it.
 _MAX_CONTENT_BYTES = 2**31 - 1
 
-# The kinds whose arrays of several elements travel as raw bytes; others use their typed field.
+# Arrays of these kinds with several elements are stored as raw bytes; others in the typed field of their kind.
 _RAW_CONTENT = frozenset(
     dtypes.as_dtype(name)
     for name in (
@@ -51,15 +53,15 @@ _TYPED_FIELDS: dict[str, tuple[str, Any]] = {
 
 
 def to_proto(kind: str, value: Any) -> Any:
-    """The AttrValue of a plain attr value.
+    """Converts a plain attr value to an AttrValue.
 
     Args:
-      kind: TensorFlow's attr type (``int``, ``list(shape)``, …); "" where no declaration says
-        it, and the value then decides.
+      kind: TensorFlow's attr type (``int``, ``list(shape)``, …); "" where no declaration gives it: the value
+        then decides.
       value: the plain value.
 
     Raises:
-      TypeError: when the value has no AttrValue form.
+      TypeError: no AttrValue can hold the value.
     """
     if isinstance(value, protos.AttrValue):
         return value
@@ -100,7 +102,7 @@ def _as_bytes(value: Any) -> bytes:
 
 
 def _kind_of(value: Any) -> str:
-    """The attr type of a value that no declaration describes."""
+    """Guesses the attr type of a value that no declaration describes."""
     if value is None or isinstance(value, (tuple, TensorShape)):
         return "shape"
     if isinstance(value, list):
@@ -125,11 +127,11 @@ _KIND_BY_TYPE: tuple[tuple[Any, str], ...] = (
 
 
 def from_proto(attr: Any) -> Any:
-    """The plain value of an AttrValue. A function without attrs of its own gives its name.
+    """Converts an AttrValue to its plain value. A function without attrs of its own becomes its name.
 
     Raises:
-      ValueError: when nothing is set, or a tensor in it is malformed.
-      TypeError: for an element type that tfmini does not have.
+      ValueError: no value is set, or a tensor in it is malformed.
+      TypeError: tfmini does not have the element type.
     """
     field = attr.WhichOneof("value")
     if field is None:
@@ -145,7 +147,7 @@ def _list_from_proto(values: Any) -> list[Any]:
 
 
 def shape_proto(raw: RawShape) -> Any:
-    """The TensorShapeProto of an internal shape."""
+    """Converts an internal shape to a TensorShapeProto."""
     return TensorShape(raw).as_proto()
 
 
@@ -182,15 +184,15 @@ def _function(value: Any) -> Any:
 
 
 def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """The TensorProto of an array, in the encoding that ``tf.make_tensor_proto`` chooses.
+    """Converts an array to a TensorProto, in the encoding that ``tf.make_tensor_proto`` chooses.
 
     Args:
       array: numpy array or scalar; object arrays hold ``bytes``.
-      shape: the tensor's shape where it has more elements than ``array``: its last one repeats.
+      shape: the tensor's shape, if it has more elements than ``array``: the last element then repeats.
 
     Raises:
-      ValueError: when the content does not fit into a message (2 GiB).
-      TypeError: for arrays that are no tensors.
+      ValueError: the content does not fit into a message (2 GiB).
+      TypeError: no tensor can hold the array.
     """
     array = array if isinstance(array, (np.ndarray, np.generic)) else _wrapped(array)
     dtype = dtypes.as_dtype(array.dtype)
@@ -206,11 +208,27 @@ def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     return proto
 
 
+def content_proto(array: np.ndarray[Any, Any]) -> Any:
+    """Converts an array to a TensorProto as TensorFlow's kernels write it: all elements in ``tensor_content``.
+
+    The content of a string tensor is the lengths of all strings as varints, then the bytes of all strings.
+    """
+    proto: Any = protos.TensorProto(tensor_shape=shape_proto(array.shape))
+    dtype = dtypes.as_dtype(array.dtype)
+    proto.dtype = dtype.as_datatype_enum
+    if dtype is dtypes.string:
+        texts = array.ravel().tolist()
+        proto.tensor_content = b"".join([*(varint.encode(len(text)) for text in texts), *texts])
+    else:
+        proto.tensor_content = _little_endian(array).tobytes()
+    return proto
+
+
 def fill_typed_field(proto: Any, array: np.ndarray[Any, Any]) -> None:
-    """Puts an array's elements into the field of its type; neither type nor shape are set.
+    """Puts an array's elements into the field of its type. It sets neither the dtype nor the shape.
 
     Raises:
-      TypeError: for arrays that are no tensors.
+      TypeError: no tensor can hold the array.
     """
     dtype = dtypes.as_dtype(array.dtype)
     if dtype is dtypes.string:
@@ -231,20 +249,20 @@ def _little_endian(array: Any) -> Any:
 
 
 def _items(array: np.ndarray[Any, Any], dtype: dtypes.DType, item_type: Any) -> np.ndarray[Any, Any]:
-    """The flat items of a typed field."""
+    """Returns an array's elements as the flat items of a typed field."""
     flat = np.ascontiguousarray(array).ravel()
     if dtype.is_quantized:
         flat = flat[dtype.name]
-    # Complex numbers become pairs, 16-bit floats their bits; the rest are widened.
+    # A complex number is stored as a pair, a 16-bit float as its bits; small integers are widened.
     return flat.view(item_type) if dtype.is_complex or item_type is np.uint16 else flat.astype(item_type)
 
 
 def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
-    """The array of a TensorProto; read-only where it shares the message's bytes.
+    """Converts a TensorProto to an array. The array is read-only where it shares the message's bytes.
 
     Raises:
-      ValueError: when the number of values does not fit the shape.
-      TypeError: for element types that are no plain values (resource, variant).
+      ValueError: the number of values does not fit the shape.
+      TypeError: the elements are no plain values (resource, variant).
     """
     dtype = dtypes.as_dtype(proto.dtype).base_dtype
     shape = as_raw(proto.tensor_shape)
@@ -254,8 +272,9 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
     for dimension in shape:
         size *= dimension  # type: ignore[operator]
     if dtype is dtypes.string:
-        flat = np.empty(len(proto.string_val), dtype=object)
-        flat[:] = list(proto.string_val)
+        texts = _strings_of(proto.tensor_content, size) if proto.tensor_content else list(proto.string_val)
+        flat = np.empty(len(texts), dtype=object)
+        flat[:] = texts
     elif proto.tensor_content:
         flat = _from_content(proto.tensor_content, dtype, size)
     else:
@@ -269,6 +288,17 @@ def _from_content(content: bytes, dtype: dtypes.DType, size: int) -> np.ndarray[
     return _little_endian(np.frombuffer(content, dtype=dtype.numpy))  # type: ignore[no-any-return]
 
 
+def _strings_of(content: bytes, size: int) -> list[bytes]:
+    lengths, position = [], 0
+    for _ in range(size):
+        length, position = varint.decode(content, position)
+        lengths.append(length)
+    ends = list(accumulate(lengths, initial=position))
+    if ends[-1] != len(content):
+        raise ValueError(f"{len(content)} bytes of content cannot hold {size} strings of {sum(lengths)} bytes.")
+    return [content[start:end] for start, end in pairwise(ends)]
+
+
 def _from_typed_field(proto: Any, dtype: dtypes.DType) -> np.ndarray[Any, Any]:
     if dtype.name not in _TYPED_FIELDS:
         raise TypeError(f"Unsupported tensor type: {dtype.name}")
@@ -280,7 +310,7 @@ def _from_typed_field(proto: Any, dtype: dtypes.DType) -> np.ndarray[Any, Any]:
 
 
 def _stretched(flat: np.ndarray[Any, Any], size: int, empty: Any) -> np.ndarray[Any, Any]:
-    """``size`` elements: the last of ``flat`` repeats, and none at all means zeros."""
+    """Extends ``flat`` to ``size`` elements by repeating its last one; an empty ``flat`` gives zeros."""
     if flat.size == size:
         return flat
     if flat.size > size:

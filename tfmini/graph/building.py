@@ -1,7 +1,6 @@
-"""Adding an op from Python arguments: conversion of inputs, inference of attrs, checks and their messages.
+"""Adding an op to a graph from Python arguments: converts inputs, infers attrs, checks both.
 
-Everything is derived from the declaration, once per op type, into a `_Plan`; building an op of
-tensors then costs a few microseconds.
+The first call of an op type derives a `_Plan` from its declaration, so that later calls take a few microseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tfmini.graph.registry import OpHandle
 
 
 class _Plan:
-    """What an op type's declaration says about calls, worked out once."""
+    """The parts of an op type's declaration that a call needs, in the form in which it needs them."""
 
     __slots__ = ("op_def", "names", "defaults", "simple", "outputs_simple", "result_type", "required", "type_checks")
 
@@ -31,7 +30,7 @@ class _Plan:
         inferred = op_def.inferred_attrs()
         self.defaults = {a.name: a.default for a in op_def.attrs.values() if a.has_default}
         self.required = [a.name for a in op_def.attrs.values() if not a.has_default and a.name not in inferred]
-        # Inputs of one tensor each, not references: the common case has a quick path.
+        # Every input is one tensor and no reference: this common case takes a quick path.
         self.simple = all(not arg.is_list and not arg.is_ref for arg in op_def.inputs)
         self.outputs_simple = all(not arg.is_list for arg in op_def.outputs)
         self.result_type = _result_type(op_def)
@@ -52,8 +51,8 @@ def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     """Adds a node for ``handle(*inputs, name=…, **attrs)`` and returns its output(s), or the op if it has none.
 
     Raises:
-      TypeError: for missing or unexpected arguments and for inputs of the wrong type.
-      ValueError: for attrs outside their allowed values and inputs that the shape function refuses.
+      TypeError: an argument is missing or unexpected, or an input has the wrong type.
+      ValueError: an attr has a value that is not allowed, or the shape function refuses the inputs.
     """
     plan = handle.plan
     if plan is None:
@@ -84,7 +83,7 @@ registry.apply = apply
 
 
 def _bind(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Completes positional inputs with those given by keyword."""
+    """Returns all inputs in order, from positional and keyword arguments."""
     op_name = plan.op_def.name
     if len(args) > len(plan.names):
         raise TypeError(f"Op '{op_name}' takes {len(plan.names)} inputs but {len(args)} were given.")
@@ -96,7 +95,7 @@ def _bind(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
 
 
 def _graph_for(args: tuple[Any, ...]) -> Graph:
-    """The graph of the first tensor among the inputs, or the default graph."""
+    """Returns the graph of the first tensor among the inputs, or the default graph."""
     for value in args:
         if type(value) is Tensor:
             return innermost(value.op.graph)
@@ -120,12 +119,12 @@ def _simple_inputs(
         if type(value) is Tensor:
             if value.op.graph is not graph:
                 value = _captured(graph, value, args)
-            if expected is not None and value._dtype is not expected and value._dtype.base_dtype is not expected:
-                raise _mismatch(plan, arg, value._dtype, expected, attr, inputs)
+            if expected is not None and value.dtype is not expected and value.dtype.base_dtype is not expected:
+                raise _mismatch(plan, arg, value.dtype, expected, attr, inputs)
         else:
             value = _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, inputs)
         if attr is not None and expected is None:
-            known[attr] = attrs[attr] = value._dtype.base_dtype
+            known[attr] = attrs[attr] = value.dtype.base_dtype
         inputs.append(value)
     return inputs
 
@@ -145,7 +144,7 @@ def _general_inputs(
 
 
 def _captured(graph: Graph, tensor: Tensor, args: tuple[Any, ...]) -> Tensor:
-    """What stands for a tensor of another graph, if ``graph`` is that of a function."""
+    """Returns the capture of another graph's tensor, if ``graph`` is the graph of a function."""
     if graph.outer is None:
         raise ValueError(f"{tensor} must be from the same graph as {_first_tensor(args)}.")
     return graph.capture(tensor)
@@ -162,14 +161,14 @@ def _one_input(
         if type(value) is Tensor
         else _convert(plan, graph, full_name, arg, arg.name, value, expected, attrs, before)
     )
-    if expected is not None and tensor._dtype.base_dtype is not expected:
-        raise _mismatch(plan, arg, tensor._dtype, expected, attr, before)
-    if arg.is_ref and not tensor._dtype._is_ref_dtype:
+    if expected is not None and tensor.dtype.base_dtype is not expected:
+        raise _mismatch(plan, arg, tensor.dtype, expected, attr, before)
+    if arg.is_ref and not tensor.dtype._is_ref_dtype:
         raise TypeError(
             f"'{plan.op_def.name}' Op requires that input '{arg.name}' be a mutable tensor (e.g.: a tf.Variable)"
         )
     if attr is not None and expected is None:
-        known[attr] = attrs[attr] = tensor._dtype.base_dtype
+        known[attr] = attrs[attr] = tensor.dtype.base_dtype
     return tensor
 
 
@@ -186,7 +185,7 @@ def _list_input(
             _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", v, wanted[i], attrs, before)
             for i, v in enumerate(values)
         ]
-        attrs[arg.type_list_attr] = [t._dtype.base_dtype for t in tensors]
+        attrs[arg.type_list_attr] = [t.dtype.base_dtype for t in tensors]
         _check_minimum(plan, arg.type_list_attr, len(tensors), arg)
         return tensors
     expected = arg.dtype if arg.type_attr is None else known.get(arg.type_attr)
@@ -197,14 +196,14 @@ def _list_input(
     tensors = []
     for i, value in enumerate(values):
         tensor = _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
-        if expected is not None and tensor._dtype.base_dtype is not expected:
+        if expected is not None and tensor.dtype.base_dtype is not expected:
             types = ", ".join(
                 t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values
             )
             raise TypeError(
                 f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match."
             )
-        expected = tensor._dtype.base_dtype
+        expected = tensor.dtype.base_dtype
         tensors.append(tensor)
     if arg.type_attr is not None and expected is not None:
         known[arg.type_attr] = attrs[arg.type_attr] = expected
@@ -233,7 +232,7 @@ def _convert(
     plan: _Plan, graph: Graph, full_name: str, arg: ArgDef, label: str, value: Any, expected: Any,
     attrs: dict[str, Any], before: list[Tensor],
 ) -> Tensor:  # fmt: skip
-    """Turns a Python value into a tensor; constants made on the way are named ``<op>/<argument>``."""
+    """Converts a Python value to a tensor. A constant that this makes is named ``<op>/<argument>``."""
     if type(value) is Tensor:
         return value
     preferred = attrs.get(arg.type_attr) if expected is None and arg.type_attr is not None else None
@@ -249,9 +248,9 @@ def _convert(
 def _reconvert(
     plan: _Plan, arg: ArgDef, label: str, value: Any, expected: dtypes.DType, before: list[Tensor], cause: Exception
 ) -> Tensor:
-    """Explains why ``value`` cannot have the expected type by what type it has by itself."""
+    """Raises the error for a value that cannot have the expected type, with the type that it has by default."""
     try:
-        observed = internal_convert(value, None, label, as_ref=arg.is_ref)._dtype
+        observed = internal_convert(value, None, label, as_ref=arg.is_ref).dtype
     except (TypeError, ValueError):
         raise cause from None
     if observed.base_dtype is expected:
@@ -284,7 +283,7 @@ def _first_tensor(args: tuple[Any, ...]) -> Any:
 
 
 def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:
-    """The type of each output, as the declaration and the attrs give it."""
+    """Derives the type of each output from the declaration and the attrs."""
     found: list[dtypes.DType] = []
     for out in op_def.outputs:
         if out.type_list_attr is not None:
@@ -301,7 +300,7 @@ def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[dtypes.DType]:
 
 
 def _results(plan: _Plan, op: Operation) -> Any:
-    outputs = op._outputs
+    outputs = op.outputs
     if plan.result_type is None:
         if not plan.op_def.outputs:
             return op
@@ -367,16 +366,16 @@ def create_raw(graph: Graph, op_type: str, inputs: list[Any], name: str | None, 
 
 
 def infer_attrs_from_inputs(op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any]) -> None:
-    """Fills the type attrs that follow from flat inputs, where list lengths are known or there is one list."""
+    """Infers attrs from the flat inputs. At most one list input may have a length that the attrs do not give."""
     position = 0
     for arg in op_def.inputs:
         if arg.type_list_attr is not None:
             count = (
                 len(attrs.get(arg.type_list_attr, MISSING)) if arg.type_list_attr in attrs else len(inputs) - position
             )
-            attrs.setdefault(arg.type_list_attr, [t._dtype.base_dtype for t in inputs[position : position + count]])
+            attrs.setdefault(arg.type_list_attr, [t.dtype.base_dtype for t in inputs[position : position + count]])
         else:
             count = attrs.setdefault(arg.number_attr, len(inputs) - position) if arg.number_attr else 1
             if arg.type_attr is not None and position < len(inputs) and count:
-                attrs[arg.type_attr] = inputs[position]._dtype.base_dtype
+                attrs[arg.type_attr] = inputs[position].dtype.base_dtype
         position += count

@@ -1,7 +1,7 @@
-"""How the objects in a collection travel in a MetaGraphDef: as which message, and through which functions.
+"""The registry of messages for the objects in collections: how a MetaGraphDef stores them.
 
-Whoever puts objects of its own into a collection (variables, queue runners, control-flow contexts,
-savers) registers the two directions here, at import. Collections of nodes, numbers and strings need none.
+A module that puts objects of its own into a collection (variables, queue runners, control-flow contexts, savers)
+registers their conversion to a message and back, at import. Nodes, numbers and strings need no conversion.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfmini import protos
 
 @dataclass(frozen=True)
 class ProtoFunctions:
-    """What is registered for a collection.
+    """The registered message and conversions of one collection.
 
     Attributes:
       type_name: the message's name in `tfmini.protos`, or "".
@@ -37,7 +37,7 @@ def register_proto_function(
     to_proto: Callable[..., Any] | None = None,
     from_proto: Callable[..., Any] | None = None,
 ) -> None:
-    """Registers how the items of a collection become messages, and the way back (``ops.register_proto_function``).
+    """Registers the conversion of a collection's items to messages and back (``ops.register_proto_function``).
 
     Args:
       collection_name: the collection.
@@ -46,8 +46,8 @@ def register_proto_function(
       from_proto: a function (message, import_scope=None) -> item.
 
     Raises:
-      TypeError: when a function is not callable.
-      KeyError: when the collection is registered already.
+      TypeError: a function is not callable.
+      KeyError: the collection is registered already.
     """
     if to_proto is not None and not callable(to_proto):
         raise TypeError("to_proto must be callable.")
@@ -60,18 +60,18 @@ def register_proto_function(
 
 
 def get_to_proto_function(collection_name: str) -> Callable[..., Any] | None:
-    """The registered function item -> message, or None."""
+    """Returns the registered function item -> message, or None."""
     found = _FUNCTIONS.get(collection_name)
     return found.to_proto if found else None
 
 
 def get_from_proto_function(collection_name: str) -> Callable[..., Any] | None:
-    """The registered function message -> item, or None."""
+    """Returns the registered function message -> item, or None."""
     found = _FUNCTIONS.get(collection_name)
     return found.from_proto if found else None
 
 
 def get_collection_proto_type(collection_name: str) -> Any:
-    """The class of the collection's messages, or None."""
+    """Returns the class of the collection's messages, or None."""
     found = _FUNCTIONS.get(collection_name)
     return getattr(protos, found.type_name) if found and found.type_name else None

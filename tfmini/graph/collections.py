@@ -1,4 +1,4 @@
-"""Collections of a graph: named lists that library and user code leave things in for each other."""
+"""Collections of a graph: named lists through which library and user code share objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CollectionStore:
 
     @property
     def collections(self) -> list[Any]:
-        """The names of the collections."""
+        """Lists the names of the collections."""
         return list(self._collections)
 
     def add_to_collection(self, name: Any, value: Any) -> None:
@@ -27,18 +27,18 @@ class CollectionStore:
             self._collections.setdefault(name, []).append(value)
 
     def add_to_collections(self, names: Any, value: Any) -> None:
-        """Appends ``value`` to each distinct collection of ``names`` (one name or several)."""
+        """Appends ``value`` once to each collection in ``names`` (one name or several)."""
         names = (names,) if isinstance(names, str) else dict.fromkeys(names)
         for name in names:
             self.add_to_collection(name, value)
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """The collection itself, to be changed in place; made when it is absent."""
+        """Returns the collection itself, which the caller may change. Makes an empty one if there is none."""
         with self._collections_lock:
             return self._collections.setdefault(name, [])
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """A copy of the collection, restricted to items whose name matches the regex ``scope``."""
+        """Returns a copy of the collection, or of its items whose name matches the regex ``scope``."""
         with self._collections_lock:
             items = list(self._collections.get(name, ()))
         if scope is None:
@@ -47,7 +47,7 @@ class CollectionStore:
         return [item for item in items if hasattr(item, "name") and pattern.match(item.name)]
 
     def get_all_collection_keys(self) -> list[Any]:
-        """The string names of the collections."""
+        """Lists the names of the collections that are strings."""
         with self._collections_lock:
             return [name for name in self._collections if isinstance(name, str)]
 

@@ -1,4 +1,4 @@
-"""From Python values to tensors: ``tf.convert_to_tensor`` and its registry, and `IndexedSlices`."""
+"""Conversion of Python values to tensors: ``tf.convert_to_tensor`` with its registry, and `IndexedSlices`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.shapes import TensorShape
 
 ConversionFunction = Callable[..., Any]
-# (type, function, priority), lowest priority number first; the first that does not return NotImplemented wins.
+# (type, function, priority), lowest number first. The first function that does not return NotImplemented converts.
 _registry: list[tuple[Any, ConversionFunction, int]] = []
 _by_type: dict[type, list[ConversionFunction]] = {}
 
@@ -26,7 +26,7 @@ def register_tensor_conversion_function(
       priority: lower numbers are asked first.
 
     Raises:
-      TypeError: when the arguments are no types or no function.
+      TypeError: ``base_type`` is no type, or ``conversion_func`` is not callable.
     """
     types = base_type if isinstance(base_type, tuple) else (base_type,)
     if not all(isinstance(t, type) for t in types):
@@ -48,17 +48,17 @@ def _functions_for(kind: type) -> list[ConversionFunction]:
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
 ) -> Tensor:
-    """``value`` as a `Tensor` (``tf.convert_to_tensor``).
+    """Converts ``value`` to a `Tensor` (``tf.convert_to_tensor``).
 
     Args:
       value: a tensor, variable, numpy array, Python number, string, or nest of lists of those.
       dtype: the type it must have.
-      name: for the op that may have to be made.
-      preferred_dtype: the type it gets if that is possible and ``dtype`` is None.
+      name: the name of the constant, if one is made.
+      preferred_dtype: with ``dtype`` None, the type to try first.
 
     Raises:
-      TypeError: when the value cannot become a tensor of that type.
-      ValueError: when a tensor has another type.
+      TypeError: the value cannot be converted to a tensor of that type.
+      ValueError: ``value`` is a tensor of another type.
     """
     return internal_convert(value, dtype, name, preferred_dtype if preferred_dtype is not None else dtype_hint)
 
@@ -66,13 +66,13 @@ def convert_to_tensor(
 def internal_convert(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False
 ) -> Tensor:
-    """`convert_to_tensor`, with ``as_ref`` to keep a variable's reference."""
+    """Does the same as `convert_to_tensor`; with ``as_ref``, a reference variable gives its reference."""
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
     if type(value) is Tensor:
-        if dtype is not None and not dtype.is_compatible_with(value._dtype):
+        if dtype is not None and not dtype.is_compatible_with(value.dtype):
             raise ValueError(
-                f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype {value._dtype.name}: {value!r}"
+                f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype {value.dtype.name}: {value!r}"
             )
         return value
     for function in _functions_for(type(value)):
@@ -86,7 +86,7 @@ def internal_convert(
             result = function(value, dtype=dtype, name=name, as_ref=as_ref)
         if result is NotImplemented:
             continue
-        if dtype is not None and not dtype.is_compatible_with(result._dtype):
+        if dtype is not None and not dtype.is_compatible_with(result.dtype):
             raise RuntimeError(f"{_label(name)}Conversion function {function!r} returned {result!r}, not {dtype.name}.")
         return result  # type: ignore[no-any-return]
     raise TypeError(
@@ -99,7 +99,7 @@ def _label(name: str | None) -> str:
 
 
 def convert_n_to_tensor(values: Any, dtype: Any = None, name: str | None = None) -> list[Tensor]:
-    """`convert_to_tensor` of each; names get a numeric suffix."""
+    """Converts each value with `convert_to_tensor`; the names get a numeric suffix."""
     return [
         internal_convert(value, dtype, None if name is None else f"{name}_{i}") for i, value in enumerate(values)
     ]
@@ -131,8 +131,8 @@ class IndexedSlices:
 
     @property
     def shape(self) -> TensorShape:
-        """The static dense shape as far as it is known: row sizes come from ``values``."""
-        raw = self._values._shape
+        """The static dense shape as far as it is known. ``values`` gives the size of a row."""
+        raw = self._values.raw_shape
         return TensorShape.from_raw(None if raw is None else (None, *raw[1:]))
 
     @property
@@ -167,7 +167,7 @@ class IndexedSlices:
 
 
 class IndexedSlicesValue(NamedTuple):
-    """What fetching an `IndexedSlices` gives."""
+    """The value of a fetched `IndexedSlices`."""
 
     values: Any
     indices: Any
@@ -177,10 +177,10 @@ class IndexedSlicesValue(NamedTuple):
 def convert_to_tensor_or_indexed_slices(
     value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False
 ) -> Any:
-    """``value`` as a `Tensor`, or itself when it is an `IndexedSlices` (or sparse tensor-like) or a tensor.
+    """Converts ``value`` to a `Tensor`, unless it is an `IndexedSlices` or a sparse tensor.
 
     Raises:
-      ValueError: when it has another dtype than ``dtype``.
+      ValueError: it has another dtype than ``dtype``.
     """
     if isinstance(value, (Tensor, IndexedSlices)) or type(value).__name__ == "SparseTensor":
         if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
@@ -193,7 +193,7 @@ def convert_to_tensor_or_indexed_slices(
 
 
 def convert_n_to_tensor_or_indexed_slices(values: Any, dtype: Any = None, name: str | None = None) -> list[Any]:
-    """`convert_to_tensor_or_indexed_slices` of each; None stays None."""
+    """Converts each value with `convert_to_tensor_or_indexed_slices`; None stays None."""
     return [
         None if v is None else convert_to_tensor_or_indexed_slices(v, dtype, None if name is None else f"{name}_{i}")
         for i, v in enumerate(values)
@@ -201,6 +201,6 @@ def convert_n_to_tensor_or_indexed_slices(values: Any, dtype: Any = None, name: 
 
 
 def is_dense_tensor_like(value: Any) -> bool:
-    """Whether ``value`` is a tensor or stands for one, such as a variable."""
+    """Whether ``value`` is a tensor or an object with one value, such as a variable."""
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element") and hasattr(value, "dtype")
 

@@ -21,7 +21,7 @@ _global_default: list[Graph] = []
 
 
 def get_default_graph() -> Graph:
-    """The innermost ``with graph.as_default()`` of this thread, or the process-wide default graph."""
+    """Returns the graph of this thread's innermost ``with graph.as_default()``, or the process-wide default graph."""
     graphs = _stack.graphs
     if graphs:
         return graphs[-1]
@@ -48,7 +48,7 @@ def reset_default_graph() -> None:
 
 @contextmanager
 def as_in_a_new_process() -> Iterator[None]:
-    """The block, in this thread, starts without any default graph, and leaves those of before as they were."""
+    """Runs the block without any default graph, as in a new process, and restores the earlier ones afterwards."""
     nested, process_wide = _stack.graphs, _global_default[:]
     _stack.graphs = []
     _global_default.clear()
@@ -60,7 +60,7 @@ def as_in_a_new_process() -> Iterator[None]:
 
 
 def innermost(graph: Graph) -> Graph:
-    """Where ops on tensors of ``graph`` go: the function that this thread traces inside it, or ``graph`` itself."""
+    """Returns the graph for new ops on tensors of ``graph``: that of a function being traced inside it, or itself."""
     graphs = _stack.graphs
     if graphs and graphs[-1].outer is not None:
         around: Graph | None = graphs[-1].outer
@@ -73,7 +73,7 @@ def innermost(graph: Graph) -> Graph:
 
 @contextmanager
 def as_default(graph: Graph) -> Iterator[Graph]:
-    """Makes ``graph``, or the function traced inside it, this thread's default for the block."""
+    """Makes ``graph``, or the graph of the function being traced inside it, this thread's default for the block."""
     graph = innermost(graph)
     _stack.graphs.append(graph)
     try:

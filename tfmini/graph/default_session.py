@@ -17,7 +17,7 @@ _stack = _Stack()
 
 
 def get_default_session() -> Any:
-    """The innermost default session of this thread, or None (``tf.get_default_session``)."""
+    """Returns this thread's innermost default session, or None (``tf.get_default_session``)."""
     return _stack.sessions[-1] if _stack.sessions else None
 
 

@@ -1,7 +1,7 @@
-"""Which ops may be used where: the inputs of an op across conds and loops.
+"""Checks of inputs across conds and loops: an op may not read a value of a loop that it is not in.
 
-A *context* is the cond branch or loop body that an op belongs to (`tfmini.ops.control_flow_context`);
-an `Operation` knows its own as ``_control_flow_context``.
+A *context* is the cond branch or loop body that an op belongs to (`tfmini.ops.flow.control_flow_context`). Each
+`Operation` keeps its own in ``_control_flow_context``.
 """
 
 from __future__ import annotations
@@ -9,32 +9,29 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, SWITCH_OPS
+
 if TYPE_CHECKING:
     from tfmini.graph.operation import Operation
 
 _log = logging.getLogger("tfmini")
 
-EXITS = frozenset({"Exit", "RefExit"})
-ENTERS = frozenset({"Enter", "RefEnter"})
-SWITCHES = frozenset({"Switch", "RefSwitch"})
-MERGES = frozenset({"Merge", "RefMerge"})
-
 
 def output_context(op: Operation) -> Any:
-    """The context in which the outputs of ``op`` can be used: an Exit's are outside of its loop."""
+    """Returns the context in which the outputs of ``op`` can be used. Those of an Exit are outside of its loop."""
     context = op._control_flow_context
-    if context is not None and op.type in EXITS:
+    if context is not None and op.type in EXIT_OPS:
         return context.outer_context
     return context
 
 
 def while_context_of(context: Any) -> Any:
-    """The innermost loop around ``context``, or itself if it is one, or None."""
+    """Returns the innermost loop around ``context`` (which may be ``context`` itself), or None."""
     return None if context is None else context.GetWhileContext()
 
 
 def is_within(context: Any, container: Any) -> bool:
-    """Whether ``container`` is ``context`` or around it; None is around everything."""
+    """Whether ``container`` is ``context`` or encloses it. None, the outermost context, encloses every other."""
     while context is not container:
         if context is None:
             return False
@@ -43,7 +40,7 @@ def is_within(context: Any, container: Any) -> bool:
 
 
 def check_inputs(op: Operation, sources: list[Operation]) -> None:
-    """Refuses inputs that come out of a loop other than through an Exit.
+    """Refuses inputs that leave a loop other than through an Exit.
 
     Raises:
       ValueError: naming both ops.
@@ -54,14 +51,14 @@ def check_inputs(op: Operation, sources: list[Operation]) -> None:
             continue
         own, other = while_context_of(op._control_flow_context), while_context_of(context)
         if own is None:
-            if other is not None and op.type not in ENTERS and op.type not in SWITCHES:
-                _refuse(op, source, f"'{source._name}' is in a while loop.")
+            if other is not None and op.type not in ENTER_OPS and op.type not in SWITCH_OPS:
+                _refuse(op, source, f"'{source.name}' is in a while loop.")
         elif not _may_read(own, other):
             _refuse(op, source, "they are in different while loops.")
 
 
 def _may_read(own: Any, other: Any) -> bool:
-    """Whether an op of loop ``own`` may take a value of loop ``other``: its own, outer and forward loops."""
+    """Whether an op in loop ``own`` may read a value of loop ``other``: the same, an outer one or its forward loop."""
     if is_within(own, other):
         return True
     grad_state = own.grad_state
@@ -69,7 +66,7 @@ def _may_read(own: Any, other: Any) -> bool:
         forward = grad_state.forward_context
         if is_within(forward, other) or forward is other.outer_context:
             return True
-    # The gradient of a gradient reads its loop before it is refused, or stopped.
+    # A second derivative reads the gradient loop before the gradient code refuses it or stops there.
     if other.grad_state is None:
         return False
     forward = other.grad_state.forward_context
@@ -79,6 +76,6 @@ def _may_read(own: Any, other: Any) -> bool:
 
 
 def _refuse(op: Operation, source: Operation, why: str) -> None:
-    text = f"Cannot use '{source._name}' as input to '{op._name}' because {why}"
+    text = f"Cannot use '{source.name}' as input to '{op.name}' because {why}"
     _log.info("%s Contexts: %s, %s", text, op._control_flow_context, source._control_flow_context)
     raise ValueError(f"{text} See info log for more details.")

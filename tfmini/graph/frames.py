@@ -1,9 +1,9 @@
-"""While loops in a dataflow graph: which nodes belong to which frame, and loops folded into one node each.
+"""The frames of while loops: the frame of each node, and graphs in which one node stands for each loop.
 
-A value enters a frame through ``Enter`` and leaves it through ``Exit``; between them it lives once
-per iteration. `contract` makes a graph without cycles out of one with loops: each outermost frame
-becomes one ``_Loop`` node whose inputs are what enters and whose outputs are what leaves, and the
-nodes of the frame, treated the same way, are kept aside in a `Loop`.
+A value enters a frame through ``Enter`` and leaves it through ``Exit``. Inside the frame it has one value per
+iteration. `contract` makes a graph without cycles: one ``_Loop`` node replaces each outermost frame. Its inputs are
+the inputs of the frame's ``Enter`` nodes and its outputs those of the ``Exit`` nodes. A `Loop` holds the frame's
+nodes, with inner frames contracted in the same way.
 """
 
 from __future__ import annotations
@@ -14,17 +14,7 @@ from dataclasses import dataclass
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import in_topological_order
-
-ENTER_OPS = frozenset({"Enter", "RefEnter"})
-EXIT_OPS = frozenset({"Exit", "RefExit"})
-NEXT_OPS = frozenset({"NextIteration", "RefNextIteration"})
-MERGE_OPS = frozenset({"Merge", "RefMerge"})
-SWITCH_OPS = frozenset({"Switch", "RefSwitch"})
-FLOW_OPS = ENTER_OPS | EXIT_OPS | NEXT_OPS | MERGE_OPS | SWITCH_OPS
-"""The ops that steer: they compute nothing, and the compiler turns them into Python's own control flow."""
-
-STEERING_OPS = FLOW_OPS | {"LoopCond", "ControlTrigger"}
-"""`FLOW_OPS` and those that only mark a place: no device has or needs a kernel for them."""
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, FLOW_OPS
 
 LOOP_OP = "_Loop"
 FramePath = tuple[str, ...]
@@ -33,13 +23,13 @@ FramePath = tuple[str, ...]
 
 @dataclass
 class Loop:
-    """One frame: its nodes, where inner frames are ``_Loop`` nodes again.
+    """The nodes of one frame; ``_Loop`` nodes stand for inner frames.
 
     Attributes:
-      name: of its ``_Loop`` node.
-      enters: in the order of the ``_Loop`` node's inputs.
-      exits: in the order of its outputs.
-      nodes: everything in the frame in topological order (back edges do not count).
+      name: the name of its ``_Loop`` node.
+      enters: its ``Enter`` nodes, in the order of the ``_Loop`` node's inputs.
+      exits: its ``Exit`` nodes, in the order of the ``_Loop`` node's outputs.
+      nodes: all nodes of the frame in topological order (without regard to back edges).
       loops: the inner frames, by the name of their ``_Loop`` node.
     """
 
@@ -50,7 +40,7 @@ class Loop:
     loops: dict[str, Loop]
 
     def all_nodes(self) -> list[Node]:
-        """The nodes of this frame and of the frames in it."""
+        """Returns the nodes of this frame and of its inner frames."""
         found = list(self.nodes.values())
         for loop in self.loops.values():
             found += loop.all_nodes()
@@ -63,15 +53,15 @@ def has_flow(nodes: Nodes) -> bool:
 
 
 def frame_paths(nodes: Nodes) -> dict[str, FramePath]:
-    """The frames around each node; nodes outside all frames are left out.
+    """Returns the frames around each node that is in one.
 
-    An ``Enter`` and an ``Exit`` count as part of the frame that they lead into and out of.
+    The ``Enter`` and ``Exit`` nodes of a frame belong to it.
 
     Args:
-      nodes: in topological order (back edges do not count).
+      nodes: in topological order (without regard to back edges).
 
     Raises:
-      InvalidArgumentError: the inputs of a node come from frames that are not inside one another.
+      InvalidArgumentError: a node has inputs from two frames of which neither encloses the other.
     """
     paths: dict[str, FramePath] = {}
     for name, node in nodes.items():
@@ -99,16 +89,14 @@ def _different_frames(node: Node, paths: Mapping[str, FramePath], nodes: Nodes) 
         for source in sources
         if source in paths and nodes[source].op not in EXIT_OPS
     ]
-    return InvalidArgumentError(
-        None, None, f"{{{{node {node.name}}}}} has inputs from different frames. {' '.join(places)}"
-    )
+    return InvalidArgumentError.of(f"{{{{node {node.name}}}}} has inputs from different frames. {' '.join(places)}")
 
 
 def contract(nodes: Nodes) -> tuple[Nodes, dict[str, Loop]]:
-    """The graph with each outermost frame as one node, and the frames by the names of these nodes.
+    """Replaces each outermost frame by a ``_Loop`` node; also returns the frames by the names of these nodes.
 
     Raises:
-      InvalidArgumentError: a frame's result is needed to enter it.
+      InvalidArgumentError: a loop needs one of its own results to start.
     """
     paths = frame_paths(nodes)
     if not paths:
@@ -125,7 +113,7 @@ def _contract(nodes: Nodes, paths: Mapping[str, FramePath], around: FramePath) -
         if len(path) > depth:
             frame = path[: depth + 1]
             frames.setdefault(frame, {})[name] = node
-            outer.setdefault(_loop_name(frame), node)  # keeps the loop's place in the order
+            outer.setdefault(_loop_name(frame), node)  # holds the place of the loop's node in the order
         else:
             outer[name] = node
     if not frames:
@@ -143,7 +131,7 @@ def _contract(nodes: Nodes, paths: Mapping[str, FramePath], around: FramePath) -
         return in_topological_order(redirected), loops
     except InvalidArgumentError as error:
         text = f"A while loop needs one of its own results to start: {error.message}"
-        raise InvalidArgumentError(None, None, text) from None
+        raise InvalidArgumentError.of(text) from None
 
 
 def _loop_name(path: FramePath) -> str:
@@ -155,7 +143,7 @@ def _loop(name: str, inside: Nodes, paths: Mapping[str, FramePath], path: FrameP
     own = nodes.values()
     enters = [n for n in own if n.op in ENTER_OPS]
     exits = [n for n in own if n.op in EXIT_OPS]
-    # What an Enter waits for is outside: the loop's node waits for it.
+    # The control inputs of an Enter are outside of the frame: the loop's node has them.
     nodes.update({n.name: n.replace(controls=()) for n in enters if n.controls})
     return Loop(name, enters, exits, nodes, loops)
 
@@ -168,7 +156,7 @@ def _loop_node(loop: Loop) -> Node:
 
 
 def _redirect(node: Node, leaves: dict[str, Endpoint]) -> Node:
-    """The node with what it takes from an ``Exit`` taken from the loop's node."""
+    """Returns the node with inputs from ``Exit`` nodes replaced by outputs of the loop's node."""
     if not any(source in leaves for source, _ in node.inputs) and not any(c in leaves for c in node.controls):
         return node
     inputs = [leaves.get(endpoint[0], endpoint) for endpoint in node.inputs]

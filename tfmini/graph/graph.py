@@ -11,7 +11,7 @@ from tfmini.graph import default_graph, default_session
 from tfmini.graph.flow_checks import check_inputs
 from tfmini.graph.graph_scopes import GraphScopes
 from tfmini.graph.operation import Operation, Tensor, capture_stack, op_of
-from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.registry import OPS, OpHandle, R
 from tfmini.shapes import RawShape, format_raw
 
 _log = logging.getLogger("tfmini")
@@ -20,7 +20,7 @@ _NOUNS = {"eval": "evaluate tensor: the tensor's", "run": "execute operation: th
 
 
 class Graph(GraphScopes):
-    """A dataflow graph. Adding ops is safe from several threads; the scopes are shared by them."""
+    """A dataflow graph. Several threads may add ops; they share the scopes (see `switch_to_thread_local`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,14 +30,14 @@ class Graph(GraphScopes):
         self.seed: int | None = None
         # For the graph of a function: the graph that it is traced in.
         self.outer: Graph | None = None
-        # Sessions of this graph note here up to which op they have sent it, to warn of later mutations.
+        # The number of ops that sessions have sent to a master: a later change of one of them gives a warning.
         self._sent_version = 0
         self._last_loss_reduction: Any = None
-        # Objects that live as long as the graph, by their owner's key (py_func tokens, variable store…).
+        # Objects that live as long as the graph (py_func tokens, the variable store, …), by a key of their module.
         self.attachments: dict[Any, Any] = {}
 
     def as_default(self) -> AbstractContextManager[Graph]:
-        """A context in which this graph is the default of the thread."""
+        """Makes this graph the default graph of the thread for a ``with`` block."""
         return default_graph.as_default(self)
 
     # ---- ops --------------------------------------------------------------------------------
@@ -52,20 +52,20 @@ class Graph(GraphScopes):
         output_shapes: list[RawShape] | None = None,
         joins_context: bool = True,
     ) -> Operation:
-        """Adds one op under the scopes in force: the hot path of graph construction.
+        """Adds one op under the current scopes. This is the hot path of graph construction.
 
         Args:
           handle: the op type.
           name: the full name, already unique.
           inputs: tensors of this graph.
-          attrs: all attrs, defaults included; the graph takes the dict over.
+          attrs: all attrs, defaults included. The op keeps the dict; the caller must not change it.
           output_dtypes: one per output.
           output_shapes: instead of the shape function's result.
-          joins_context: whether the cond or loop in force is told; if not, the caller tells it later.
+          joins_context: whether to add the op to the current cond or loop. If False, the caller does it later.
 
         Raises:
-          RuntimeError: when the graph is finalized.
-          ValueError: when the shape function refuses the inputs.
+          RuntimeError: the graph is finalized.
+          ValueError: the shape function refuses the inputs.
         """
         if self._finalized:
             raise RuntimeError("Graph is finalized and cannot be modified.")
@@ -77,7 +77,7 @@ class Graph(GraphScopes):
             check_inputs(op, confined)
         op._stack = capture_stack()
         shapes = _infer_shapes(op, handle, len(output_dtypes)) if output_shapes is None else output_shapes
-        op._outputs = [Tensor(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
+        op.outputs = [Tensor(op, i, dtype, shapes[i]) for i, dtype in enumerate(output_dtypes)]
         if state.container or state.gradient_map or state.attr_scope:
             state.apply_attrs(op)
         if state.control:
@@ -94,12 +94,12 @@ class Graph(GraphScopes):
         return op
 
     def _add(self, op: Operation) -> None:
-        """Makes the op known to the graph and to the ops that it follows."""
+        """Adds the op to the graph and to the consumers of its inputs."""
         with self._lock:
             op._id = len(self._order) + 1
             self._order.append(op)
-            self._ops[op._name] = op
-        for tensor in op._inputs:
+            self._ops[op.name] = op
+        for tensor in op.inputs:
             tensor._add_consumer(op)
         for control in op._control_inputs:
             control._add_dependent(op)
@@ -119,8 +119,8 @@ class Graph(GraphScopes):
         """Adds an op of a given type and inputs (``tf.Graph.create_op``); attrs may be AttrValue protos.
 
         Raises:
-          ValueError: for an unknown op type or a bad name.
-          TypeError: when an input is no tensor.
+          ValueError: the op type is unknown, or the name is not valid.
+          TypeError: an input is no tensor.
         """
         from tfmini.graph.building import create_raw
 
@@ -130,7 +130,7 @@ class Graph(GraphScopes):
 
     @property
     def finalized(self) -> bool:
-        """Whether the graph refuses new ops."""
+        """Whether the graph is read-only."""
         return self._finalized
 
     def finalize(self) -> None:
@@ -145,7 +145,7 @@ class Graph(GraphScopes):
         """Whether this is the graph of a function that is being traced."""
         return self.outer is not None
 
-    _building_function = building_function  # by its older name
+    _building_function = building_function  # its older name
 
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Marks a tensor as one that must not be fed."""
@@ -162,7 +162,7 @@ class Graph(GraphScopes):
         return op_of(tensor_or_op) not in self._unfetchable
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
-        """The graph as a GraphDef proto, from the op of number ``from_version`` on."""
+        """Converts the graph, or only the ops after the first ``from_version``, to a GraphDef proto."""
         from tfmini.graph.graph_def import graph_to_graph_def
 
         return graph_to_graph_def(self, from_version, add_shapes)
@@ -173,7 +173,7 @@ class Graph(GraphScopes):
                 "Operation '%s' was changed by %s after it was run by a session. This mutation will have no effect,"
                 " and will trigger an error in the future. Either don't modify nodes after running them or create a"
                 " new session.",
-                op._name,
+                op.name,
                 how,
             )
 
@@ -198,10 +198,10 @@ class Graph(GraphScopes):
         return session.run(element, feed_dict)
 
     def capture(self, tensor: Tensor) -> Tensor:
-        """A tensor of this graph that stands for one of another graph; only functions have such.
+        """Makes another graph's tensor available in this one. Only the graph of a function can.
 
         Raises:
-          ValueError: the graphs have nothing to do with each other.
+          ValueError: this is no graph of a function inside the other graph.
         """
         raise ValueError(f"{tensor} must be from the same graph as the other inputs.")
 
@@ -219,21 +219,21 @@ def _infer_shapes(op: Operation, handle: OpHandle, outputs: int) -> list[RawShap
     try:
         shapes = handle.shape_function(op)
     except ValueError as error:
-        given = ", ".join(format_raw(t._shape) for t in op._inputs)
+        given = ", ".join(format_raw(t.raw_shape) for t in op.inputs)
         text = str(error)
         if " for '" in text and "(op: " in text:
             raise
-        raise ValueError(f"{text} for '{op._name}' (op: '{op.type}') with input shapes: {given}.") from None
+        raise ValueError(f"{text} for '{op.name}' (op: '{op.type}') with input shapes: {given}.") from None
     if not handle.shapes_checked or len(shapes) != outputs:
         _check_shapes(handle, shapes, outputs)
     return shapes
 
 
 def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
-    """Looks at what a shape function has returned: at its first result in full, at later ones only when they differ.
+    """Checks the first result of a shape function, and later ones of another length.
 
     Raises:
-      TypeError: naming the function, when that is not one shape per output.
+      TypeError: the result is not one shape per output; the message names the function.
     """
     code = getattr(handle.shape_function, "__code__", None)
     site = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else handle.site
@@ -246,11 +246,11 @@ def _check_shapes(handle: OpHandle, shapes: Any, outputs: int) -> None:
     handle.shapes_checked = True
 
 
-def handle_of(op_type: str) -> OpHandle:
-    """The handle of an op type.
+def handle_of(op_type: str) -> OpHandle[R]:
+    """Returns the handle of an op type.
 
     Raises:
-      ValueError: when tfmini has no such op.
+      ValueError: tfmini has no such op.
     """
     handle = OPS.get(op_type)
     if handle is None:

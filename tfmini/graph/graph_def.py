@@ -1,4 +1,4 @@
-"""Graphs as GraphDef messages, from operations and from plain nodes, and back to plain nodes."""
+"""Conversion of operations and plain nodes to GraphDef messages, and of messages to plain nodes."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ GRAPH_DEF_VERSION_MIN_CONSUMER = 0
 
 
 def operation_to_node_def(op: Operation) -> Any:
-    """The NodeDef of an operation."""
+    """Converts an operation to a NodeDef."""
     node_def = protos.NodeDef()
     _fill(node_def, node_of(op))
     return node_def
 
 
 def graph_to_graph_def(graph: Graph, from_version: int | None = None, add_shapes: bool = False) -> Any:
-    """The GraphDef of a graph.
+    """Converts a graph to a GraphDef.
 
     Args:
-      graph: the graph.
-      from_version: only the ops made after the graph had this many.
-      add_shapes: add the static shapes of each op's outputs as its attr ``_output_shapes``.
+      from_version: leave out the first ``from_version`` ops.
+      add_shapes: store the static shapes of each op's outputs in its attr ``_output_shapes``.
 
     Raises:
-      ValueError: when the message would be larger than 2 GiB.
+      ValueError: the message would be larger than 2 GiB.
     """
     graph_def = protos.GraphDef(versions=graph.graph_def_versions)
     for op in graph.get_operations()[from_version or 0 :]:
         node_def = graph_def.node.add()
         _fill(node_def, node_of(op))
-        if add_shapes and op._outputs:
+        if add_shapes and op.outputs:
             shapes = node_def.attr["_output_shapes"].list.shape
-            shapes.extend(shape_proto(tensor._shape) for tensor in op._outputs)
+            shapes.extend(shape_proto(tensor.raw_shape) for tensor in op.outputs)
     if graph_def.ByteSize() >= 2**31:
         raise ValueError("GraphDef cannot be larger than 2GB.")
     return graph_def
 
 
 def nodes_to_graph_def(nodes: Iterable[Node]) -> Any:
-    """The GraphDef of plain nodes, in their order."""
+    """Converts plain nodes to a GraphDef, in their order."""
     graph_def = protos.GraphDef(versions=protos.VersionDef(producer=GRAPH_DEF_VERSION))
     for node in nodes:
         _fill(graph_def.node.add(), node)
@@ -76,22 +75,22 @@ def _fill(node_def: Any, node: Node) -> None:
 
 
 def endpoint_text(endpoint: Endpoint) -> str:
-    """How a NodeDef names an input: ``"a"`` for output 0, ``"a:1"`` for the others."""
+    """Formats an endpoint as an input of a NodeDef: ``"a"`` for output 0, ``"a:1"`` for output 1."""
     name, index = endpoint
     return f"{name}:{index}" if index else name
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """The source and output index of a NodeDef's data input; what is no index belongs to the name."""
+    """Splits a NodeDef's data input into node name and output index (0 if there is no ``:number`` at the end)."""
     name, colon, index = text.rpartition(":")
     return (name, int(index)) if colon and index.isdigit() else (text, 0)
 
 
 def graph_def_to_nodes(graph_def: Any) -> Nodes:
-    """The nodes of a GraphDef by name, in its order, with the defaults of absent attrs filled in.
+    """Converts a GraphDef to nodes by name, in its order. Absent attrs get their defaults.
 
     Raises:
-      ValueError: for a repeated name, misplaced control inputs or a malformed attr.
+      ValueError: a name is repeated, a control input stands before a data input, or an attr is malformed.
     """
     nodes: Nodes = {}
     for node_def in graph_def.node:
@@ -102,10 +101,10 @@ def graph_def_to_nodes(graph_def: Any) -> Nodes:
 
 
 def node_from_node_def(node_def: Any) -> Node:
-    """One NodeDef as a plain node.
+    """Converts one NodeDef to a plain node.
 
     Raises:
-      ValueError: for misplaced control inputs or a malformed attr.
+      ValueError: a control input stands before a data input, or an attr is malformed.
     """
     texts = list(node_def.input)
     data = [text for text in texts if not text.startswith("^")]
@@ -129,5 +128,5 @@ def _plain_attr(node_def: Any, name: str, value: Any) -> Any:
 
 
 def default_attrs(op_def: OpDef) -> dict[str, Any]:
-    """The attrs of an op that have a default, with it."""
+    """Returns the attrs of an op that have a default, with their default."""
     return {attr.name: attr.default for attr in op_def.attrs.values() if attr.has_default}

@@ -9,7 +9,7 @@ from tfmini.graph.operation import Operation, Tensor
 
 
 class GraphElements(CollectionStore):
-    """The part of a graph that knows its ops, in order and by name."""
+    """The ops of a graph, in order and by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,38 +28,38 @@ class GraphElements(CollectionStore):
         return protos.VersionDef(producer=134, min_consumer=0)
 
     def get_operations(self) -> list[Operation]:
-        """All operations, in order of creation."""
+        """Lists all operations in order of creation."""
         return list(self._order)
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name.
+        """Returns the operation of that name.
 
         Raises:
-          TypeError: when ``name`` is no string.
-          KeyError: when there is none.
+          TypeError: ``name`` is no string.
+          KeyError: the graph has none.
         """
         if not isinstance(name, str):
             raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
         return self.as_graph_element(name, allow_tensor=False, allow_operation=True)  # type: ignore[no-any-return]
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor called ``"op:index"``.
+        """Returns the tensor called ``"op:index"``.
 
         Raises:
-          TypeError: when ``name`` is no string.
-          KeyError: when there is none.
+          TypeError: ``name`` is no string.
+          KeyError: the graph has none.
         """
         if not isinstance(name, str):
             raise TypeError(f"Tensor names are strings (or similar), not {type(name).__name__}.")
         return self.as_graph_element(name, allow_tensor=True, allow_operation=False)  # type: ignore[no-any-return]
 
     def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Any:
-        """The tensor or operation that ``obj`` (an object or a name) stands for.
+        """Converts an object or a name to the tensor or operation of this graph that it stands for.
 
         Raises:
-          TypeError: when it is neither.
-          ValueError: when it belongs to another graph, or is of the kind not allowed.
-          KeyError: when there is no such name.
+          TypeError: it is neither.
+          ValueError: it belongs to another graph, or is of the kind that is not allowed.
+          KeyError: the graph has nothing of that name.
         """
         wanted = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
         convert = getattr(obj, "_as_graph_element", None)
@@ -92,12 +92,12 @@ class GraphElements(CollectionStore):
                     f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, does not"
                     " exist in the graph."
                 )
-            if int(index) >= len(op._outputs):
+            if int(index) >= len(op.outputs):
                 raise KeyError(
                     f"The name {name!r} refers to a Tensor which does not exist. The operation, {op_name!r}, exists but"
-                    f" only has {len(op._outputs)} outputs."
+                    f" only has {len(op.outputs)} outputs."
                 )
-            return op._outputs[int(index)]
+            return op.outputs[int(index)]
         if colon:
             raise ValueError(f"The name {name!r} appears to refer to a Tensor, not a Operation.")
         if not allow_operation:

@@ -1,6 +1,6 @@
-"""The scopes of a graph, as methods of `tfmini.graph.graph.Graph`: names, devices, colocation, dependencies …
+"""The scopes of a graph, as methods of `tfmini.graph.graph.Graph`: names, devices, colocation, dependencies, …
 
-What they set is in `tfmini.graph.scopes.ScopeState`; what they mean for a new op is in `Graph.add_op`.
+The methods change a `tfmini.graph.scopes.ScopeState`. `Graph.add_op` applies it to each new op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VALID_SCOPE_NAME = re.compile(r"^[A-Za-z0-9_.\-/]*$")
 
 
 class GraphScopes(GraphElements):
-    """The part of a graph that says under which names, devices and dependencies the next op is made."""
+    """The scopes of a graph: names, devices, dependencies and so on for the next op."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class GraphScopes(GraphElements):
 
     @property
     def scopes(self) -> ScopeState:
-        """The scope stacks in force for this thread."""
+        """The current scope stacks of this thread."""
         if self._local_states is None:
             return self._state
         try:
@@ -41,7 +41,7 @@ class GraphScopes(GraphElements):
             return self._local_states.state  # type: ignore[no-any-return]
 
     def switch_to_thread_local(self) -> None:
-        """From now on each thread has its own scope stacks, starting from the present ones."""
+        """Gives each thread its own scope stacks from now on. They start as a copy of the current ones."""
         if self._local_states is None:
             self._local_states = threading.local()
 
@@ -50,7 +50,7 @@ class GraphScopes(GraphElements):
         """Prefixes the names of the ops made inside; yields the scope's name with a final ``/``.
 
         Raises:
-          ValueError: for a name that is no scope name.
+          ValueError: ``name`` is no valid scope name.
         """
         if name is not None:
             if isinstance(name, bytes):
@@ -73,7 +73,7 @@ class GraphScopes(GraphElements):
             state.name = saved
 
     def get_name_scope(self) -> str:
-        """The name scope in force, without a final ``/``."""
+        """Returns the current name scope, without a final ``/``."""
         return self.scopes.name
 
     @property
@@ -81,7 +81,7 @@ class GraphScopes(GraphElements):
         return self.scopes.name
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """``name`` under the name scope, made unique (ignoring case) by a numeric suffix."""
+        """Puts ``name`` into the current name scope and makes it unique, ignoring case, by a numeric suffix."""
         prefix = self.scopes.name
         if prefix:
             name = f"{prefix}/{name}"
@@ -106,8 +106,8 @@ class GraphScopes(GraphElements):
         """Requests a device for the ops made inside: a string, `DeviceSpec`, function or None.
 
         Raises:
-          ValueError: for a string that does not parse.
-          RuntimeError: when scopes are left out of order.
+          ValueError: the string does not parse.
+          RuntimeError: device scopes are not left in the reverse order of entering.
         """
         level = device_level(device_name_or_function)
         state = self.scopes
@@ -123,10 +123,10 @@ class GraphScopes(GraphElements):
 
     @contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Puts the ops made inside on the device of ``op``, whatever the surrounding device scopes.
+        """Puts the ops made inside on the device of ``op``, whatever the enclosing device scopes request.
 
         Raises:
-          ValueError: for None without ``ignore_existing``.
+          ValueError: ``op`` is None, without ``ignore_existing``.
         """
         if op is None and not ignore_existing:
             raise ValueError("Trying to reset colocation (op is None) but ignore_existing is not True")
@@ -145,10 +145,10 @@ class GraphScopes(GraphElements):
             state.colocation = saved_colocation
 
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
-        """A context whose ops wait for ``control_inputs``; None clears the surrounding ones.
+        """Makes the ops made inside wait for ``control_inputs``; None cancels those of enclosing scopes.
 
         Raises:
-          TypeError: when an element is no operation or tensor.
+          TypeError: an element is no operation or tensor.
         """
         if control_inputs is None:
             return ControlScope(self.scopes, None)
@@ -173,7 +173,7 @@ class GraphScopes(GraphElements):
 
     @contextmanager
     def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
-        """Uses other registered gradients for the ops of these types made inside."""
+        """Maps op types to the registered gradients that their ops made inside use instead of their own."""
         if not isinstance(op_type_map, dict):
             raise TypeError("op_type_map must be a dictionary mapping strings to strings")
         state = self.scopes
@@ -206,7 +206,7 @@ class GraphScopes(GraphElements):
         self.scopes.control_flow_context = context
 
     def _full_name(self, name: str | bytes | None, op_type: str) -> str:
-        """The unique name of a new op: as it stands when it ends in ``/``."""
+        """Returns the unique name of a new op. A ``name`` that ends in ``/`` is the full name already."""
         name = name or op_type
         if isinstance(name, bytes):
             name = name.decode()
@@ -222,7 +222,7 @@ class GraphScopes(GraphElements):
 
 
 def _attr_value(value: Any) -> Any:
-    """An attr of `Graph._attr_scope` as ops keep it, whether given so or as an AttrValue."""
+    """Converts an attr of `Graph._attr_scope`, a plain value or an AttrValue, to a plain value."""
     if not hasattr(value, "WhichOneof"):
         return value
     from tfmini.graph.attr_values import from_proto

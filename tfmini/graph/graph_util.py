@@ -1,4 +1,4 @@
-"""``tf.graph_util``: questions about GraphDefs, answered on the messages themselves."""
+"""``tf.graph_util``: functions on GraphDef messages and their nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tfmini.graph.graph_def import parse_endpoint
 from tfmini.graph.operation import Operation
 from tfmini.shapes import TensorShape
 
+# The list of TensorFlow's must_run_on_cpu. Not all of them are variables or change one.
 _VARIABLE_OPS = frozenset(
     {
         *("Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub"),
@@ -19,13 +20,13 @@ _VARIABLE_OPS = frozenset(
 
 
 def extract_sub_graph(graph_def: Any, dest_nodes: list[str]) -> Any:
-    """The part of a GraphDef that some nodes need (``tf.graph_util.extract_sub_graph``).
+    """Extracts the nodes that ``dest_nodes`` need (``tf.graph_util.extract_sub_graph``), in their order.
 
-    Nodes that a needed node must be colocated with are needed, too. The order stays.
+    A node also needs the nodes with which it is colocated.
 
     Raises:
-      TypeError: when ``graph_def`` is no GraphDef or ``dest_nodes`` no list.
-      AssertionError: when a node is not in the graph.
+      TypeError: ``graph_def`` is no GraphDef, or ``dest_nodes`` is no list.
+      AssertionError: a node is not in the graph.
     """
     if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) != "GraphDef":
         raise TypeError("graph_def must be a graph_pb2.GraphDef proto.")
@@ -67,6 +68,6 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
-    """The static shape of the tensor that a NodeDef's input text names (``"a"`` or ``"a:1"``)."""
+    """Returns the static shape of the tensor with the name ``"a"`` or ``"a:1"``, as in a NodeDef's inputs."""
     name, index = parse_endpoint(input_name)
     return graph.get_tensor_by_name(f"{name}:{index}").get_shape()

@@ -1,8 +1,8 @@
 """``tf.import_graph_def``: the nodes of a GraphDef become operations of the default graph.
 
-All names are settled first, then nodes are added in an order in which every input exists.
-Only the edges from ``NextIteration`` to ``Merge`` may run backwards; they are attached at the
-end. When something is wrong with the GraphDef, the operations made for it are taken back.
+The import first chooses all names, then adds the nodes in an order in which every input exists. Only edges from
+``NextIteration`` to ``Merge`` may run backwards; they are added at the end. If the GraphDef is not valid, the import
+removes the operations that it has added.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_checks import check_attrs, check_inputs, check_name, check_versions, known_op
 from tfmini.graph.operation import Operation, Tensor, op_of
 from tfmini.graph.registry import OPS
+from tfmini.graph.traits import MERGE_OPS, NEXT_OPS
 from tfmini.shapes import RawShape, as_raw, merge_raw
 
-_MERGES = frozenset({"Merge", "RefMerge"})
-_NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 _LOC = b"loc:@"
-# Producers before this one wrote wrong _output_shapes; TensorFlow ignores theirs in a conflict.
-# Up to here a placeholder of unknown shape was written like one without dimensions.
+# Up to this producer version, a placeholder of unknown shape was stored with the shape of a scalar.
 _LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS = 21
+# Earlier producers stored wrong _output_shapes; TensorFlow ignores these if they contradict the inferred ones.
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
-# Attrs that newer TensorFlow sets for people to read; they change nothing.
+# Attrs of newer TensorFlow versions that have no effect.
 _NOTES = (("VarHandleOp", "debug_name"),)
 
 
@@ -47,21 +46,21 @@ def import_graph_def(
 
     Args:
       graph_def: a GraphDef message, tfmini's or TensorFlow's.
-      input_map: what to connect in place of inputs named in ``graph_def``: tensors by ``"a"``
-        or ``"a:1"``, tensors or operations by ``"^a"`` for control inputs.
-      return_elements: names in ``graph_def`` whose operations or tensors to return.
+      input_map: replacements for inputs in ``graph_def``, by their names there: a tensor for ``"a"`` or ``"a:1"``, a
+        tensor or operation for the control input ``"^a"``.
+      return_elements: the names in ``graph_def`` of operations and tensors to return.
       name: prefix of the new names; ``"import"`` by default, ``""`` for none.
       op_dict: ignored, as in TensorFlow.
-      producer_op_list: OpList of the producer; attrs unknown here that have the producer's
-        default are then dropped.
+      producer_op_list: the OpList of the producer. The import drops an attr that tfmini does not know if it has the
+        producer's default.
 
     Returns:
-      The requested elements, or None when none were requested.
+      The requested elements, or None if ``return_elements`` is None.
 
     Raises:
-      TypeError: when an argument is not of the type above.
-      NotFoundError: for an op type that tfmini does not have.
-      ValueError: when ``graph_def`` is not well formed, or names in the other arguments are not in it.
+      TypeError: an argument is not of the type above.
+      NotFoundError: tfmini does not have an op type.
+      ValueError: ``graph_def`` is not valid, or lacks a name in the other arguments.
     """
     del op_dict
     message = _as_graph_def(graph_def)
@@ -77,7 +76,7 @@ def import_graph_def(
         try:
             importer.add_all()
             return None if wanted is None else [importer.element(text) for text in wanted]
-        except BaseException:  # even Ctrl-C leaves no half of a graph behind
+        except BaseException:  # also Ctrl-C: no part of the graph may stay
             importer.undo()
             raise
 
@@ -86,7 +85,7 @@ def import_graph_def(
 
 
 def _as_graph_def(graph_def: Any) -> Any:
-    """A copy of the message, in our class."""
+    """Copies a GraphDef message, tfmini's or TensorFlow's, into tfmini's class."""
     descriptor = getattr(graph_def, "DESCRIPTOR", None)
     if descriptor is None or descriptor.name != "GraphDef":
         raise TypeError("graph_def must be a GraphDef proto.")
@@ -118,7 +117,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _as_tensors(graph: Graph, name: str | None, mapping: dict[str, Any]) -> dict[str, Any]:
-    """The input map with its Python values as constants under ``<prefix>/_inputs``."""
+    """Converts the Python values in the input map to constants under ``<prefix>/_inputs``."""
     given = {
         key: value
         for key, value in mapping.items()
@@ -136,7 +135,7 @@ def _as_tensors(graph: Graph, name: str | None, mapping: dict[str, Any]) -> dict
 
 
 def _parse_tensor_name(text: str) -> Endpoint:
-    """``"a"`` or ``"a:1"``; unlike in a NodeDef, nothing else may follow the colon."""
+    """Parses ``"a"`` or ``"a:1"``. Unlike in a NodeDef, only a number may follow the colon."""
     name, index = parse_endpoint(text)
     if ":" in name:
         raise ValueError(f"Cannot convert {text!r} to a tensor name.")
@@ -144,7 +143,7 @@ def _parse_tensor_name(text: str) -> Endpoint:
 
 
 def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
-    """Removes attrs that tfmini's declaration lacks where they have the producer's default."""
+    """Removes attrs that tfmini does not know and that have the producer's default."""
     defaults = {
         (op.name, attr.name): attr.default_value.SerializeToString(deterministic=True)
         for op in op_list.op
@@ -172,7 +171,7 @@ def _drop_notes(graph_def: Any) -> None:
 
 
 class _Importer:
-    """One import. Nodes are known by their names in the GraphDef; ``made`` holds their operations."""
+    """One import. All names are those in the GraphDef; ``made`` maps them to the operations."""
 
     def __init__(self, graph: Graph, graph_def: Any, mapping: dict[str, Any]) -> None:
         self.graph = graph
@@ -205,7 +204,7 @@ class _Importer:
             self.map[_parse_tensor_name(key)] = value
 
     def add_all(self) -> None:
-        """Adds every node, or raises with some of them added."""
+        """Adds every node. After an exception some of them have been added (see `undo`)."""
         for node in self.nodes.values():
             self._check_sources(node)
         order = self._creation_order()
@@ -216,13 +215,13 @@ class _Importer:
                 self._add(self.nodes[name])
         for op, index, endpoint in self.back_edges:
             tensor = self._output(op.name, endpoint)
-            check_inputs(op.op_def, op.name, [op._inputs[index].dtype.base_dtype], [tensor])
+            check_inputs(op.op_def, op.name, [op.inputs[index].dtype.base_dtype], [tensor])
             op._update_input(index, tensor)
         self._settle_colocated_devices()
         self._refuse_unknown_keys()
         context = self.graph.scopes.control_flow_context
         if context is not None:
-            # Only now: it looks at all edges of an op.
+            # At the end, since the context looks at all edges of an op.
             for op in self.made.values():
                 context.AddOp(op)
 
@@ -239,7 +238,7 @@ class _Importer:
 
     def _is_back_edge(self, node: Node, endpoint: Endpoint) -> bool:
         return (
-            node.op in _MERGES and endpoint not in self.map and self.nodes[endpoint[0]].op in _NEXT_ITERATIONS
+            node.op in MERGE_OPS and endpoint not in self.map and self.nodes[endpoint[0]].op in NEXT_OPS
         )
 
     def _creation_order(self) -> list[str]:
@@ -328,7 +327,7 @@ class _Importer:
             self.used.add(endpoint)
             return self.map[endpoint]
         name, index = endpoint
-        outputs = self.made[name]._outputs
+        outputs = self.made[name].outputs
         if index >= len(outputs):
             raise ValueError(
                 f"Node '{consumer}': Connecting to invalid output {index} of source node {name} which has"
@@ -348,14 +347,14 @@ class _Importer:
         return _LOC + self.full_names[group[len(_LOC) :].decode()].encode()
 
     def _refine_shapes(self, op: Operation, stored: list[Any]) -> None:
-        if len(stored) != len(op._outputs):
+        if len(stored) != len(op.outputs):
             raise ValueError(
-                f"Node '{op.name}' has {len(op._outputs)} outputs but the _output_shapes attribute specifies shapes"
+                f"Node '{op.name}' has {len(op.outputs)} outputs but the _output_shapes attribute specifies shapes"
                 f" for {len(stored)} outputs"
             )
-        for i, (tensor, shape) in enumerate(zip(op._outputs, stored)):
+        for i, (tensor, shape) in enumerate(zip(op.outputs, stored)):
             try:
-                tensor._shape = merge_raw(tensor._shape, as_raw(shape))
+                tensor.raw_shape = merge_raw(tensor.raw_shape, as_raw(shape))
             except ValueError as error:
                 if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES:
                     raise ValueError(
@@ -377,14 +376,14 @@ class _Importer:
         unknown = [
             f"{name}:{index}"
             for name, index in self.map
-            if (name, index) not in self.used and (name not in self.made or index >= len(self.made[name]._outputs))
+            if (name, index) not in self.used and (name not in self.made or index >= len(self.made[name].outputs))
         ]
         unknown += [f"^{name}" for name in self.control_map if name not in self.used and name not in self.made]
         if unknown:
             raise ValueError(f"Attempted to map inputs that were not found in graph_def: [{', '.join(unknown)}]")
 
     def element(self, text: str) -> Any:
-        """The operation or tensor of a return element; a mapped tensor is what it was mapped to."""
+        """Returns the operation or tensor for a return element; for a tensor in the input map its replacement."""
         if ":" not in text:
             if text not in self.made:
                 raise ValueError(f"Requested return node '{text}' not found in graph def")
@@ -394,7 +393,7 @@ class _Importer:
             return self.map[endpoint]
         if name not in self.made:
             raise ValueError(f"Requested return tensor '{text}' not found in graph def")
-        outputs = self.made[name]._outputs
+        outputs = self.made[name].outputs
         if index >= len(outputs):
             raise ValueError(
                 f"Invalid return output {index} of node '{name}', which has {len(outputs)} output(s)"
@@ -402,28 +401,28 @@ class _Importer:
         return outputs[index]
 
     def undo(self) -> None:
-        """Takes the operations made so far out of the graph (whose lock is held)."""
+        """Removes the operations made so far from the graph. The caller holds the graph's lock."""
         graph = self.graph
         gone = set(self.made.values())
         for op in gone:
             op._remove_all_control_inputs()
-            for tensor in op._inputs:
+            for tensor in op.inputs:
                 if tensor._consumers and op in tensor._consumers:
                     tensor._consumers.remove(op)
-            del graph._ops[op._name]
+            del graph._ops[op.name]
         graph._order[:] = [op for op in graph._order if op not in gone]
         for key in self._new_names_in_use:
             del graph._names_in_use[key]
 
 
 def _groups(attrs: dict[str, Any]) -> list[str]:
-    """The nodes that the attrs ask to be colocated with."""
+    """Returns the nodes with which the attrs request colocation."""
     return [group[len(_LOC) :].decode() for group in attrs.get("_class", ()) if group.startswith(_LOC)]
 
 
 @contextmanager
 def _scopes_of_import(graph: Graph) -> Iterator[None]:
-    """Suspends the scopes that complete an op's attrs: imported attrs are complete."""
+    """Suspends the scopes that add attrs to an op, since imported attrs are complete."""
     state = graph.scopes
     saved = state.container, state.attr_scope, state.gradient_map
     state.container, state.attr_scope, state.gradient_map = "", {}, {}
@@ -435,7 +434,7 @@ def _scopes_of_import(graph: Graph) -> Iterator[None]:
 
 @contextmanager
 def _device_of_import(graph: Graph, stored: str, colocated: bool) -> Iterator[None]:
-    """The stored device as the innermost scope; none at all for an op that follows others."""
+    """Makes the stored device the innermost device scope. A colocated op gets no device scope at all."""
     if not stored and not colocated:
         yield
         return

@@ -1,4 +1,4 @@
-"""A graph, or a scope of it, with its collections as a MetaGraphDef."""
+"""Export of a graph, or of one of its name scopes, with its collections as a MetaGraphDef."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.op_def_protos import strip_default_attrs as strip_attrs
 from tfmini.graph.op_def_protos import stripped_op_list
 from tfmini.graph.scoped_names import strip_name_scope
+from tfmini.graph.traits import ENTER_OPS, ops_with
 
 _log = logging.getLogger("tfmini")
 UNBOUND_INPUT_PREFIX = "$unbound_inputs_"
-_SAVE_AND_RESTORE_OPS = frozenset(("SaveV2", "Save", "SaveSlices", "RestoreV2", "Restore", "RestoreSlice"))
 
 
 def export_scoped_meta_graph(
@@ -32,23 +32,23 @@ def export_scoped_meta_graph(
     meta_info_def: Any = None,
     collection_list: Iterable[str] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """The MetaGraphDef of a graph, and the global variables in it by their name there.
+    """Exports a graph as a MetaGraphDef; also returns the exported global variables by their names there.
 
     Args:
-      graph_def: the nodes, instead of the graph's.
+      graph_def: the nodes to export, instead of the graph's.
       graph: the graph whose collections are exported; default: the default graph.
-      export_scope: export only this name scope, and take it off all names.
-      unbound_inputs_col_name: the collection that lists the inputs from outside of the scope.
-      clear_devices: without the nodes' devices.
-      saver_def: the SaverDef to put in.
-      clear_extraneous_savers: without the nodes of other savers than ``saver_def``'s.
-      strip_default_attrs: without the attrs that have their default.
-      meta_info_def: information to include.
+      export_scope: export only this name scope, and remove it from all names.
+      unbound_inputs_col_name: the collection that gets the names of inputs from outside of the scope.
+      clear_devices: leave out the nodes' devices.
+      saver_def: the SaverDef to include.
+      clear_extraneous_savers: leave out the nodes of other savers than that of ``saver_def``.
+      strip_default_attrs: leave out attrs that have their default.
+      meta_info_def: the MetaInfoDef to include.
       collection_list: the collections to export; default: all.
 
     Raises:
-      TypeError: when an argument is not of its type.
-      ValueError: when the graph is larger than 2 GiB.
+      TypeError: an argument is not of its type.
+      ValueError: the graph is larger than 2 GiB.
     """
     _check_types(meta_info_def, graph_def, saver_def, graph)
     graph = graph or get_default_graph()
@@ -104,7 +104,7 @@ def _meta_graph(graph_def: Any, meta_info_def: Any, saver_def: Any, strip: bool)
 
 
 def _is_part(item: Any, scope: str | None, excluded: Collection[str]) -> bool:
-    """Whether a node or an item of a collection belongs to what is exported."""
+    """Whether the export includes a node or an item of a collection."""
     name = item if isinstance(item, str) else getattr(item, "name", None)
     if not isinstance(name, str):
         return True
@@ -114,7 +114,7 @@ def _is_part(item: Any, scope: str | None, excluded: Collection[str]) -> bool:
 
 
 def _part(graph_def: Any, scope: str | None, excluded: set[str], clear_devices: bool) -> tuple[Any, list[str]]:
-    """The nodes below a scope with names relative to it, and the names of inputs from outside."""
+    """Returns the nodes in a scope, with names relative to it, and the names of inputs from outside."""
     part = protos.GraphDef(versions=graph_def.versions, library=graph_def.library)
     unbound: list[str] = []
     for node_def in graph_def.node:
@@ -141,7 +141,7 @@ def _make_relative(node_def: Any, scope: str, unbound: list[str]) -> None:
         groups = node_def.attr["_class"].list.s
         kept = [strip_name_scope(g.decode(), scope).encode() for g in groups if _names_scope(g, scope)]
         groups[:] = kept
-    if node_def.op in ("Enter", "RefEnter") and "frame_name" in node_def.attr:
+    if node_def.op in ENTER_OPS and "frame_name" in node_def.attr:
         frame = node_def.attr["frame_name"]
         frame.s = strip_name_scope(frame.s.decode(), scope).encode()
 
@@ -151,11 +151,11 @@ def _names_scope(group: bytes, scope: str) -> bool:
 
 
 def _nodes_of_other_savers(graph_def: Any, saver_def: Any) -> set[str]:
-    """The nodes of every scope that holds save or restore ops, but the saver's own. Each saver has a scope."""
+    """Returns the nodes in all scopes with save or restore ops except the saver's own. Each saver has a scope."""
     kept: set[str] = set()
     if saver_def is not None:
         kept = {_scope_of(saver_def.save_tensor_name.partition(":")[0]), _scope_of(saver_def.restore_op_name)}
-    names = {node.name for node in graph_def.node if node.op in _SAVE_AND_RESTORE_OPS}
+    names = {node.name for node in graph_def.node if node.op in ops_with("checkpoint")}
     scopes = tuple({_scope_of(name) for name in names} - kept)
     return {node.name for node in graph_def.node if scopes and node.name.startswith(scopes)}
 
@@ -175,7 +175,7 @@ def add_collection_def(
     exclude_nodes: Collection[str] = (),
     override_contents: list[Any] | None = None,
 ) -> None:
-    """Adds a collection to a MetaGraphDef; one that has no form there is left out, with a warning."""
+    """Adds a collection to a MetaGraphDef. Logs a warning instead, if an item cannot be converted."""
     if graph is not None and not isinstance(graph, Graph):
         raise TypeError(f"graph must be of type Graph, not {type(graph)}")
     if not isinstance(key, (str, bytes)):
@@ -187,7 +187,7 @@ def add_collection_def(
         return
     try:
         _fill_collection(meta_graph_def.collection_def[key], key, items, export_scope)
-    except Exception as error:  # a collection may hold anything, with any reason not to be a message
+    except Exception as error:  # a collection may hold any object, and its conversion may raise anything
         del meta_graph_def.collection_def[key]
         _log.warning(
             "Issue encountered when serializing %s.\nType is unsupported, or the types of the items don't match field"

@@ -1,4 +1,4 @@
-"""A MetaGraphDef becomes nodes and collections of a graph."""
+"""Import of a MetaGraphDef: adds its nodes and collections to a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 
 _log = logging.getLogger("tfmini")
-# Lists of names before TensorFlow 1.0, lists of messages since.
+# TensorFlow stored lists of names before 1.0, and lists of messages since.
 _ONCE_NODE_LISTS = (GraphKeys.LOCAL_VARIABLES, GraphKeys.MODEL_VARIABLES, GraphKeys.METRIC_VARIABLES)
 _FIRST_VERSION_WITH_TRAINABLE = (1, 9)
 
@@ -34,18 +34,18 @@ def import_scoped_meta_graph(
     Args:
       meta_graph_def: the message.
       clear_devices: leave out the nodes' devices.
-      graph: the graph; default: the default graph.
-      import_scope: the name scope to put all names under.
-      input_map: what stands for the inputs from outside of the exported scope.
-      unbound_inputs_col_name: the collection that lists those inputs.
+      graph: default: the default graph.
+      import_scope: the name scope for all names.
+      input_map: the replacements for inputs from outside of the exported scope.
+      unbound_inputs_col_name: the collection with the names of those inputs.
       restore_collections_predicate: which collections to restore.
       return_elements: names of nodes or tensors to return.
 
     Returns:
-      The global variables below the scope by their name in the message, and the elements asked for.
+      The global variables in the scope by their names in the message, and the requested elements.
 
     Raises:
-      ValueError: when inputs from outside are not given, or the GraphDef is not well formed.
+      ValueError: ``input_map`` lacks an input from outside, or the GraphDef is not valid.
     """
     _check_inputs(meta_graph_def, unbound_inputs_col_name, input_map)
     graph = graph or get_default_graph()
@@ -92,7 +92,7 @@ def _trainable_is_known(version: str) -> bool:
 
 
 def _in_order(collections: Any) -> list[tuple[str, Any]]:
-    """Trainable variables first: where only that collection tells, a variable is made as trainable."""
+    """Puts trainable variables first: in old messages only the collection tells that a variable is trainable."""
     return sorted(collections.items(), key=lambda item: (item[0] != GraphKeys.TRAINABLE_VARIABLES, item[0]))
 
 
@@ -101,7 +101,7 @@ class _CollectionImporter:
         self.graph = graph
         self.scope = scope
         self.trainable_is_known = trainable_is_known
-        # A variable is in several collections, with the same message; it is one object.
+        # A variable has the same message in several collections. It becomes one object.
         self.variables: dict[bytes, Any] = {}
 
     def add(self, key: str, collection: Any) -> None:

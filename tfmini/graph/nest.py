@@ -1,7 +1,7 @@
 """Nested structures of tensors: lists, tuples, namedtuples, dicts and attrs classes (``tf.nest``).
 
-Everything else is a leaf. Dicts are walked by sorted key. A *composite* (`IndexedSlices`, a sparse
-tensor) is a leaf too, unless ``expand_composites`` asks for the tensors it is made of.
+Every other object is a leaf. Dicts are traversed by sorted key. A *composite* (`IndexedSlices`, a sparse tensor) is a
+leaf, too, unless ``expand_composites`` asks for its tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _composites: dict[type, _Composite] = {}
 def register_composite(
     kind: type, parts: Callable[[Any], list[Any]], build: Callable[[Any, list[Any]], Any]
 ) -> None:
-    """Says what instances of a class consist of.
+    """Registers a class of composites: how to take its instances apart and put them together.
 
     Args:
       parts: instance -> its tensors.
@@ -57,12 +57,12 @@ def is_nested(seq: Any) -> bool:
 
 
 def is_nested_or_composite(seq: Any) -> bool:
-    """`is_nested`, composites included."""
+    """Does the same as `is_nested`, but also accepts composites."""
     return is_composite(seq) or is_nested(seq)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """The leaves in order; a leaf gives a list of itself (``tf.nest.flatten``)."""
+    """Lists the leaves in order. A leaf gives a list of one (``tf.nest.flatten``)."""
     found: list[Any] = []
     _flatten_into(structure, expand_composites, found)
     return found
@@ -77,11 +77,11 @@ def _flatten_into(structure: Any, expand: bool, found: list[Any]) -> None:
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
-    """``flat_sequence`` in the form of ``structure`` (``tf.nest.pack_sequence_as``).
+    """Puts ``flat_sequence`` into the form of ``structure`` (``tf.nest.pack_sequence_as``).
 
     Raises:
-      TypeError: when ``flat_sequence`` is no sequence.
-      ValueError: when the counts differ.
+      TypeError: ``flat_sequence`` is no sequence.
+      ValueError: the numbers of leaves differ.
     """
     if not is_nested(flat_sequence):
         raise TypeError(f"Attempted to pack value:\n  {flat_sequence}\ninto a structure; it must be a sequence")
@@ -106,14 +106,14 @@ def _pack(structure: Any, leaves: Iterator[Any], expand: bool) -> Any:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """``func`` applied to corresponding leaves, in the form of the first structure (``tf.nest.map_structure``).
+    """Applies ``func`` to corresponding leaves of structures (``tf.nest.map_structure``); the first gives the form.
 
     Args:
-      check_types: whether the kinds of sequences must agree, default True.
-      expand_composites: whether composites are taken apart, default False.
+      check_types: whether the types of sequences must be equal; default True.
+      expand_composites: whether to take composites apart; default False.
 
     Raises:
-      TypeError, ValueError: when the structures differ, or ``func`` is not callable.
+      TypeError, ValueError: the structures differ, or ``func`` is not callable.
     """
     if not callable(func):
         raise TypeError(f"func must be callable, got: {func}")
@@ -143,8 +143,8 @@ def assert_same_structure(
       expand_composites: whether composites are compared part by part.
 
     Raises:
-      ValueError: for a difference in nesting, length or keys.
-      TypeError: for a difference in types, with ``check_types``.
+      ValueError: the nesting, a length or the keys differ.
+      TypeError: with ``check_types``, two types differ.
     """
     try:
         _compare(nest1, nest2, check_types, expand_composites)
@@ -194,7 +194,7 @@ def _compare_types(a: Any, b: Any) -> None:
 
 
 def _same_namedtuple(a: Any, b: Any) -> bool:
-    """Two classes that were generated with the same name and fields count as one."""
+    """Whether two namedtuple classes have the same name and fields. Such classes count as one."""
     return (
         _is_namedtuple(a) and _is_namedtuple(b) and type(a).__name__ == type(b).__name__ and a._fields == b._fields
     )
@@ -236,7 +236,7 @@ def _items(structure: Any) -> Any:
 
 
 def _like(structure: Any, items: list[Any]) -> Any:
-    """``items``, in the order of `_items`, in a structure of the same type."""
+    """Puts ``items``, which are in the order of `_items`, into a structure of the same type."""
     if isinstance(structure, Mapping):
         by_key = dict(zip(sorted(structure), items))
         ordered = [(key, by_key[key]) for key in structure]

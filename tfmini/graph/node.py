@@ -1,8 +1,7 @@
-"""`Node`: a graph as a plain value, the only form in which graphs are placed, cut and sent.
+"""`Node`: an operation as a plain value, the form in which graphs are placed, cut and sent.
 
-A client holds `Operation` objects; the master and the workers hold dictionaries name -> `Node`
-in creation order. A pass is a function from such a dictionary to a new one and leaves its
-argument alone.
+A client holds `Operation` objects; the master and the workers hold dictionaries name -> `Node` in creation order. A
+graph pass is a function from such a dictionary to a new one. It does not change its argument.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tfmini.errors import InvalidArgumentError
 from tfmini.graph.registry import OPS, OpHandle
+from tfmini.graph.wire_checks import check_node
 from tfmini.shapes import TensorShape
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 Endpoint = tuple[str, int]
 Nodes = dict[str, "Node"]
-# The attr of a node inside a function: where the user made it, as b"file:line".
+# An attr of nodes inside functions: the user's source line that made the node, as b"file:line".
 DEFINED_AT = "_defined_at"
 
 
 class Node:
-    """One node: its op type, requested (later: assigned) device, inputs and attrs.
+    """One node: its op type, device (the requested one, after placement the assigned one), inputs and attrs.
 
     Attributes:
       inputs: (source node name, output index) per data input.
@@ -50,13 +51,13 @@ class Node:
         self.attrs = {} if attrs is None else attrs
 
     def replace(self, **fields: Any) -> Node:
-        """A copy with some fields changed."""
+        """Returns a copy with some fields changed."""
         values = {slot: fields.get(slot, getattr(self, slot)) for slot in self.__slots__}
         return Node(**values)
 
     @property
     def handle(self) -> OpHandle | None:
-        """The op's handle, or None when tfmini does not know the op type."""
+        """The op's handle, or None if tfmini does not have the op type."""
         return OPS.get(self.op)
 
     def __repr__(self) -> str:
@@ -65,26 +66,36 @@ class Node:
         return f"<node {self.name} = {self.op}({', '.join(args)}) @{self.device or '?'}>"
 
     def to_wire(self) -> list[Any]:
-        """The node as a plain list for an rpc `Structure` field."""
+        """Converts the node to a plain list for an rpc `Structure` field."""
         attrs = {name: _attr_to_wire(value) for name, value in self.attrs.items()}
         return [self.name, self.op, self.device, [list(i) for i in self.inputs], list(self.controls), attrs]
 
     @classmethod
     def from_wire(cls, fields: list[Any]) -> Node:
-        name, op, device, inputs, controls, attrs = fields
-        plain = {key: _attr_from_wire(value) for key, value in attrs.items()}
-        return cls(name, op, device, [(source, index) for source, index in inputs], controls, plain)
+        """The inverse of `to_wire`.
+
+        Raises:
+          InvalidArgumentError: a field or an attr is of another type than the op's declaration says.
+        """
+        try:
+            name, op, device, inputs, controls, attrs = fields
+            pairs = [(source, index) for source, index in inputs]
+            plain = {key: _attr_from_wire(value) for key, value in attrs.items()}
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            raise InvalidArgumentError.of(f"A node of the graph is malformed: {error}") from None
+        check_node(name, op, device, pairs, controls, plain)
+        return cls(name, op, device, pairs, controls, plain)
 
 
 class FunctionBody:
-    """A function as an attr: a little graph, what it takes and what it gives.
+    """A function as an attr: a graph with parameters and results.
 
     Attributes:
-      name: for messages.
-      nodes: in creation order; the parameters are Placeholders among them.
-      parameters: node name per parameter; what the function captured comes last.
-      results: endpoint per result.
-      targets: names of nodes with effects, which run in every call.
+      name: for error messages.
+      nodes: in creation order. Each parameter is a Placeholder among them.
+      parameters: the node name of each parameter; captured tensors come last.
+      results: the endpoint of each result.
+      targets: the names of nodes with side effects, which run in every call.
     """
 
     __slots__ = ("name", "nodes", "parameters", "results", "targets")
@@ -102,7 +113,7 @@ class FunctionBody:
         return f"<function {self.name} of {len(self.nodes)} nodes>"
 
     def to_wire(self) -> dict[str, Any]:
-        """The body as a plain value for an rpc `Structure` field."""
+        """Converts the body to a plain value for an rpc `Structure` field."""
         return {
             "name": self.name,
             "nodes": [node.to_wire() for node in self.nodes],
@@ -118,8 +129,8 @@ class FunctionBody:
         return cls(fields["name"], nodes, list(fields["parameters"]), results, list(fields["targets"]))
 
     def to_proto(self) -> Any:
-        """A NameAttrList whose attrs hold the little graph as a serialized GraphDef."""
-        from tfmini import protos  # protobuf is not imported before the first message is
+        """Converts the body to a NameAttrList, whose attrs hold the graph as a serialized GraphDef."""
+        from tfmini import protos  # protobuf is slow to import
         from tfmini.graph.graph_def import endpoint_text, nodes_to_graph_def
 
         made = protos.NameAttrList(name=self.name)
@@ -136,7 +147,7 @@ class FunctionBody:
 
     @classmethod
     def from_proto(cls, proto: Any) -> FunctionBody:
-        """The inverse of `to_proto`."""
+        """Converts a NameAttrList from `to_proto` back to a body."""
         from tfmini import protos
         from tfmini.graph.graph_def import graph_def_to_nodes, parse_endpoint
 
@@ -150,7 +161,7 @@ class FunctionBody:
 
 
 def _attr_to_wire(value: Any) -> Any:
-    """Shapes are tuples here, and msgpack has no tuples: they travel as TensorShape."""
+    """Converts an attr to a value that msgpack can encode: a shape, here a tuple, becomes a TensorShape."""
     if type(value) is FunctionBody:
         return value.to_wire()
     if type(value) is tuple:
@@ -167,12 +178,12 @@ def _attr_from_wire(value: Any) -> Any:
 
 
 def node_of(operation: Operation) -> Node:
-    """The plain value of a client's operation."""
+    """Converts a client's operation to a node."""
     return Node(
-        operation._name,
+        operation.name,
         operation.type,
         operation._device,
-        [(t.op._name, t._index) for t in operation._inputs],
-        [op._name for op in operation._control_inputs],
+        [(t.op.name, t.value_index) for t in operation.inputs],
+        [op.name for op in operation._control_inputs],
         operation.attrs,
     )

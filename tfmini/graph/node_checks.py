@@ -1,4 +1,4 @@
-"""What an imported node must satisfy, with TensorFlow's messages."""
+"""Checks of imported nodes, with TensorFlow's error messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KIND_OF_FIELD = {field: kind for kind, field in _FIELD_OF_KIND.items()}
 
 
 def check_versions(versions: Any) -> None:
-    """Raises ValueError when a GraphDef is too old or too new to be read."""
+    """Raises ValueError if a GraphDef is too old or too new."""
     if versions.producer < GRAPH_DEF_VERSION_MIN_PRODUCER:
         raise ValueError(
             f"GraphDef producer version {versions.producer} below min producer {GRAPH_DEF_VERSION_MIN_PRODUCER}"
@@ -38,7 +38,7 @@ def check_versions(versions: Any) -> None:
 
 
 def check_name(node_def: Any) -> None:
-    """Raises ValueError for a node without a proper name or without an op."""
+    """Raises ValueError if a node has no valid name or no op type."""
     if not _NODE_NAME.match(node_def.name):
         raise ValueError(f"Node '{node_def.name}': Node name contains invalid characters")
     if not node_def.op:
@@ -46,15 +46,13 @@ def check_name(node_def: Any) -> None:
 
 
 def known_op(node_def: Any) -> OpHandle:
-    """The handle of a node's op type, or NotFoundError."""
+    """Returns the handle of a node's op type; raises NotFoundError if there is none."""
     handle = OPS.get(node_def.op)
     if handle is None:
-        raise NotFoundError(
-            None,
-            None,
+        raise NotFoundError.of(
             f"Op type not registered '{node_def.op}' in binary running on {platform.node()}. Make sure the Op and"
             " Kernel are registered in the binary running in this process: import the module that declares the op"
-            f" before importing the graph. (node '{node_def.name}')",
+            f" before importing the graph. (node '{node_def.name}')"
         )
     return handle
 
@@ -63,13 +61,13 @@ def check_attrs(node_def: Any, op_def: OpDef, name: str, attrs: dict[str, Any]) 
     """Compares a node's attrs with the op's declaration.
 
     Args:
-      node_def: the NodeDef, for the kinds of its values.
+      node_def: the NodeDef. It tells of which kind each value is.
       op_def: the declaration.
-      name: the node's name in the graph, for messages.
+      name: the node's name in the graph, for error messages.
       attrs: the node's plain attrs, defaults included.
 
     Raises:
-      ValueError: for a missing attr, one that the op does not have, one of the wrong kind or value.
+      ValueError: an attr is missing, unknown, of the wrong kind, or has a value that is not allowed.
     """
     where = f"NodeDef: {{{{node {name}}}}}"
     for attr in node_def.attr:
@@ -121,10 +119,10 @@ def _value_problem(definition: AttrDef, value: Any) -> str | None:
 
 
 def check_inputs(op_def: OpDef, name: str, expected: list[DType], sources: list[Any]) -> None:
-    """Compares the tensors at a node's inputs with the types that the op expects there.
+    """Compares the types of a node's inputs with those that the op expects.
 
     Raises:
-      ValueError: for too few or too many inputs, or one of another type.
+      ValueError: there are too few or too many inputs, or one has another type.
     """
     if len(expected) != len(sources):
         types = ", ".join(type_word(dtype) for dtype in expected)
@@ -144,13 +142,13 @@ def check_inputs(op_def: OpDef, name: str, expected: list[DType], sources: list[
 
 
 def type_word(dtype: DType) -> str:
-    """A type as TensorFlow's C++ side writes it: ``float``, ``half``, ``float_ref``."""
+    """Formats a type as TensorFlow's C++ code does: ``float``, ``half``, ``float_ref``."""
     name: str = protos.DataType.Name(dtype.as_datatype_enum)
     return name[3:].lower()
 
 
 def op_summary(op_def: OpDef) -> str:
-    """A declaration on one line: ``Op<name=Exp; signature=x:T -> y:T; attr=T:type,allowed=[…]>``."""
+    """Formats a declaration on one line: ``Op<name=Exp; signature=x:T -> y:T; attr=T:type,allowed=[…]>``."""
     inputs = ", ".join(_arg_text(arg) for arg in op_def.inputs)
     outputs = ", ".join(_arg_text(arg) for arg in op_def.outputs)
     attrs = "".join(f"; attr={_attr_text(attr)}" for attr in op_def.attrs.values())

@@ -1,7 +1,7 @@
-"""The dtypes at the ends of a `Node`, worked out from its op's declaration and its attrs.
+"""The dtypes of a `Node`'s inputs and outputs, derived from its op's declaration and its attrs.
 
-A node of an op that nothing here declares may carry its types itself, in the attrs `INPUT_TYPES` and
-`OUTPUT_TYPES`: it can be placed and cut, though not run.
+A node of an op that is not declared may have its types in the attrs `INPUT_TYPES` and `OUTPUT_TYPES`. Such a node can
+be placed and cut, but not run.
 """
 
 from __future__ import annotations
@@ -11,27 +11,21 @@ from tfmini.errors import NotFoundError
 from tfmini.graph.node import Node
 from tfmini.graph.op_def import ArgDef, OpDef
 
-# Ops that only graph passes make, and the attrs that hold their output types: a graph that was
-# cut can be read without the worker's ops being imported.
-_MADE_BY_PASSES: dict[str, tuple[str, ...]] = {
-    "_Send": (),
-    "_Retval": (),
-    "_Recv": ("tensor_type",),
-    "_Arg": ("T",),
-}
+# Ops that only graph passes make, with the attrs that hold their output types. No kernel exists for them.
+MADE_BY_PASSES: dict[str, tuple[str, ...]] = {"_Send": (), "_Recv": ("tensor_type",)}
 
 INPUT_TYPES = "_input_types"
 OUTPUT_TYPES = "_output_types"
 
 
 def output_dtypes(node: Node) -> list[dtypes.DType]:
-    """The dtype of each output; references give their ``_ref`` type.
+    """Returns the dtype of each output; of a reference the ``_ref`` type.
 
     Raises:
       NotFoundError: the op type is unknown.
-      KeyError: an attr that decides a type is missing.
+      KeyError: the attr that gives a type is missing.
     """
-    type_attrs = _MADE_BY_PASSES.get(node.op)
+    type_attrs = MADE_BY_PASSES.get(node.op)
     if type_attrs is not None:
         return [node.attrs[name] for name in type_attrs]
     if node.handle is None and OUTPUT_TYPES in node.attrs:
@@ -40,7 +34,7 @@ def output_dtypes(node: Node) -> list[dtypes.DType]:
 
 
 def input_dtypes(node: Node) -> list[dtypes.DType]:
-    """The dtype that each data input expects; a ``Ref`` argument gives the ``_ref`` type.
+    """Returns the dtype that each data input expects; for a ``Ref`` argument the ``_ref`` type.
 
     Raises: as `output_dtypes`.
     """
@@ -50,7 +44,7 @@ def input_dtypes(node: Node) -> list[dtypes.DType]:
 
 
 def output_count(node: Node) -> int:
-    """How many outputs the node has. Raises as `output_dtypes`."""
+    """Returns the number of outputs. Raises as `output_dtypes`."""
     return len(output_dtypes(node))
 
 
@@ -62,7 +56,7 @@ def _op_def(node: Node) -> OpDef:
             f"declares "
             "the op is imported in every task of the cluster."
         )
-        raise NotFoundError(None, None, message)
+        raise NotFoundError.of(message)
     return handle.op_def
 
 

@@ -1,4 +1,4 @@
-"""References to objects whose ``==`` means something else, for sets and dictionaries (``Tensor.experimental_ref``)."""
+"""References to objects that compare and hash by identity, for sets and dictionaries (``Tensor.experimental_ref``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ObjectReference:
-    """Compares and hashes by the identity of what it refers to, which it keeps alive."""
+    """Refers to an object, compares and hashes by its identity, and keeps it alive."""
 
     __slots__ = ("_wrapped",)
 
@@ -14,7 +14,7 @@ class ObjectReference:
         self._wrapped = wrapped
 
     def deref(self) -> Any:
-        """The object itself."""
+        """Returns the object itself."""
         return self._wrapped
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Op declarations: one line or block of text that reads like TensorFlow's own documentation.
+"""Op declarations: their grammar, which is close to TensorFlow's documentation, and its parser.
 
 ::
 
@@ -39,7 +39,7 @@ MISSING: Any = _Missing()
 
 @dataclass(frozen=True)
 class ArgDef:
-    """One declared input or output: a fixed type, a type attr, a counted list, or a typed list."""
+    """One declared input or output. Its type is fixed, a type attr, or that of a list (counted or typed)."""
 
     name: str
     dtype: dtypes.DType | None = None
@@ -70,7 +70,7 @@ class AttrDef:
 
 @dataclass(frozen=True)
 class OpDef:
-    """The signature of an op type; everything else about inputs, attrs and outputs derives from it."""
+    """The signature of an op type. All checks and builders of its inputs, attrs and outputs derive from it."""
 
     name: str
     inputs: tuple[ArgDef, ...]
@@ -81,21 +81,21 @@ class OpDef:
 
     @property
     def input_arg(self) -> tuple[ArgDef, ...]:
-        """The inputs, under their name in the OpDef message."""
+        """The inputs, by the name of the field in the OpDef message."""
         return self.inputs
 
     @property
     def output_arg(self) -> tuple[ArgDef, ...]:
-        """The outputs, under their name in the OpDef message."""
+        """The outputs, by the name of the field in the OpDef message."""
         return self.outputs
 
     def inferred_attrs(self) -> set[str]:
-        """Attrs that follow from the inputs, which a caller therefore does not pass."""
+        """Returns the attrs that follow from the inputs. A caller does not pass them."""
         names = (n for arg in self.inputs for n in (arg.type_attr, arg.number_attr, arg.type_list_attr))
         return {n for n in names if n is not None}
 
 
-# Parentheses nest once, in Ref(T).
+# Parentheses nest at most once, as in Ref(T).
 _HEAD = re.compile(r"\s*(\w+)\(((?:[^()]|\([^()]*\))*)\)[ \t]*(?:->[ \t]*([^;\n]*))?(.*)$", re.S)
 _ARG = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$")
 _ATTR = re.compile(r"^(\w+)\s*:\s*(\{.*?\}|list\(\{.*?\}\)|[\w()]+)\s*(?:>=\s*(-?\d+))?\s*(?:=\s*(.+))?$", re.S)
@@ -113,7 +113,7 @@ def parse_op_def(text: str, *, stateful: bool = False, uninit_ok: bool = False) 
     """Parses a declaration.
 
     Raises:
-      ValueError: when the text does not follow the grammar, with the offending part.
+      ValueError: the text does not follow the grammar; the message quotes the wrong part.
     """
     match = _HEAD.match(text)
     if match is None:
@@ -204,8 +204,12 @@ def _parse_default(kind: str, text: str) -> Any:
         return None if "unknown_rank" in text else as_raw(ast.literal_eval(text) if text not in ("{}", "[]") else [])
     if kind == "string":
         return ast.literal_eval(text).encode()
-    parsers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "func": str, "tensor": _parse_array}
+    parsers: dict[str, Callable[[str], Any]] = {"int": int, "float": _parse_float, "func": str, "tensor": _parse_array}
     return parsers[kind](text)
+
+
+def _parse_float(text: str) -> float:
+    return float(np.float32(text))
 
 
 def _parse_array(text: str) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""Op declarations as OpDef messages: what a MetaGraphDef tells a reader about the ops it uses."""
+"""Conversion of op declarations to OpDef messages, which a MetaGraphDef has of each op that it uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfmini.graph.registry import OPS
 
 
 def op_def_proto(op_def: OpDef) -> Any:
-    """The OpDef message of a declaration."""
+    """Converts a declaration to an OpDef message."""
     message = protos.OpDef(
         name=op_def.name,
         is_stateful=op_def.is_stateful,
@@ -49,10 +49,10 @@ def _fill_attr(target: Any, attr: AttrDef) -> None:
 
 
 def stripped_op_list(graph_def: Any) -> Any:
-    """The OpList of the ops that a GraphDef uses, sorted by name.
+    """Returns the OpList of the ops that a GraphDef uses, sorted by name.
 
     Raises:
-      ValueError: when tfmini has no declaration of one of them.
+      ValueError: tfmini does not have one of the ops.
     """
     return protos.OpList(op=[op_def_proto(_declared(name)) for name in _op_types(graph_def)])
 
@@ -72,7 +72,7 @@ def _op_types(graph_def: Any) -> list[str]:
 
 
 def strip_default_attrs(node_defs: Iterable[Any]) -> None:
-    """Removes the attrs that have their op's default, so that readers with older declarations need not know them."""
+    """Removes attrs that have their default, so that a reader with an older declaration can do without them."""
     for node_def in node_defs:
         handle = OPS.get(node_def.op)
         for attr in handle.op_def.attrs.values() if handle is not None else ():

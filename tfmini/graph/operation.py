@@ -1,4 +1,4 @@
-"""`Operation` and `Tensor`: a client's handles to a node and to its k-th output."""
+"""`Operation` and `Tensor`: the client's objects for a node and for one of its outputs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 _STACK_DEPTH = 20
 _HOME = __file__.rsplit("/", 2)[0]
-# What runs a script by another program: `python -m`, `tfmini run`.
-_BETWEEN = "/absl/app.py"  # `tf.app.run`, where absl is installed
+# Modules that run a script from another program, as `python -m` and `tfmini run` do.
+_BETWEEN = "/absl/app.py"  # `tf.app.run`, if absl is installed
 _LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/script_run.py")
 
 
 def capture_stack() -> tuple[Any, ...]:
-    """The callers' (code, instruction offset) pairs, innermost first.
+    """Returns the (code, instruction offset) pairs of the callers, innermost first.
 
-    Line numbers are worked out only when somebody asks: this runs for every op built.
+    This runs for every op, so line numbers are computed later, if at all.
     """
     frames: list[Any] = []
     frame = sys._getframe(2)
@@ -40,7 +40,7 @@ def capture_stack() -> tuple[Any, ...]:
 
 
 def line_of(code: Any, lasti: int) -> int:
-    """The source line of an instruction offset."""
+    """Returns the source line of an instruction offset."""
     line: int = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end:
@@ -50,14 +50,18 @@ def line_of(code: Any, lasti: int) -> int:
 
 
 class Operation:
-    """A node of a `Graph` (``tf.Operation``). Made by op functions, never directly.
+    """A node of a `Graph` (``tf.Operation``). Op functions make operations; user code never does so directly.
 
-    ``attrs`` holds every attr as a plain value: DType, int, float, bool, bytes, raw shape
-    tuple, numpy array, or a list of those.
+    Attributes:
+      name: the unique name within the graph, with its name scopes.
+      inputs: the data inputs, a tuple of tensors in order.
+      outputs: the output tensors, a list.
+      attrs: every attr as a plain value: DType, int, float, bool, bytes, raw shape tuple, numpy
+        array, or a list of those.
     """
 
     __slots__ = (
-        "graph", "_id", "_name", "type", "handle", "attrs", "_inputs", "_control_inputs", "_outputs",
+        "graph", "_id", "name", "type", "handle", "attrs", "inputs", "_control_inputs", "outputs",
         "_device", "_stack", "_control_flow_context", "_original_op", "_dependents", "__weakref__",
     )  # fmt: skip
 
@@ -65,32 +69,17 @@ class Operation:
         self.graph = graph
         self.handle = handle
         self.type = handle.name
-        self._name = name
-        self._inputs = inputs
+        self.name = name
+        self.inputs = tuple(inputs)
         self.attrs = attrs
         self._control_inputs: list[Operation] = []
-        self._outputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
         self._device = ""
         self._id = -1
         self._stack: tuple[Any, ...] = ()
         self._control_flow_context: Any = None
         self._original_op: Operation | None = None
         self._dependents: list[Operation] | None = None
-
-    @property
-    def name(self) -> str:
-        """The unique name within the graph, with its name scopes."""
-        return self._name
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The data inputs, in order."""
-        return tuple(self._inputs)
-
-    @property
-    def outputs(self) -> list[Tensor]:
-        """The output tensors."""
-        return self._outputs
 
     @property
     def control_inputs(self) -> list[Operation]:
@@ -103,7 +92,7 @@ class Operation:
 
     @property
     def device(self) -> str:
-        """The *requested* device, often partial; the runtime knows the assigned one."""
+        """The *requested* device, often a partial name. Only the runtime knows the assigned one."""
         return self._device
 
     @property
@@ -113,48 +102,48 @@ class Operation:
 
     @property
     def traceback(self) -> list[tuple[str, int, str, str]]:
-        """Where the op was made, outermost call first: (file, line, function, text)."""
+        """The stack of the call that made the op, outermost first: (file, line, function, text)."""
         import linecache
 
         found = [(c.co_filename, line_of(c, i), c.co_name) for c, i in zip(self._stack[::2], self._stack[1::2])]
         return [(f, n, fn, linecache.getline(f, n).strip()) for f, n, fn in reversed(found)]
 
     def creation_stack(self) -> list[tuple[str, int, str]]:
-        """The user's part of the traceback, outermost first: (file, line, function).
+        """Returns the user's part of the traceback, outermost call first: (file, line, function).
 
-        It begins with the script: neither tfmini nor what launched the script is in it.
+        It starts at the script: frames of tfmini and of the program that runs the script are left out.
         """
         found = []
         for code, lasti in zip(self._stack[::2], self._stack[1::2]):
             file = code.co_filename
             if file.endswith(_LAUNCHERS):
-                break  # what lies above started the user's script
+                break  # the frames above belong to the program that runs the script
             if _HOME not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
                 found.append((file, line_of(code, lasti), code.co_name))
         return found[::-1]
 
     def creation_site(self) -> tuple[str, int]:
-        """File and line of the user's call that made this op."""
+        """Returns the file and line of the user's call that made this op."""
         stack = self.creation_stack()
         return (stack[-1][0], stack[-1][1]) if stack else ("<unknown>", 0)
 
     def values(self) -> tuple[Tensor, ...]:
         """The outputs as a tuple."""
-        return tuple(self._outputs)
+        return tuple(self.outputs)
 
     def colocation_groups(self) -> list[bytes]:
-        """The colocation groups of this op; its own when it names none."""
+        """Returns the colocation groups of this op; its own group if it names none."""
         named = [g for g in self.attrs.get("_class", ()) if g.startswith(b"loc:@")]
-        return named or [b"loc:@" + self._name.encode()]
+        return named or [b"loc:@" + self.name.encode()]
 
     def get_attr(self, name: str) -> Any:
-        """The value of an attr: shapes and tensors as protos, everything else as Python values.
+        """Returns the value of an attr. Shapes and tensors are protos, all others Python values.
 
         Raises:
-          ValueError: when the op has no such attr.
+          ValueError: the op has no such attr.
         """
         if name not in self.attrs:
-            raise ValueError(f"Operation '{self._name}' has no attr named '{name}'.")
+            raise ValueError(f"Operation '{self.name}' has no attr named '{name}'.")
         value = self.attrs[name]
         definition = self.handle.op_def.attrs.get(name)
         return _public_attr(definition.kind if definition else "", value)
@@ -202,29 +191,27 @@ class Operation:
 
     def _update_input(self, index: int, tensor: Tensor) -> None:
         self._check_update(index, tensor)
-        old = self._inputs[index]
-        self._inputs[index] = tensor
-        if old._consumers and self in old._consumers and old not in self._inputs:
+        old = self.inputs[index]
+        self.inputs = (*self.inputs[:index], tensor, *self.inputs[index + 1 :])
+        if old._consumers and self in old._consumers and old not in self.inputs:
             old._consumers.remove(self)
         tensor._add_consumer(self)
         self.graph._note_mutation(self, f"updating input tensor {index}")
 
     def _check_update(self, index: int, tensor: Tensor) -> None:
-        """Refuses an input that is not there, or a tensor that cannot take its place."""
+        """Refuses an index without an input, and a tensor that cannot replace the input."""
         if tensor.op.graph is not self.graph:
             raise ValueError(f"{tensor} must be from the same graph as {self}.")
-        if not 0 <= index < len(self._inputs):
-            raise OutOfRangeError(
-                None, None,
+        if not 0 <= index < len(self.inputs):
+            raise OutOfRangeError.of(
                 f"Cannot update edge. Input index [{index}] is greater than the number of total inputs"
-                f" [{len(self._inputs)}].",
-            )  # fmt: skip
-        old = self._inputs[index]._shape
-        if not compatible_raw(old, tensor._shape):
-            raise InvalidArgumentError(
-                None, None,
-                f"Cannot update edge, incompatible shapes: {format_raw(tensor._shape)} and {format_raw(old)}.",
-            )  # fmt: skip
+                f" [{len(self.inputs)}]."
+            )
+        old = self.inputs[index].raw_shape
+        if not compatible_raw(old, tensor.raw_shape):
+            raise InvalidArgumentError.of(
+                f"Cannot update edge, incompatible shapes: {format_raw(tensor.raw_shape)} and {format_raw(old)}.",
+            )
 
     def _get_control_flow_context(self) -> Any:
         return self._control_flow_context
@@ -234,7 +221,7 @@ class Operation:
 
     @property
     def node_def(self) -> Any:
-        """The node as a NodeDef proto."""
+        """The operation as a NodeDef proto."""
         from tfmini.graph.graph_def import operation_to_node_def
 
         return operation_to_node_def(self)
@@ -247,7 +234,7 @@ class Operation:
         return str(self.node_def)
 
     def __repr__(self) -> str:
-        return f"<tf.Operation '{self._name}' type={self.type}>"
+        return f"<tf.Operation '{self.name}' type={self.type}>"
 
     def __lt__(self, other: Operation) -> bool:
         return self._id < other._id
@@ -264,44 +251,52 @@ def _public_attr(kind: str, value: Any) -> Any:
 
 
 class Tensor:
-    """The ``value_index``-th output of an operation (``tf.Tensor``): a symbol, not a value."""
+    """One output of an operation (``tf.Tensor``): a symbol, not a value.
 
-    __slots__ = ("op", "_index", "_dtype", "_shape", "_consumers", "_handle_data", "__weakref__")
+    Attributes:
+      op: the operation that computes it.
+      value_index: the position among the outputs of ``op``.
+      dtype: the element type; a ``_ref`` type for the output of a ref variable.
+      handle_data: for a resource handle, the dtype and raw shape of the variable behind it.
+      raw_shape: the static shape as a plain tuple with None for unknown sizes; None for an unknown rank.
+    """
+
+    __slots__ = ("op", "value_index", "dtype", "raw_shape", "_consumers", "handle_data", "__weakref__")
 
     if TYPE_CHECKING:
-        # `ops.operators` and `ops.array_slicing` attach the operators once the ops exist.
-        def __add__(self, other: Any) -> Any: ...
-        def __radd__(self, other: Any) -> Any: ...
-        def __sub__(self, other: Any) -> Any: ...
-        def __rsub__(self, other: Any) -> Any: ...
-        def __mul__(self, other: Any) -> Any: ...
-        def __rmul__(self, other: Any) -> Any: ...
-        def __truediv__(self, other: Any) -> Any: ...
-        def __rtruediv__(self, other: Any) -> Any: ...
-        def __floordiv__(self, other: Any) -> Any: ...
-        def __rfloordiv__(self, other: Any) -> Any: ...
-        def __mod__(self, other: Any) -> Any: ...
-        def __rmod__(self, other: Any) -> Any: ...
-        def __pow__(self, other: Any) -> Any: ...
-        def __rpow__(self, other: Any) -> Any: ...
-        def __matmul__(self, other: Any) -> Any: ...
-        def __rmatmul__(self, other: Any) -> Any: ...
-        def __and__(self, other: Any) -> Any: ...
-        def __rand__(self, other: Any) -> Any: ...
-        def __or__(self, other: Any) -> Any: ...
-        def __ror__(self, other: Any) -> Any: ...
-        def __xor__(self, other: Any) -> Any: ...
-        def __rxor__(self, other: Any) -> Any: ...
-        def __lt__(self, other: Any) -> Any: ...
-        def __le__(self, other: Any) -> Any: ...
-        def __gt__(self, other: Any) -> Any: ...
-        def __ge__(self, other: Any) -> Any: ...
-        def __neg__(self) -> Any: ...
-        def __invert__(self) -> Any: ...
-        def __abs__(self) -> Any: ...
-        def __getitem__(self, item: Any) -> Any: ...
+        # `ops.math.operators` and `ops.array.slicing` add the operators, since they need the ops.
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __getitem__(self, item: Any) -> Tensor: ...
 
-    # numpy must not try to treat a symbol as a sequence in ``ndarray + tensor``.
+    # Makes numpy leave ``ndarray + tensor`` to the tensor, instead of treating it as a sequence.
     __array_priority__ = 100
     OVERLOADABLE_OPERATORS = frozenset(
         f"__{n}__"
@@ -314,17 +309,11 @@ class Tensor:
 
     def __init__(self, op: Operation, value_index: int, dtype: Any, shape: RawShape = None) -> None:
         self.op = op
-        self._index = value_index
-        self._dtype: dtypes.DType = dtype
-        self._shape = shape
+        self.value_index = value_index
+        self.dtype: dtypes.DType = dtype
+        self.raw_shape = shape
         self._consumers: list[Operation] | None = None
-        # For resource handles: (dtype, raw shape) of the variable behind the handle.
-        self._handle_data: tuple[dtypes.DType, RawShape] | None = None
-
-    @property
-    def dtype(self) -> dtypes.DType:
-        """The element type; a ``_ref`` type for the output of a ref variable."""
-        return self._dtype
+        self.handle_data: tuple[dtypes.DType, RawShape] | None = None
 
     @property
     def graph(self) -> Graph:
@@ -333,7 +322,7 @@ class Tensor:
     @property
     def name(self) -> str:
         """``"op_name:index"``."""
-        return f"{self.op._name}:{self._index}"
+        return f"{self.op.name}:{self.value_index}"
 
     @property
     def device(self) -> str:
@@ -342,48 +331,43 @@ class Tensor:
 
     @property
     def shape(self) -> TensorShape:
-        """The static shape, as far as it is known."""
-        return TensorShape.from_raw(self._shape)
-
-    @property
-    def value_index(self) -> int:
-        """The position among the outputs of ``op``."""
-        return self._index
+        """The static shape as far as it is known."""
+        return TensorShape.from_raw(self.raw_shape)
 
     def get_shape(self) -> TensorShape:
         """Same as `shape`."""
-        return TensorShape.from_raw(self._shape)
+        return TensorShape.from_raw(self.raw_shape)
 
     def set_shape(self, shape: Any) -> None:
-        """Adds knowledge about the static shape.
+        """Refines the static shape.
 
         Raises:
-          ValueError: when it contradicts what is known.
+          ValueError: ``shape`` contradicts the known shape.
         """
         raw = as_raw(shape)
         try:
-            self._shape = merge_raw(self._shape, raw)
+            self.raw_shape = merge_raw(self.raw_shape, raw)
         except ValueError as error:
             raise ValueError(f"{error}. Shapes are {self.shape} and {TensorShape.from_raw(raw)}.") from None
 
     def consumers(self) -> list[Operation]:
-        """The operations that take this tensor as input, in order of creation."""
-        return [op for op in self._consumers or () for tensor in op._inputs if tensor is self]
+        """Lists the operations that take this tensor as an input, in order of creation."""
+        return [op for op in self._consumers or () for tensor in op.inputs if tensor is self]
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
-        """The value of this tensor in ``session`` or the default session."""
+        """Computes the value of this tensor in ``session`` or the default session."""
         return self.op.graph._session_hook("eval", self, feed_dict, session)
 
     def experimental_ref(self) -> ObjectReference:
-        """A hashable reference to this very tensor."""
+        """Returns a reference to this tensor that compares and hashes by its identity."""
         return ObjectReference(self)
 
     def _shape_tuple(self) -> RawShape:
-        return self._shape
+        return self.raw_shape
 
     def _as_node_def_input(self) -> str:
-        """How a NodeDef names this tensor as an input."""
-        return f"{self.op.name}:{self._index}" if self._index else self.op.name
+        """Returns the name of this tensor as an input of a NodeDef."""
+        return f"{self.op.name}:{self.value_index}" if self.value_index else self.op.name
 
     def _add_consumer(self, op: Operation) -> None:
         if not self._consumers:
@@ -392,21 +376,21 @@ class Tensor:
             self._consumers.append(op)
 
     def _as_tf_output(self) -> tuple[str, int]:
-        return self.op._name, self._index
+        return self.op.name, self.value_index
 
     def _shape_as_list(self) -> list[int | None] | None:
-        return None if self._shape is None else list(self._shape)
+        return None if self.raw_shape is None else list(self.raw_shape)
 
     def _rank(self) -> int | None:
-        return None if self._shape is None else len(self._shape)
+        return None if self.raw_shape is None else len(self.raw_shape)
 
     def __str__(self) -> str:
-        shape = "" if self._shape is None else f", shape={self.shape}"
+        shape = "" if self.raw_shape is None else f", shape={self.shape}"
         device = f", device={self.op._device}" if self.op._device else ""
-        return f'Tensor("{self.name}"{shape}, dtype={self._dtype.name}{device})'
+        return f'Tensor("{self.name}"{shape}, dtype={self.dtype.name}{device})'
 
     def __repr__(self) -> str:
-        return f"<tf.Tensor '{self.name}' shape={self.shape} dtype={self._dtype.name}>"
+        return f"<tf.Tensor '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
 
     def __hash__(self) -> int:
         return id(self)
@@ -447,7 +431,7 @@ class Tensor:
 
 
 def op_of(op_or_tensor: Any) -> Operation | None:
-    """The operation of a tensor, variable or operation; None for None."""
+    """Returns the operation of a tensor, variable or operation; None for None."""
     if op_or_tensor is None or isinstance(op_or_tensor, Operation):
         return op_or_tensor
     return op_or_tensor.op  # type: ignore[no-any-return]

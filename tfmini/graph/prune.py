@@ -1,8 +1,7 @@
-"""Cutting a graph down to what one step needs, and giving it its feeds and fetches.
+"""Pruning: reduces a graph to the nodes that one step needs, and adds nodes for its feeds and fetches.
 
-The order of a result is the topological order that is nearest to the order of creation: of all
-nodes that may come next, the oldest comes first. A graph built by a client is in such an order
-already, so that is checked first and costs one sweep.
+The result is in topological order. Among the nodes that may come next, the oldest comes first. A client's graph usually
+is in this order already: one pass over the nodes checks that.
 """
 
 from __future__ import annotations
@@ -14,18 +13,13 @@ from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_count, output_dtypes
-
-BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
-"""Ops whose outputs go round a loop: their edges do not count for the order."""
-
-# Control edges out of these are cut together with their fed output, as in TensorFlow.
-_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+from tfmini.graph.traits import NEXT_OPS, PLACEHOLDER_OPS
 
 DtypeOf = Callable[[Endpoint], DType]
 
 
 def endpoint_name(endpoint: Endpoint) -> str:
-    """``x:0`` for ``("x", 0)``."""
+    """Formats ``("x", 0)`` as ``x:0``."""
     return f"{endpoint[0]}:{endpoint[1]}"
 
 
@@ -35,16 +29,16 @@ def prune(
     targets: Sequence[str],
     feeds: Collection[Endpoint],
 ) -> Nodes:
-    """The nodes that ``fetches`` and ``targets`` need when ``feeds`` are given.
+    """Returns the nodes that ``fetches`` and ``targets`` need if ``feeds`` are given.
 
-    Data and control edges are followed backwards; a fed endpoint stops the walk, so its producer
-    goes unless something else needs it. Nodes of the result are those of the argument, unchanged:
-    edges from fed endpoints still name them, `rewrite_feeds_and_fetches` turns them.
+    It follows data and control edges backwards up to fed endpoints. So the producer of a fed endpoint stays only if
+    another node needs it. The nodes are not changed: their inputs still name the fed endpoints, until
+    `rewrite_feeds_and_fetches` replaces these.
 
     Raises:
       NotFoundError: a feed, fetch, target or input names no node.
-      InvalidArgumentError: an index is too large, nothing is asked for, an endpoint is fed and
-        fetched or fed twice, or the nodes form a cycle.
+      InvalidArgumentError: an index is too large, there is neither fetch nor target, an endpoint is fed and fetched
+        or fed twice, or the nodes form a cycle.
     """
     _check_request(nodes, fetches, targets, feeds)
     fed = set(feeds)
@@ -60,7 +54,7 @@ def step_graph(
     client_device: str,
     incarnation: int = 0,
 ) -> Nodes:
-    """`prune` and then `rewrite_feeds_and_fetches`: what the master cuts into partitions."""
+    """Returns the graph of one step, ready to be partitioned: `prune`, then `rewrite_feeds_and_fetches`."""
     kept = prune(nodes, fetches, targets, feeds)
     return rewrite_feeds_and_fetches(
         kept, feeds, fetches, client_device, incarnation=incarnation, dtype_of=dtype_reader(nodes)
@@ -71,38 +65,38 @@ def _check_request(
     nodes: Nodes, fetches: Sequence[Endpoint], targets: Sequence[str], feeds: Collection[Endpoint]
 ) -> None:
     if not fetches and not targets:
-        raise InvalidArgumentError(None, None, "Must specify at least one target to fetch or execute.")
+        raise InvalidArgumentError.of("Must specify at least one target to fetch or execute.")
     seen: set[Endpoint] = set()
     for feed in feeds:
         if feed in seen:
-            raise InvalidArgumentError(None, None, f'Endpoint "{endpoint_name(feed)}" fed more than once.')
+            raise InvalidArgumentError.of(f'Endpoint "{endpoint_name(feed)}" fed more than once.')
         seen.add(feed)
         _check_feed(nodes, feed)
     for fetch in fetches:
         if fetch in seen:
-            raise InvalidArgumentError(None, None, f"{endpoint_name(fetch)} is both fed and fetched.")
+            raise InvalidArgumentError.of(f"{endpoint_name(fetch)} is both fed and fetched.")
         _check_fetch(nodes, fetch)
     missing = [name for name in targets if name not in nodes]
     if missing:
         message = f"PruneForTargets: Some target nodes not found: {' '.join(missing)}"
-        raise NotFoundError(None, None, message)
+        raise NotFoundError.of(message)
 
 
 def _check_feed(nodes: Nodes, feed: Endpoint) -> None:
     node = nodes.get(feed[0])
     if node is None:
-        raise NotFoundError(None, None, f"FeedInputs: unable to find feed output {endpoint_name(feed)}")
+        raise NotFoundError.of(f"FeedInputs: unable to find feed output {endpoint_name(feed)}")
     count = output_count(node)
     if feed[1] >= count:
         message = f"FeedInputs: {endpoint_name(feed)} should have output index < {count}"
-        raise InvalidArgumentError(None, None, message)
+        raise InvalidArgumentError.of(message)
 
 
 def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
     name = endpoint_name(fetch)
     node = nodes.get(fetch[0])
     if node is None:
-        raise NotFoundError(None, None, f"FetchOutputs node {name}: not found")
+        raise NotFoundError.of(f"FetchOutputs node {name}: not found")
     count = output_count(node)
     if count == 0:
         message = (
@@ -110,15 +104,15 @@ def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
             f"fetch any "
             f"data, pass '{name}' as an argument to the 'target_node_names' argument of the Session::Run API."
         )
-        raise InvalidArgumentError(None, None, message)
+        raise InvalidArgumentError.of(message)
     if fetch[1] >= count:
         message = f"FetchOutputs {name}: output index too large, must be < {count}"
-        raise InvalidArgumentError(None, None, message)
+        raise InvalidArgumentError.of(message)
 
 
 def _reachable(nodes: Nodes, roots: Iterable[str], fed: set[Endpoint]) -> Nodes:
-    """The needed nodes, in the order of ``nodes``."""
-    fed_placeholders = {name for name, _ in fed if nodes[name].op in _PLACEHOLDERS}
+    """Returns the needed nodes, in the order of ``nodes``."""
+    fed_placeholders = {name for name, _ in fed if nodes[name].op in PLACEHOLDER_OPS}
     found = set(roots)
     stack = list(found)
     while stack:
@@ -141,16 +135,16 @@ def _reachable(nodes: Nodes, roots: Iterable[str], fed: set[Endpoint]) -> Nodes:
 
 def _missing_input(node: Node, source: str) -> NotFoundError:
     message = f"Node '{node.name}' has an input from '{source}', which is not in the graph."
-    return NotFoundError(None, None, message)
+    return NotFoundError.of(message)
 
 
 # ---------------------------------------------------------------- order
 
 
 def in_topological_order(nodes: Nodes, fed: Collection[Endpoint] = ()) -> Nodes:
-    """``nodes`` with every node after its inputs, otherwise in the order given.
+    """Sorts ``nodes`` so that every node comes after its inputs, and otherwise keeps their order.
 
-    Edges from fed endpoints, from nodes that are not in ``nodes`` and from `BACK_EDGE_OPS` do not count.
+    Edges from fed endpoints, from nodes that are not in ``nodes`` and from ``NextIteration`` ops do not count.
 
     Raises:
       InvalidArgumentError: the nodes form a cycle; the message names it.
@@ -173,7 +167,7 @@ def _is_ordered(nodes: Nodes, fed: Collection[Endpoint]) -> bool:
 
 def _counts(nodes: Nodes, endpoint: Endpoint, fed: Collection[Endpoint]) -> bool:
     source = nodes.get(endpoint[0])
-    return source is not None and source.op not in BACK_EDGE_OPS and endpoint not in fed
+    return source is not None and source.op not in NEXT_OPS and endpoint not in fed
 
 
 def _sources(nodes: Nodes, node: Node, fed: Collection[Endpoint]) -> list[str]:
@@ -205,7 +199,7 @@ def _sorted(nodes: Nodes, fed: Collection[Endpoint]) -> Nodes:
 
 
 def _cycle_error(nodes: Nodes, stuck: list[str], fed: Collection[Endpoint]) -> InvalidArgumentError:
-    import networkx  # here: only an error needs it, and it is slow to import
+    import networkx  # slow to import, and only this error needs it
 
     edges = [(source, name) for name in stuck for source in _sources(nodes, nodes[name], fed)]
     cycle = [edge[0] for edge in networkx.find_cycle(networkx.DiGraph(edges))]
@@ -213,14 +207,14 @@ def _cycle_error(nodes: Nodes, stuck: list[str], fed: Collection[Endpoint]) -> I
         f"Graph is invalid, contains a cycle with {len(cycle)} nodes: {' -> '.join([*cycle, cycle[0]])}. "
         "Only NextIteration may close a loop."
     )
-    return InvalidArgumentError(None, None, message)
+    return InvalidArgumentError.of(message)
 
 
 # ---------------------------------------------------------------- feeds and fetches
 
 
 def dtype_reader(nodes: Nodes) -> DtypeOf:
-    """A function from an endpoint of ``nodes`` to its dtype (a reference's value type)."""
+    """Returns a function from an endpoint of ``nodes`` to its dtype (for a reference the dtype of its value)."""
 
     def dtype_of(endpoint: Endpoint) -> DType:
         return output_dtypes(nodes[endpoint[0]])[endpoint[1]].base_dtype
@@ -239,15 +233,15 @@ def rewrite_feeds_and_fetches(
 ) -> Nodes:
     """Replaces each feed by a ``_Recv`` and gives each fetch a ``_Send``, all on the client's device.
 
-    ``x:0`` fed becomes ``_recv_x_0``, ``z:0`` fetched gets ``_send_z_0``. All consumers of a fed output
-    read the new node, and so do the control edges out of a fed Placeholder. The result keeps a
-    topological order: receives first, sends last.
+    The node ``_recv_x_0`` replaces the feed ``x:0``, and the node ``_send_z_0`` sends the fetch ``z:0``. All consumers
+    of a fed output read the new node; control edges from a fed Placeholder start there, too. The result is in
+    topological order, with the receives first and the sends last.
 
     Args:
-      nodes: the pruned graph; producers of feeds may be gone, if ``dtype_of`` knows their types.
+      nodes: the pruned graph. If it lacks the producer of a feed, ``dtype_of`` must know the type.
       client_device: full name of the master's ``CPU:0``.
-      incarnation: of that device.
-      dtype_of: endpoint -> dtype; default: from ``nodes``.
+      incarnation: the incarnation of that device.
+      dtype_of: endpoint -> dtype; default: `dtype_reader` of ``nodes``.
     """
     dtype_of = dtype_of or dtype_reader(nodes)
     result: Nodes = {}
@@ -276,10 +270,9 @@ def _terminal(op: str, endpoint: Endpoint, device: str, incarnation: int, **type
 
 def _with_feeds(nodes: Nodes, feeds: Collection[Endpoint]) -> Nodes:
     moved = {feed: (f"_recv_{feed[0]}_{feed[1]}", 0) for feed in feeds}
-    # A Placeholder that was pruned cannot be asked for its type: then nothing else names it by control
-    # either.
+    # The op type of a pruned node is not known, but a pruned Placeholder has no control edges to other nodes either.
     controls = {
-        name: f"_recv_{name}_0" for name, _ in feeds if name not in nodes or nodes[name].op in _PLACEHOLDERS
+        name: f"_recv_{name}_0" for name, _ in feeds if name not in nodes or nodes[name].op in PLACEHOLDER_OPS
     }
     result: Nodes = {}
     for name, node in nodes.items():

@@ -1,4 +1,4 @@
-"""The registry of ops: one handle per op type, on which its rules hang.
+"""The registry of ops: one handle per op type, to which its rules are attached.
 
 A family file in ``tfmini/ops`` declares an op and attaches its rules to the handle::
 
@@ -6,6 +6,7 @@ A family file in ``tfmini/ops`` declares an op and attaches its rules to the han
 
     @matmul.shape
     def _shape(node): ...                     # Operation -> list of raw shapes, one per output
+                                              # (shared ones: `shape_functions`, as ``op(..., shape=...)``)
 
     @matmul.gradient
     def _gradient(node, grad): ...            # Operation, grads of outputs -> grads of inputs
@@ -13,9 +14,8 @@ A family file in ``tfmini/ops`` declares an op and attaches its rules to the han
     @matmul.kernel("CPU")
     def _cpu(a, b, *, transpose_a, transpose_b): ...   # numpy values -> numpy value(s)
 
-Each decorator writes into the table of the one who reads it: the graph reads `OPS` and the
-shape functions, `gradients` reads `GRADIENTS`, the worker reads `KERNELS`. A second
-registration raises and names the first site.
+Each decorator writes into the table of its reader: the graph reads `OPS` and the shape functions, `gradients` reads
+`GRADIENTS`, the worker reads `KERNELS`. A second registration raises an error.
 
 Kernels
 -------
@@ -25,34 +25,50 @@ the value of the only output, or a flat tuple of all outputs. Values are numpy a
 scalars (rank 0); strings are object arrays of ``bytes``, or ``bytes`` for rank 0. Inputs are
 read-only: they may be shared with variables, constants and other steps.
 
-Keyword-only parameters named like attrs are bound when the program is compiled. Two more
-names are special: ``node`` (the `Node`, at compile time) and ``resources`` (the worker's
-resource manager for the node's device). A first parameter named ``step`` receives the running
-step's context. A *kernel factory* takes the node and returns the function to call, for
-kernels that specialise on attrs or keep state of their own between steps (generators). A
-*state kernel* returns the object that a reference or handle stands for (`VariableState`…). An
-*async kernel* receives a `waiting.Wait` before the inputs, returns nothing, and answers through it
-at once or later.
+The compiler binds keyword-only parameters to the attrs of the same name. Two more names are special: ``node`` (the
+`Node`) and ``resources`` (the worker's resource manager for the node's device). A first parameter named ``step``
+receives the context of the running step. A *kernel factory* takes the node and returns the function to call; use it
+for a kernel that specialises on attrs or keeps state between steps (generators). A *state kernel* returns the object
+behind a reference or handle, such as a `VariableState`. An *async kernel* receives a `waiting.Wait` before the inputs
+and returns nothing; it answers through the `Wait`, at once or later.
+
+Traits
+------
+Other facts about an op that placer, compiler or inspector need (it may wait, it is a variable, it enters a loop) are
+traits: arguments of `op`, which `tfmini.graph.traits` describes. No other module lists op names.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tfmini.graph.op_def import OpDef, parse_op_def
+from tfmini.graph.traits import Traits, add_traits, ops_with
+from tfmini.shapes import RawShape
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    from tfmini.graph.operation import Tensor
+
+    R = DefaultTypeVar("R", default=Tensor)
+else:
+    R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+# Operation -> one raw shape per output, or these shapes where they are always the same.
+ShapeRule = Callable[[Any], list[RawShape]] | Sequence[RawShape]
+S = TypeVar("S", bound=ShapeRule)
 
 
 @dataclass(frozen=True)
 class Kernel:
     """How an op is computed on a device type.
 
-    ``bound`` lists the keyword-only parameters. ``may_block``: it calls code of the user, which may wait for
-    another such op of the same step, so that they need threads of their own.
+    ``bound`` lists the keyword-only parameters. ``may_block``: the kernel calls a function of the user, which may wait
+    for another one in the same step; therefore each runs in a thread of its own.
     """
 
     function: Callable[..., Any]
@@ -64,8 +80,12 @@ class Kernel:
     may_block: bool = False
 
 
-class OpHandle:
-    """An op type with its rules. Calling it adds a node to the default graph (see `building`)."""
+class OpHandle(Generic[R]):
+    """An op type with its rules. A call adds a node to the default graph (see `building`).
+
+    A call returns the output: a `Tensor`, unless the handle is annotated otherwise where it is declared
+    (``OpHandle[Operation]`` for an op without outputs, ``OpHandle[Any]`` for several outputs or a list).
+    """
 
     __slots__ = ("name", "_text", "_flags", "_op_def", "shape_function", "inline_expression", "plan", "site",
                  "shapes_checked")  # fmt: skip
@@ -83,7 +103,7 @@ class OpHandle:
 
     @property
     def op_def(self) -> OpDef:
-        """The parsed declaration (parsed at first use, which keeps import quick)."""
+        """The parsed declaration. It is parsed at first use, so that import stays fast."""
         if self._op_def is None:
             try:
                 self._op_def = parse_op_def(self._text, **self._flags)
@@ -91,17 +111,18 @@ class OpHandle:
                 raise ValueError(f"declaration of {self.name} at {self.site}: {error}") from None
         return self._op_def
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return apply(self, args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return apply(self, args, kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def shape(self, function: F) -> F:
-        """Attaches the shape function: Operation -> one raw shape per output."""
+    def shape(self, rule: S) -> S:
+        """Attaches the shape function, or the shapes of the outputs where they are always the same."""
         _refuse_second(self.shape_function, f"shape function of {self.name}")
-        self.shape_function = function
-        return function
+        shapes: Any = rule
+        self.shape_function = shapes if callable(shapes) else lambda node: shapes
+        return rule
 
     def gradient(self, function: F) -> F:
         """Attaches the gradient: (Operation, *gradients of outputs) -> gradients of inputs."""
@@ -109,7 +130,7 @@ class OpHandle:
         return function
 
     def not_differentiable(self) -> None:
-        """Declares that gradients stop here, silently."""
+        """Declares that the op has no gradient: backpropagation stops here without an error."""
         register_gradient(self.name, None)
 
     def kernel(self, device_type: str) -> Callable[[F], F]:
@@ -148,58 +169,77 @@ class OpHandle:
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
             KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)
+            if is_async or may_block:
+                add_traits(self.name, {"waits": True})
             return function
 
         return attach
 
 
 _HOME = __file__.rsplit("/", 2)[0] + "/"
-OPS: dict[str, OpHandle] = {}
+OPS: dict[str, OpHandle[Any]] = {}
 KERNELS: dict[tuple[str, str], Kernel] = {}
-# None: declared as not differentiable; absent: an error when a gradient must pass.
+# None: not differentiable. Absent: backpropagation through the op is an error.
 GRADIENTS: dict[str, Callable[..., Any] | None] = {}
 
 
-def op(text: str, *, stateful: bool = False, uninit_ok: bool = False) -> OpHandle:
+def op(
+    text: str, *, stateful: bool = False, uninit_ok: bool = False, shape: ShapeRule | None = None,
+    **traits: Unpack[Traits],
+) -> OpHandle[R]:  # fmt: skip
     """Declares an op (see `op_def` for the grammar) and returns its handle.
 
     Args:
       text: the declaration.
-      stateful: the op has effects or state; it is never folded, merged or dropped as unused.
-      uninit_ok: its ref inputs may be uninitialised variables.
+      stateful: the op has side effects or state. Passes never fold, merge or drop it.
+      uninit_ok: its reference inputs may be uninitialised variables.
+      shape: as for `OpHandle.shape`; ``[()]`` is one scalar, ``[]`` no output.
+      traits: see `Traits`.
 
     Raises:
-      ValueError: for a name that is taken, and for a text that does not follow the grammar. (tfmini's own
+      ValueError: the name is taken, a trait does not exist, or the text does not follow the grammar. (tfmini's own
         declarations are parsed at first use, and by a test.)
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
     site = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller else "?"
-    handle = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
+    handle: OpHandle[R] = OpHandle(text, {"stateful": stateful, "uninit_ok": uninit_ok}, site)
     first = OPS.get(handle.name)
     if first is not None:
         raise ValueError(f"op {handle.name} is declared at {first.site} and again at {site}")
     if not site.startswith(_HOME) or not handle.name.isidentifier():
-        handle.op_def  # noqa: B018 - a mistake is told where it was made
+        handle.op_def  # noqa: B018 - reports a mistake at the declaration
+    if traits:
+        add_traits(handle.name, traits)
     OPS[handle.name] = handle
+    if shape is not None:
+        handle.shape(shape)
     return handle
 
 
-def apply(handle: OpHandle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Adds a node; `building` installs the real function (it needs `Graph`, which needs this module)."""
+def apply(handle: OpHandle[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Adds a node. `building` replaces this function, since it needs `Graph`, which needs this module."""
     raise RuntimeError("tfmini.graph.building is not imported")
 
 
 def kernel_for(op_type: str, device_type: str) -> Kernel | None:
-    """The kernel of an op on a device type, or None."""
+    """Returns the kernel of an op on a device type, or None."""
     return KERNELS.get((op_type, device_type))
+
+
+_WAITS = ops_with("waits")
+
+
+def may_wait(op_type: str) -> bool:
+    """Whether an op may wait for other steps or tasks. An op that is not declared here may: its task declares it."""
+    return op_type in _WAITS or op_type not in OPS
 
 
 def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None:
     """Registers a gradient function under an op type or an override name.
 
     Raises:
-      KeyError: when the name is taken.
+      KeyError: the name is taken.
     """
     if op_type in GRADIENTS:
         raise KeyError(f"Registering two gradient with name '{op_type}'!")
@@ -209,7 +249,7 @@ def register_gradient(op_type: str, function: Callable[..., Any] | None) -> None
 def _describe_kernel(
     function: Callable[..., Any], is_factory: bool, makes_state: bool, is_async: bool, may_block: bool
 ) -> Kernel:
-    # Read the code object rather than inspect.signature: hundreds of kernels are described at import.
+    # inspect.signature is too slow for hundreds of kernels at import.
     code = getattr(function, "__code__", None)
     if code is None or is_factory:
         return Kernel(function, (), False, is_factory, may_block=may_block)

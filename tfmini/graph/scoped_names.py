@@ -1,6 +1,6 @@
-"""Names relative to a scope: what exporting part of a graph takes off, and importing puts on again.
+"""Removal and addition of a name scope, for the export and import of a part of a graph.
 
-A name may be an op's, a tensor's, a control input (``^name``) or a colocation group (``loc:@name``).
+A name may be that of an op, a tensor, a control input (``^name``) or a colocation group (``loc:@name``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def strip_name_scope(name: str, export_scope: str | None) -> str:
-    """``name`` relative to ``export_scope``; a name outside of it stays as it is."""
+    """Returns ``name`` relative to ``export_scope``. A name outside of the scope stays as it is."""
     if not export_scope:
         return name
     mark, bare = _parts(name)
@@ -25,7 +25,7 @@ def strip_name_scope(name: str, export_scope: str | None) -> str:
 
 
 def prepend_name_scope(name: str, import_scope: str | None) -> str:
-    """``name`` below ``import_scope``."""
+    """Returns ``name`` with ``import_scope`` in front."""
     if not import_scope:
         return name
     mark, bare = _parts(name)

@@ -1,12 +1,12 @@
-"""The scopes under which ops are made: names, devices, colocation, control dependencies, containers.
+"""The scopes for new ops: names, devices, colocation, control dependencies, containers.
 
-All stacks of a graph live in one `ScopeState`. It is shared by all threads, as in TensorFlow,
-until ``graph.switch_to_thread_local()`` gives each thread a copy.
+A `ScopeState` holds all scope stacks of a graph. All threads share it, as in TensorFlow, until
+``graph.switch_to_thread_local()`` gives each thread a copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import devices
@@ -18,7 +18,7 @@ DeviceLevel = str | Callable[[Any], Any] | None
 
 
 class ControlScope:
-    """One level of ``tf.control_dependencies``: what new ops wait for, and which ops were made inside."""
+    """One level of ``tf.control_dependencies``: the control inputs of new ops, and the ops made inside."""
 
     __slots__ = ("state", "control_inputs", "new_stack", "made", "_saved", "_saved_context")
 
@@ -45,7 +45,7 @@ class ControlScope:
 
 
 class ScopeState:
-    """The stacks in force for the next op."""
+    """The scope stacks that apply to the next op."""
 
     __slots__ = ("name", "devices", "device_text", "colocation", "control", "container", "control_flow_context",
                  "gradient_map", "attr_scope")  # fmt: skip
@@ -53,7 +53,7 @@ class ScopeState:
     def __init__(self) -> None:
         self.name = ""
         self.devices: list[DeviceLevel] = []
-        # The merged device while all levels are plain strings; None when a function is involved.
+        # The merged device if all levels are strings; None if one is a device function.
         self.device_text: str | None = ""
         self.colocation: list[Operation] = []
         self.control: list[ControlScope] = []
@@ -70,7 +70,7 @@ class ScopeState:
         return twin
 
     def set_devices(self, levels: list[DeviceLevel]) -> None:
-        """Replaces the device stack and works out its merged text where that is possible."""
+        """Replaces the device stack, and merges its levels if all are strings."""
         self.devices = levels
         self.device_text = _merged_text(levels)
 
@@ -86,7 +86,7 @@ class ScopeState:
                 op._device = _device_text(chosen)
 
     def apply_attrs(self, op: Operation) -> None:
-        """Gives a new op what the scopes of containers, gradients and attrs say."""
+        """Sets the attrs of a new op that the scopes of containers, gradients and attrs ask for."""
         if self.container and op.attrs.get("container") == b"":
             op.attrs["container"] = self.container.encode()
         if op.type in self.gradient_map:
@@ -94,13 +94,13 @@ class ScopeState:
         op.attrs.update(self.attr_scope)
 
     def apply_control(self, op: Operation) -> None:
-        """Has a new op wait for what the scopes of control dependencies say."""
-        op._control_inputs = self.control_inputs_for(op._inputs)
+        """Adds the control inputs of the scopes of control dependencies to a new op."""
+        op._control_inputs = self.control_inputs_for(op.inputs)
         for scope in self.control:
             scope.made.add(op)
 
-    def control_inputs_for(self, inputs: list[Tensor]) -> list[Operation]:
-        """The control inputs of a new op: those of every level that none of its inputs was made in."""
+    def control_inputs_for(self, inputs: Sequence[Tensor]) -> list[Operation]:
+        """Returns the control inputs of a new op: those of each level inside which none of its inputs was made."""
         needed: list[Operation] = []
         sources = [t.op for t in inputs]
         for scope in self.control:
@@ -110,7 +110,7 @@ class ScopeState:
         return needed
 
     def apply_colocation(self, op: Operation) -> None:
-        """Puts an op into the groups of the colocation stack, in place of any it has, and moves it to their device."""
+        """Puts an op into the groups of the colocation stack instead of its own, and requests their device for it."""
         groups: list[bytes] = []
         for anchor in self.colocation:
             groups.extend(anchor.colocation_groups())
@@ -142,10 +142,10 @@ def _device_text(chosen: Any) -> str:
 
 
 def device_level(device_name_or_function: Any) -> DeviceLevel:
-    """One level of the device stack from the argument of ``tf.device``.
+    """Converts the argument of ``tf.device`` to a level of the device stack.
 
     Raises:
-      ValueError: for a device string that does not parse.
+      ValueError: the device string does not parse.
     """
     if device_name_or_function is None:
         return None

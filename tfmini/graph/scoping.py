@@ -17,7 +17,7 @@ __all__ = [
     "set_random_seed",
 ]  # fmt: skip
 
-# TensorFlow's stand-in for the graph's seed when only the op has one.
+# TensorFlow's seed for the graph if only the op has a seed.
 DEFAULT_GRAPH_SEED = 87654321
 _MAX_SEED = 2**31 - 1
 
@@ -28,10 +28,10 @@ class name_scope:
     Args:
       name: the scope's name, or None for ``default_name``.
       default_name: the name when ``name`` is None.
-      values: inputs of the ops to come; their graph becomes the default for the block.
+      values: the inputs of the ops made inside. Their graph becomes the default graph for the block.
 
     Raises:
-      ValueError: when entered with values but no name, or when the values are of several graphs.
+      ValueError: on entering, if there are values but no name, or values of several graphs.
     """
 
     def __init__(self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None) -> None:
@@ -47,7 +47,7 @@ class name_scope:
 
     @property
     def name(self) -> str | None:
-        """The name the scope was asked for."""
+        """The requested name of the scope."""
         return self._name
 
     def __enter__(self) -> str:
@@ -63,7 +63,7 @@ class name_scope:
                 self._push(graph.as_default())
         try:
             return self._push(graph.name_scope(self._name))  # type: ignore[no-any-return]
-        except BaseException:  # no `with` body follows that would leave the scopes entered so far
+        except BaseException:  # without a `with` body, the scopes entered so far must be left here
             self.__exit__(None, None, None)
             raise
 
@@ -80,10 +80,10 @@ class name_scope:
 
 
 def get_graph_from_inputs(values: Iterable[Any], graph: Graph | None = None) -> Graph:
-    """The graph of the tensors, operations and variables among ``values``, else the default graph.
+    """Returns the graph of the tensors, operations and variables in ``values``; without any, the default graph.
 
     Raises:
-      ValueError: when they are of several graphs.
+      ValueError: they are of several graphs.
     """
     first = None
     for value in values:
@@ -129,7 +129,7 @@ def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """Leaves the surrounding control dependencies, conds and loops, but not the name scope (``tf.init_scope``)."""
+    """Leaves the enclosing control dependencies, conds and loops, but keeps the name scope (``tf.init_scope``)."""
     graph = get_default_graph()
     scope = graph.get_name_scope()
     with ExitStack() as stack:
@@ -149,12 +149,12 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``)."""
+    """Copies a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``)."""
     return get_default_graph().get_collection(key, scope)
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself (``tf.get_collection_ref``)."""
+    """Returns a collection of the default graph, not a copy of it (``tf.get_collection_ref``)."""
     return get_default_graph().get_collection_ref(key)
 
 
@@ -164,11 +164,11 @@ def set_random_seed(seed: int | None) -> None:
 
 
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    """The ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
+    """Returns the ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
 
-    With a graph seed and no op seed, the number of ops made so far stands for the latter, so that
-    ops differ from each other but a program repeats itself. (None, None) when neither is set;
-    never (0, 0), which would mean "choose at random".
+    If only the graph has a seed, the number of ops made so far is the op's seed. So ops differ from each other, and
+    every run of a program gives the same values. If neither is set, the result is (None, None). It is never (0, 0),
+    which means "choose at random".
     """
     graph = get_default_graph()
     if graph.seed is not None:

@@ -1,9 +1,8 @@
-"""What an op that has to wait is given: the `Wait` through which it answers later.
+"""`Wait`: the object through which an async kernel answers.
 
-An op that cannot always answer at once (a dequeue from an empty queue, a barrier, a collective)
-has an *async kernel*. It holds no thread: it keeps its `Wait`, returns, and whoever makes the
-answer possible calls `done`. The runtime supplies the object; ops and their tests know only this
-protocol.
+An op that cannot always answer at once (a dequeue, a barrier, a collective) has an *async kernel*. The kernel holds no
+thread: it stores its `Wait` and returns. The op or message that makes the answer possible, such as an enqueue, calls
+`done`. The runtime implements this protocol; ops and their tests know nothing else of the runtime.
 """
 
 from __future__ import annotations
@@ -17,51 +16,50 @@ from tfmini import errors
 class Wait(Protocol):
     """One pending answer of one node in one step.
 
-    ``done`` or ``fail`` is called once, from any thread and possibly before the kernel returns.
-    What follows from it runs later or in the caller's thread, never inside a lock of the runtime;
-    the caller must not hold a lock of its own either. A wait whose step has ended swallows both.
+    ``done`` or ``fail`` must be called once, from any thread, possibly before the kernel returns. The step then
+    continues later or in the caller's thread. The runtime holds no lock meanwhile, and the caller must hold none of its
+    own. After the end of the step both calls have no effect.
 
     Attributes:
-      step: the running step, as kernels with a first parameter ``step`` receive it.
+      step: the context of the running step, the same that kernels with a first parameter ``step`` receive.
     """
 
     step: Any
 
     def done(self, result: Any = None) -> None:
-        """Gives what the kernel would have returned: the only output, or a tuple of all outputs."""
+        """Answers with the result: the only output, or a tuple of all outputs."""
         ...
 
     def fail(self, error: errors.OpError) -> None:
-        """Ends the step with an error; the runtime adds the node's name."""
+        """Ends the step with an error. The runtime adds the node's name to it."""
         ...
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
-        """Names what is waited for and how to stop waiting.
+        """Registers the cause of the wait and a function that cancels it.
 
         Args:
-          cause: for people, like ``an element of queue "jobs" (0 of 1)``.
-          cancel: called once if the step ends before ``done`` or ``fail``: the waiter must be
-            forgotten, so that nothing is delivered to it.
+          cause: for messages to people, such as ``an element of queue "jobs" (0 of 1)``.
+          cancel: called once if the step ends before ``done`` or ``fail``. It must forget the wait, so that it gets
+            no element any more.
 
         Returns:
-          False when the step has ended already: ``cancel`` is not called and nothing may be kept.
+          False if the step has ended already. ``cancel`` is not called then, and the kernel must not store the wait.
         """
         ...
 
 
 class PatientWait(Wait, Protocol):
-    """A wait for which a thread does nothing else, so that it may as well wait where the answer comes from."""
+    """A wait whose thread has nothing else to do. It may block in a function of the kernel until the answer comes."""
 
     def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
-        """Tells the thread where.
+        """Offers a function in which the thread may block.
 
         Args:
-          sleep: takes the seconds after which it returns in any case; returns False when the answer will come
-            from elsewhere.
+          sleep: blocks for at most the given number of seconds; returns False if the answer will come another way.
         """
         ...
 
 
 def patient(wait: Wait) -> PatientWait | None:
-    """The wait, if a thread waits for just this answer."""
+    """Returns the wait as a `PatientWait` if its thread waits for this answer only, else None."""
     return wait if getattr(wait, "is_patient", False) else None  # type: ignore[return-value]

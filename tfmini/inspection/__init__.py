@@ -1,1 +1,1 @@
-"""The partition inspector: which op runs where, and what one step sends. See `tfmini.inspection.api`."""
+"""The inspector: shows the placement of ops and the transfers of one step. See `tfmini.inspection.api`."""

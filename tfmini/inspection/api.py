@@ -1,4 +1,4 @@
-"""``tfmini.inspect``: what each task does in one step, and what exactly crosses the wire."""
+"""``tfmini.inspect``: computes what each task does and sends in one step, without running it."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def inspect(
     arguments: Sequence[str] = (),
     trace: Any = None,
 ) -> Inspection:
-    """Places and cuts one step of a graph exactly as servers would, without any server.
+    """Places and partitions one step of a graph exactly as servers do, without any server.
 
     Args:
       source: a `tf.Graph` (default: the default graph), a `tf.Session`, a GraphDef, MetaGraphDef or SavedModel
-        message or the path of a file of one (binary or text), or of a Python script, which then runs until its
-        first session would run.
+        message or the path of a file of one (binary or text), or of a Python script, which runs up to its first
+        ``Session.run``.
       cluster: a ClusterSpec, a dict, or the path of a JSON or YAML file; or
-      ps, workers: how many tasks of each job. Default: TF_CONFIG, else the tasks that the graph asks for.
-      master: the client's task, ``/job:worker/task:1``. Default: the worker that the graph is built for if it is
-        one, else the first chief or worker.
+      ps, workers: the number of tasks of each job. Default: TF_CONFIG, else the tasks in the graph's devices.
+      master: the client's task, ``/job:worker/task:1``. Default: the only worker in the graph's devices, else the
+        first chief or worker.
       fetches: tensors and ops, or their names, one or several. Default: the training op.
       feeds: tensors, or their names. Default: the placeholders that the step needs.
       batch: the size to assume for unknown first dimensions.
       entry: ``module:function`` that builds the graph, instead of ``source``.
-      arguments: of the script.
-      trace: a traced run of the step, whose times and bytes are to be shown: the path of a timeline that
-        `tfmini trace` wrote, or a RunMetadata or the path of one.
+      arguments: the arguments of the script.
+      trace: a traced run of the step, to show its times and bytes: the path of a timeline of `tfmini trace`, a
+        RunMetadata, or the path of one.
 
     Raises:
-      ValueError, TypeError: for a source or cluster that is none, or a name that is not in the graph.
+      ValueError, TypeError: the source or cluster is invalid, or a name is not in the graph.
       ScriptError: the script failed.
-      OpError: what a session would raise for the graph.
+      OpError: the error that a session raises for the graph.
     """
     jobs = read_cluster(cluster, ps, workers)
     is_script = isinstance(source, (str, Path)) and str(source).endswith(".py")
@@ -80,7 +80,7 @@ def inspect(
         read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
         found.measured = measure(read, found.transfers)
         if not any(op in found.nodes for op in found.measured.ops):
-            remedy = "Trace a run of the step that is inspected: see --fetch of both commands."
+            remedy = "Trace a run of the inspected step: see --fetch of both commands."
             found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
     return found
 
@@ -92,7 +92,7 @@ def _default_graph() -> Any:
 
 
 def _names(given: Any) -> list[str]:
-    """Names of tensors (with a colon) and ops."""
+    """The names of tensors (with a colon) and ops."""
     if isinstance(given, str) or hasattr(given, "name"):
         given = [given]
     return [item if isinstance(item, str) else str(item.name) for item in given]

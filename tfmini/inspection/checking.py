@@ -1,4 +1,4 @@
-"""What the checks of `lint` share."""
+"""Functions that the checks of `lint` share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Node
-from tfmini.inspection import cost
+from tfmini.graph.traits import VARIABLE_OPS, ops_with
 from tfmini.inspection.findings import Finding, Inspection
 
 Check = Callable[[Inspection], Iterator[Finding]]
 WORKER_JOBS = ("worker", "chief", "master")
+_FORWARDS = ops_with("forwards", "value")
 
 
 def ps_devices(found: Inspection) -> list[str]:
@@ -19,17 +20,17 @@ def ps_devices(found: Inspection) -> list[str]:
 
 
 def worker_tasks(found: Inspection) -> set[str]:
-    """The tasks that can have a client with a graph of its own."""
+    """The tasks that can have a client with its own graph."""
     return {task_of_device(d.device) for d in found.devices if parse(d.device).job in WORKER_JOBS}
 
 
 def variables(found: Inspection) -> list[str]:
     """The names of all variables of the graph."""
-    return [name for name, node in found.nodes.items() if node.op in cost.VARIABLES]
+    return [name for name, node in found.nodes.items() if node.op in VARIABLE_OPS]
 
 
 def local_variables(found: Inspection) -> set[str]:
-    """Variables that every worker is to have for itself; where the source has no collections, by their names."""
+    """The variables of which every worker has its own; guessed from their names if the source has no collections."""
     if found.local_variables is not None:
         return set(found.local_variables)
     return {
@@ -45,9 +46,9 @@ def running(found: Inspection) -> set[str]:
 
 
 def holder_of(found: Inspection, node: Node, slot: int = 0) -> str:
-    """The op that hands out the state that an input refers to, through what only passes it on."""
+    """The op that owns the state of an input, found through ops that forward it."""
     name = node.inputs[slot][0] if slot < len(node.inputs) else ""
-    while name in found.nodes and found.nodes[name].op in ("Identity", "Enter", "RefEnter", "Switch", "RefSwitch"):
+    while name in found.nodes and found.nodes[name].op in _FORWARDS:
         if not found.nodes[name].inputs:
             break
         name = found.nodes[name].inputs[0][0]

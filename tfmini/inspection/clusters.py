@@ -1,4 +1,4 @@
-"""Which devices there are: from counts, a ClusterSpec, TF_CONFIG, a JSON or YAML file, or the graph's own requests."""
+"""Reads the cluster from counts, a ClusterSpec, TF_CONFIG, a JSON or YAML file, or the graph's device requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Jobs = dict[str, list[int]]
 
 
 def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None = None) -> Jobs | None:
-    """Job -> task indices; None when nothing is said about a cluster.
+    """Returns job -> task indices; None if no argument is given.
 
     Args:
       cluster: a ClusterSpec, ClusterDef or dict, or the path of a JSON or YAML file with such a dict (or with a
@@ -26,13 +26,13 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
       ps, workers: numbers of tasks, instead of ``cluster``.
 
     Raises:
-      ValueError: both are given, the file holds no cluster or no task, or is YAML and PyYAML is not installed.
-      TypeError: the cluster is neither.
+      ValueError: both are given, the file contains no cluster or no task, or is YAML and PyYAML is not installed.
+      TypeError: ``cluster`` has another type.
       OSError: the file cannot be read.
     """
     if ps is not None or workers is not None:
         if cluster is not None:
-            raise ValueError("Give a cluster or numbers of ps and workers, not both.")
+            raise ValueError("Give a cluster or the numbers of ps and workers, not both.")
         counts = {"ps": ps or 0, "worker": 1 if workers is None else workers}
         return _checked({job: list(range(count)) for job, count in counts.items() if count}, "--ps 0 --workers 0")
     if cluster is None:
@@ -46,35 +46,35 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
 
 
 def tf_config_master(environment: Mapping[str, str]) -> str | None:
-    """The task of TF_CONFIG if it can be a client's, else None."""
+    """The task of TF_CONFIG if it can be a client's task, else None."""
     config = cluster_from_tf_config(environment)
     if config.task_type in (None, "ps", "evaluator"):
         return None
     return f"/job:{config.task_type}/task:{config.task_id or 0}"
 
 
-def _of_mapping(found: Mapping[str, Any], what: str) -> Jobs:
+def _of_mapping(found: Mapping[str, Any], origin: str) -> Jobs:
     inner = found.get("cluster", found)
     if not isinstance(inner, Mapping):
-        raise ValueError(f"{what}: 'cluster' must map job names to lists of addresses (or counts), got {inner!r}.")
+        raise ValueError(f"{origin}: 'cluster' must map job names to lists of addresses (or counts), got {inner!r}.")
     try:
         spec = ClusterSpec({job: _addresses(job, tasks) for job, tasks in inner.items()})
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} holds no cluster: {error} Expected: {_FORM}") from None
-    return _checked({job: spec.task_indices(job) for job in spec.jobs}, what)
+        raise ValueError(f"{origin} contains no cluster: {error} Expected: {_FORM}") from None
+    return _checked({job: spec.task_indices(job) for job in spec.jobs}, origin)
 
 
 def _addresses(job: str, tasks: Any) -> Any:
     if isinstance(tasks, int) and not isinstance(tasks, bool):
         return [f"{job}{i}:0" for i in range(tasks)]
-    if isinstance(tasks, Mapping):  # of a sparse job; JSON has only string keys
+    if isinstance(tasks, Mapping):  # a sparse job; JSON has only string keys
         return {int(index): address for index, address in tasks.items()}
     return tasks
 
 
-def _checked(jobs: Jobs, what: str) -> Jobs:
+def _checked(jobs: Jobs, origin: str) -> Jobs:
     if not any(jobs.values()):
-        raise ValueError(f"{what} has no task: at least one worker is needed, which is the client's.")
+        raise ValueError(f"{origin} has no task: it needs at least one worker, for the client.")
     return jobs
 
 
@@ -85,7 +85,7 @@ def describe(jobs: Jobs) -> str:
 
 
 def tf_config_cluster(environment: Mapping[str, str]) -> Jobs | None:
-    """The cluster of TF_CONFIG, None when it is not set or empty."""
+    """The cluster of TF_CONFIG; None if TF_CONFIG is unset or its cluster empty."""
     if not environment.get("TF_CONFIG"):
         return None
     spec = cluster_from_tf_config(environment).cluster
@@ -99,7 +99,7 @@ def _file(path: Path) -> dict[str, Any]:
     except ValueError as error:
         value = _yaml(path, text, error)
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no cluster: it is {type(value).__name__}. Expected: {_FORM}")
+        raise ValueError(f"{path} contains no cluster but a {type(value).__name__}. Expected: {_FORM}")
     return value
 
 
@@ -117,9 +117,9 @@ def _yaml(path: Path, text: str, json_error: ValueError) -> Any:
 
 
 def requested_jobs(nodes: Nodes) -> Jobs:
-    """The tasks that a graph's own device requests name, else one local task."""
+    """The tasks in the graph's device requests, else one local task."""
     found = _requests(nodes)
-    # The master is a worker, whether or not an op asks for it.
+    # The master is a worker, also if no op requests one.
     if found and not any(job in found for job in ("worker", "chief", "master", "localhost")):
         found["worker"] = {0}
     return {job: list(range(max(tasks) + 1)) for job, tasks in found.items()} or dict(_LOCAL)
@@ -138,20 +138,29 @@ def _requests(nodes: Nodes) -> dict[str, set[int]]:
 
 
 def devices_of(jobs: Jobs) -> list[DeviceAttributes]:
-    """One CPU per task, with numbers as incarnations."""
+    """One CPU device per task, with numbers as incarnations."""
     names = [device_name(job, task) for job, tasks in jobs.items() for task in tasks]
     return [DeviceAttributes(name, "CPU", 0, i + 1) for i, name in enumerate(names)]
 
 
 def task_order(device: str) -> tuple[str, int, str]:
-    """What devices are sorted by: task 10 comes after task 9."""
+    """The sort key of a device: task 10 comes after task 9."""
     found = parse(device)
     return found.job or "", found.task or 0, found.local_name
 
 
+def short(device: str) -> str:
+    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``; other devices than the first CPU are added."""
+    if device == "client":
+        return device
+    found = parse(device)
+    local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
+    return f"{found.job}/{found.task}{local}" if found.job is not None else device
+
+
 def client_device(jobs: Jobs, master: str | None, nodes: Nodes) -> str:
-    """The full device name of the client's task: the one asked for, else the only worker that the graph is built for,
-    else the first chief or worker.
+    """The full device name of the client's task: ``master``, else the only worker in the graph's devices, else the
+    first chief or worker.
 
     Raises:
       ValueError: the cluster has no such task.
@@ -164,7 +173,7 @@ def client_device(jobs: Jobs, master: str | None, nodes: Nodes) -> str:
         if wanted.job is not None and (wanted.task or 0) in jobs.get(wanted.job, ()):
             return device_name(wanted.job, wanted.task or 0)
         raise ValueError(f"The cluster has no task {master}; it has {describe(jobs)}.")
-    # A graph of between-graph replication is built for one worker, which is then its client.
+    # In between-graph replication, a graph requests only its own worker, which is its client.
     own = _requests(nodes).get("worker", set())
     if len(own) == 1 and own <= set(jobs.get("worker", ())):
         return device_name("worker", own.pop())

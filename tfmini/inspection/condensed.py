@@ -1,4 +1,4 @@
-"""A step with its name scopes closed, as far as it takes to draw it on one page."""
+"""Collapses the name scopes of a step, so that a picture of it fits on one page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ End = tuple[str, str]  # a device and a group on it; "" stands for the task as a
 
 @dataclass
 class Condensed:
-    """Groups of ops and what joins them.
+    """Groups of ops and the edges between them.
 
     Attributes:
-      groups: per device the groups, with the ops of each, in the order of the graph.
-      inner: per device the pairs of groups of which one feeds the other.
-      wires: what crosses between groups of different devices.
+      groups: device -> group -> its ops, in the order of the graph.
+      inner: device -> pairs of groups of which the first feeds the second.
+      wires: the transfers between groups of different devices.
     """
 
     groups: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Condensed:
 
 
 def condense(found: Inspection, most: int) -> Condensed:
-    """Closes scopes, inner ones first, until at most ``most`` groups are left (or only the outermost scopes)."""
+    """Collapses scopes, inner ones first, until at most ``most`` groups remain (or only the outermost scopes)."""
     deepest = max((op.count("/") + 1 for d in found.devices for op in d.ops), default=1)
     for depth in range(deepest, 0, -1):
         result = _at_depth(found, depth)

@@ -1,4 +1,4 @@
-"""What an op costs, from its static shapes: floating-point operations and bytes of state."""
+"""Estimates an op's cost from its static shapes: floating-point operations and bytes of state."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from collections.abc import Callable, Mapping
 
 from tfmini.dtypes import DType
 from tfmini.graph.node import Endpoint, Node
+from tfmini.graph.node_types import MADE_BY_PASSES
+from tfmini.graph.traits import ops_with, trait_of
 from tfmini.shapes import RawShape
 
-VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable"})
-# What only hands on, moves or selects values.
-_FREE = VARIABLES | {
-    "Assign", "AssignVariableOp", "BroadcastTo", "Cast", "Concat", "ConcatV2", "Const", "DynamicPartition",
-    "DynamicStitch", "Enter", "Exit", "ExpandDims", "Fill", "Gather", "GatherV2", "Identity", "IdentityN",
-    "LoopCond", "Merge", "NextIteration", "NoOp", "OnesLike", "Pack", "Pad", "Placeholder",
-    "PlaceholderWithDefault", "Range", "Rank", "ReadVariableOp", "RefEnter", "Reshape", "ResourceGather",
-    "Shape", "ShapeN", "Size", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Switch",
-    "Tile", "Transpose", "Unique", "Unpack", "ZerosLike", "_Recv", "_Send",
-}  # fmt: skip
-_BY_ROW = ("SparseApply", "ResourceSparseApply", "Scatter", "ResourceScatter")
-_ROWS = frozenset({"grad", "updates"})
-_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
+# Ops with one of these traits only forward, move or select values.
+_FREE = tuple(map(ops_with, ("variable", "placeholder", "flow", "control_only", "forwards", "looks_up", "shape_only")))
+_ASSIGNS = ops_with("writes", "assign")
+_CHANGES = frozenset({"grad", "delta", "updates"})
 
 Shapes = Mapping[Endpoint, RawShape]
 Rule = Callable[[Node, Shapes], "int | None"]
 
 
 def state_bytes(node: Node) -> int | None:
-    """The bytes of a variable, None when its shape is not fully known or its elements have no fixed size."""
+    """The bytes of a variable; None if its shape is not fully known or its elements have no fixed size."""
     count, dtype = size(node.attrs.get("shape")), node.attrs.get("dtype")
     if count is None or not isinstance(dtype, DType) or dtype.name in ("string", "variant", "resource"):
         return None
@@ -36,34 +29,40 @@ def state_bytes(node: Node) -> int | None:
 
 
 def size(shape: RawShape) -> int | None:
-    """The number of elements, None when the shape is not fully known."""
+    """The number of elements; None if the shape is not fully known."""
     if shape is None or any(d is None for d in shape):
         return None
     return math.prod(d for d in shape if d is not None)
 
 
 def flops(node: Node, shapes: Shapes) -> int | None:
-    """Floating-point operations (a multiply-add counts two), None when the shapes of a costly op are unknown.
+    """The floating-point operations of an op (a multiply-add counts as two); None if a costly op has unknown shapes.
 
-    Cheap ops of unknown shape count nothing.
+    Cheap ops of unknown shape count as 0.
     """
-    rule = _RULES.get(node.op)
+    rule = _RULES.get(trait_of(node.op, "work"))
     if rule is not None:
         return rule(node, shapes)
-    if node.op in _FREE:
+    if node.op in MADE_BY_PASSES or node.op in _ASSIGNS or any(node.op in ops for ops in _FREE):
         return 0
-    if node.op.startswith(_BY_ROW):
-        return _row_update(node, shapes)
-    if node.op in _REDUCTIONS and node.inputs:
-        return size(shapes.get(node.inputs[0])) or 0
-    return size(shapes.get((node.name, 0))) or 0
+    inputs = _inputs(node)
+    change = next((name for name in inputs if name in _CHANGES), None) if trait_of(node.op, "writes") else None
+    # An update costs one operation per value of the gradient, which may cover only some rows of the variable.
+    return size(shapes.get((node.name, 0) if change is None else inputs[change])) or 0
 
 
-def _row_update(node: Node, shapes: Shapes) -> int:
-    """As many as there are values in the rows, not in the variable."""
+def _inputs(node: Node) -> dict[str, Endpoint]:
+    """The sources of a node's inputs by declared name; wrong if an input is a list."""
     names = node.handle.op_def.inputs if node.handle is not None else ()
-    slot = next((i for i, arg in enumerate(names) if arg.name in _ROWS), None)
-    return 0 if slot is None else size(shapes.get(node.inputs[slot])) or 0
+    return {arg.name: source for arg, source in zip(names, node.inputs)}
+
+
+def _nothing(node: Node, shapes: Shapes) -> int:
+    return 0
+
+
+def _reduction(node: Node, shapes: Shapes) -> int:
+    return size(shapes.get(node.inputs[0])) or 0
 
 
 def _matmul(node: Node, shapes: Shapes) -> int | None:
@@ -76,17 +75,16 @@ def _matmul(node: Node, shapes: Shapes) -> int | None:
 
 
 def _convolution(node: Node, shapes: Shapes) -> int | None:
-    # The gradients do the same multiplications as the convolution, seen from another side.
-    own, last = (node.name, 0), node.inputs[-1]
-    filters = shapes.get(own if node.op == "Conv2DBackpropFilter" else node.inputs[1])
-    image = shapes.get(own if node.op == "Conv2D" else last)
+    # The gradients need the same multiplications as the convolution.
+    own, inputs = (node.name, 0), _inputs(node)
+    filters = shapes.get(inputs.get("filter", own))
+    image = shapes.get(inputs.get("out_backprop", own))
     kernel, positions = size(filters), size(image)
     if kernel is None or positions is None or filters is None or not filters[-1]:
         return None
     return 2 * positions * kernel // filters[-1]
 
 
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), _matmul),
-    **dict.fromkeys(("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"), _convolution),
-}
+_RULES: dict[str | None, Rule] = {
+    "none": _nothing, "input": _reduction, "matmul": _matmul, "convolution": _convolution,
+}  # fmt: skip

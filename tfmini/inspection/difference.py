@@ -1,4 +1,4 @@
-"""What differs between two inspections: ops, devices and transfers."""
+"""Compares two inspections: ops, devices and transfers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfmini.inspection.clusters import short
 from tfmini.inspection.findings import Inspection
-from tfmini.inspection.text import short
 
 
 @dataclass(frozen=True)
 class Difference:
-    """From one inspection to another.
+    """The differences from one inspection to another.
 
     Attributes:
       added, removed: ops.
@@ -39,7 +39,7 @@ class Difference:
 
 
 def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
-    """Compares two placements of a graph, or two graphs; each an inspection, or what its ``to_json`` gave.
+    """Compares two placements of a graph, or two graphs; each is an inspection or the result of its ``to_json``.
 
     Raises:
       ValueError: a mapping is no inspection.
@@ -56,10 +56,10 @@ def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mappi
 
 
 def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
-    """Device per op, and the transfers."""
+    """Returns op -> device, and the transfers."""
     data = found.to_json() if isinstance(found, Inspection) else found
     try:
         devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
         return devices, {(t["tensor"], t["src"], t["dst"]) for t in data["transfers"]}
     except (KeyError, TypeError, AttributeError):
-        raise ValueError("not what tfmini inspect --json prints: it has no placement and transfers.") from None
+        raise ValueError("not the output of tfmini inspect --json: it has no placement and transfers.") from None

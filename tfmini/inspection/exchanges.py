@@ -1,4 +1,4 @@
-"""What collective ops exchange: the partitioner draws no Send or Recv for it, so it comes from their cost model."""
+"""Lists the transfers of collective ops from their cost model, since the partitioner adds no Send or Recv for them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfmini.collectives.costs import all_reduce_cost
 from tfmini.collectives.schedules import DIRECT_LIMIT
 from tfmini.devices import parse
 from tfmini.graph.node import Endpoint, Node
+from tfmini.graph.traits import ops_with, trait_of
 from tfmini.inspection.clusters import task_order
 from tfmini.inspection.cost import size
 from tfmini.inspection.findings import Inspection
@@ -16,15 +17,14 @@ from tfmini.placement.layout import Route
 from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 
-COLLECTIVES = {"CollectiveReduce": "all-reduce", "CollectiveGather": "all-gather",
-               "CollectiveBcastSend": "broadcast", "CollectiveBcastRecv": "broadcast"}  # fmt: skip
+COLLECTIVES = ops_with("collective")
 
 
 @dataclass(frozen=True)
 class _Collective:
-    """One collective of a step: the ops of one instance and all devices of the group, in the order of the ring."""
+    """One collective of a step: the ops of one instance, and all devices of the group in the order of the ring."""
 
-    ops: dict[str, Node]  # by device; of members that run a graph of their own there is none
+    ops: dict[str, Node]  # by device; members that run another graph have none
     devices: list[str]
     shape: RawShape
     nbytes: int | None
@@ -34,15 +34,20 @@ class _Collective:
         return next(iter(self.ops.values()))
 
     @property
+    def kind(self) -> str:
+        kind: str = trait_of(self.node.op, "collective")
+        return kind
+
+    @property
     def role(self) -> str:
         name = self.node.attrs.get("_collective_name", b"").decode()
         parts = name.split("+")
         shown = "+".join(parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
-        return COLLECTIVES[self.node.op] + (f" of {shown}" if name else "")
+        return f"{self.kind} of {shown}" if name else self.kind
 
 
 def group_devices(found: Inspection, node: Node) -> list[str]:
-    """The devices of a collective's group: those with ops of its key, then other workers, up to the group's size."""
+    """The devices of a collective's group: those with ops of its key, and other workers up to the group's size."""
     key, wanted = node.attrs["group_key"], node.attrs["group_size"]
     here = {found.placement[name].device for name, other in found.nodes.items()
             if other.op in COLLECTIVES and other.attrs["group_key"] == key}  # fmt: skip
@@ -52,7 +57,7 @@ def group_devices(found: Inspection, node: Node) -> list[str]:
 
 
 def exchanges(found: Inspection) -> list[Transfer]:
-    """What all members of the groups send each other in a step, also those that run graphs of their own."""
+    """The transfers of one step between all members of the groups, including members that run other graphs."""
     groups: dict[tuple[int, int], dict[str, Node]] = {}
     for summary in found.devices:
         for name in summary.ops:
@@ -77,13 +82,13 @@ def _collective(found: Inspection, ops: dict[str, Node]) -> _Collective:
 
 
 def _traffic(c: _Collective) -> Iterator[tuple[str, str, int | None, int]]:
-    """(from, to, bytes, messages): round the ring, along the chain of a broadcast, or from each to each."""
+    """Yields (from, to, bytes, messages) of a ring, of the chain of a broadcast, or from all to all."""
     count = len(c.devices)
     following = [(src, c.devices[(i + 1) % count]) for i, src in enumerate(c.devices)]
-    if "Bcast" in c.node.op:
+    if c.kind == "broadcast":
         first = next((i for i, d in enumerate(c.devices) if d in c.ops and c.ops[d].op == "CollectiveBcastSend"), 0)
         yield from ((*following[(first + i) % count], c.nbytes, 1) for i in range(count - 1))
-    elif c.node.op == "CollectiveReduce" and count > 1 and (c.nbytes is None or c.nbytes > DIRECT_LIMIT // (count - 1)):
+    elif c.kind == "all-reduce" and count > 1 and (c.nbytes is None or c.nbytes > DIRECT_LIMIT // (count - 1)):
         nbytes, messages = _ring_cost(c.nbytes, count)
         yield from ((src, dst, nbytes, messages) for src, dst in following)
     else:

@@ -1,8 +1,8 @@
-"""What an inspection answers, as plain typed values."""
+"""The results of an inspection, as typed values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeviceSummary:
-    """What one device does.
+    """The work and state of one device.
 
     Attributes:
       device: full name.
-      ops: names of the graph's own ops that the step runs there, without sends and receives.
-      variables: names of all variables of the whole graph that live there.
-      state_bytes: bytes of those, None when a shape is unknown.
-      flops: floating-point operations of one step, None when a costly op's shapes are unknown.
+      ops: names of the graph's own ops that the step runs on it, without sends and receives.
+      variables: names of all variables of the whole graph that are placed on it.
+      state_bytes: bytes of these variables; None if a shape is unknown.
+      flops: floating-point operations of one step; None if the shapes of a costly op are unknown.
     """
 
     device: str
@@ -41,7 +41,7 @@ class DeviceSummary:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that deserves a look: the kind of problem, what is wrong with which op, and what to do."""
+    """A warning: the kind of problem, its description, the remedy, and the ops."""
 
     kind: str
     text: str
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a step. ``transfers`` is empty for requests and answers; ``bytes`` None when unknown."""
+    """One message of a step. ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown."""
 
     src: str
     dst: str
@@ -65,21 +65,21 @@ class Message:
 
 @dataclass
 class Inspection:
-    """One step of a graph on a cluster: placed, cut and laid out as servers would.
+    """One step of a graph on a cluster: its placement, partitions and transfers.
 
     Attributes:
       nodes: the whole graph.
-      shapes: static shapes per endpoint, as far as known.
+      shapes: the known static shapes, by endpoint.
       placement: op -> device and reasons, of the whole graph.
       master: full name of the device of the client's task.
       feeds, fetches, targets: the step.
-      partitions, layout: what the partitioner drew, and what tasks register.
-      devices: per device what it does, in the order of names.
-      transfers: what crosses devices in a step.
-      warnings: what `lint` found, and what could not be found out.
+      partitions, layout: the partitions, and the graphs that tasks register.
+      devices: the work and state of each device, in the order of names.
+      transfers: the transfers between devices in a step.
+      warnings: the warnings of `lint`, and the problems of reading the source.
       foreign: ops that tfmini cannot run, with the reason.
-      local_variables: variables that every worker has for itself, None where the source does not say.
-      measured: what a traced run of this step took.
+      local_variables: variables of which every worker has its own; None: unknown.
+      measured: measurements of a traced run of this step.
     """
 
     nodes: Nodes
@@ -99,7 +99,7 @@ class Inspection:
     measured: Measured | None = None
 
     def why(self, op: str) -> list[str]:
-        """The device of an op, and the chain of reasons, nearest first.
+        """The device of an op, and the chain of reasons, the most direct one first.
 
         Raises:
           KeyError: the op is not in the graph.
@@ -115,18 +115,18 @@ class Inspection:
         return graph
 
     def task_graph(self, task: str) -> networkx.MultiDiGraph:
-        """What one task registers, sends and receives included. Raises KeyError for a task without a part."""
+        """The graph that one task registers, with sends and receives. Raises KeyError for a task without one."""
         return to_networkx(self.layout.tasks[task])
 
     def links(self) -> dict[tuple[str, str], list[Transfer]]:
-        """The transfers per (source, destination) device."""
+        """The transfers by (source, destination) device."""
         found: dict[tuple[str, str], list[Transfer]] = {}
         for transfer in self.transfers:
             found.setdefault((transfer.src, transfer.dst), []).append(transfer)
         return found
 
     def messages(self) -> list[Message]:
-        """The messages of one step in an order in which they may happen, from the client and back to it."""
+        """The messages of one step in a possible order, from the client's request to its reply."""
         master = task_of_device(self.master)
         others = [task for task in self.layout.tasks if task != master]
         fed = ", ".join(self.feeds) or "no feeds"
@@ -150,22 +150,16 @@ class Inspection:
         for transfer in self.transfers:
             if transfer.route is Route.SENT:
                 key = (transfer.src, transfer.dst, transfer.group)
-                # A message leaves when its last tensor is ready, so it moves to the end of the order.
+                # A message is sent when its last tensor is ready, so it moves to the end of the order.
                 groups[key] = [*groups.pop(key, []), transfer]
-        return [
-            Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
-            for (src, dst, _), members in groups.items()
-        ]
+        return _message_of_each(groups.values())
 
     def _exchanged(self) -> list[Message]:
         links: dict[tuple[str, str], list[Transfer]] = {}
         for transfer in self.transfers:
             if transfer.route is Route.EXCHANGED:
                 links.setdefault((transfer.src, transfer.dst), []).append(transfer)
-        return [
-            Message(task_of_device(src), task_of_device(dst), _roles(members), _size(members), tuple(members))
-            for (src, dst), members in links.items()
-        ]
+        return _message_of_each(links.values())
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``tfmini inspect --json`` prints."""
@@ -194,8 +188,15 @@ class Inspection:
         return row
 
 
-def _with(what: str, values: Sequence[Transfer]) -> str:
-    return f"{what} with {', '.join(t.tensor for t in values)}" if values else what
+def _message_of_each(groups: Iterable[Sequence[Transfer]]) -> list[Message]:
+    """Returns one message per group of transfers from one task to another."""
+    return [
+        Message(task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t)) for t in groups
+    ]
+
+
+def _with(text: str, values: Sequence[Transfer]) -> str:
+    return f"{text} with {', '.join(t.tensor for t in values)}" if values else text
 
 
 def _roles(members: Sequence[Transfer]) -> str:

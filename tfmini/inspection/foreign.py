@@ -1,8 +1,8 @@
-"""Ops that tfmini does not run: enough of their types that a graph with them can be placed and cut.
+"""Finds the types of ops that tfmini cannot run, so that a graph with them can be placed and partitioned.
 
 Their signatures come from a table of TensorFlow 1.15's ops (`op_signatures.txt`: names and signatures only).
-An op that is not in it either is opaque: how many outputs it has and of which types is read off the ops
-that use them.
+An op that is not in the table is opaque: the number and types of its outputs follow from the ops that use
+them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from importlib import resources
 
 from tfmini import dtypes
 from tfmini.errors import NotFoundError
-from tfmini.graph.frames import STEERING_OPS
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, input_dtypes
 from tfmini.graph.registry import kernel_for
-
-_RUNS_WITHOUT_KERNEL = STEERING_OPS | {"_Send", "_Recv", "_Arg", "_Retval"}
 
 
 @cache
@@ -37,7 +34,7 @@ def _types(text: str) -> tuple[str, ...]:
 
 
 def known_types(nodes: Nodes) -> tuple[Nodes, dict[str, str]]:
-    """The graph with types on every node that tfmini cannot run, and those nodes with the reason.
+    """Returns the graph with types on every node that tfmini cannot run, and the reasons of these nodes.
 
     The reasons are ``known to TensorFlow, not to tfmini`` and ``custom op: opaque``.
     """
@@ -56,7 +53,7 @@ def known_types(nodes: Nodes) -> tuple[Nodes, dict[str, str]]:
 
 
 def _is_foreign(node: Node) -> bool:
-    return node.handle is None or (kernel_for(node.op, "CPU") is None and node.op not in _RUNS_WITHOUT_KERNEL)
+    return kernel_for(node.op, "CPU") is None
 
 
 def _declared(node: Node) -> tuple[list[dtypes.DType], list[dtypes.DType]] | None:
@@ -65,7 +62,7 @@ def _declared(node: Node) -> tuple[list[dtypes.DType], list[dtypes.DType]] | Non
         return None
     try:
         inputs, outputs = ([d for text in side for d in _resolved(text, node)] for side in signature)
-    except (KeyError, TypeError):  # attrs that this producer writes otherwise
+    except (KeyError, TypeError):  # this producer writes other attrs
         return None
     return inputs, outputs
 
@@ -81,7 +78,7 @@ def _resolved(text: str, node: Node) -> list[dtypes.DType]:
 
 
 def _uses(nodes: Nodes, foreign: Nodes) -> dict[Endpoint, dtypes.DType | None]:
-    """The outputs of foreign nodes that others use, with the type that one of those declares."""
+    """The outputs of foreign nodes that other nodes use, with the type that one of these declares."""
     found: dict[Endpoint, dtypes.DType | None] = {}
     for node in nodes.values():
         mine = [(slot, source) for slot, source in enumerate(node.inputs) if source[0] in foreign]
@@ -100,7 +97,7 @@ def _input_types(node: Node) -> list[dtypes.DType]:
         return types[0] if types else []
     try:
         return input_dtypes(node)
-    except (KeyError, NotFoundError):  # incomplete attrs: it says nothing about its inputs
+    except (KeyError, NotFoundError):  # its attrs are incomplete, so its input types are unknown
         return []
 
 

@@ -1,4 +1,4 @@
-"""Set-ups that deserve a warning, each with its remedy."""
+"""Warns about likely mistakes in a graph or cluster, with remedies."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tfmini.inspection.waiting_checks import WAITING_CHECKS
 
 
 def lint(found: Inspection) -> list[Finding]:
-    """All warnings about an inspection."""
+    """Returns all warnings about an inspection."""
     return [warning for check in (*STATE_CHECKS, *TRAFFIC_CHECKS, *WAITING_CHECKS) for warning in check(found)]

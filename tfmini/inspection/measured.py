@@ -1,4 +1,4 @@
-"""What a traced step measured, for the inspector's tables: times of ops, times and bytes of transfers."""
+"""Measurements of a traced step for the inspector's tables: times of ops, times and bytes of transfers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfmini.devices import parse
+from tfmini.inspection.clusters import short
 from tfmini.inspection.step_trace import DISPATCH, OP, SEND, WAIT, WIRE, Span, StepTrace, covered
 from tfmini.placement.wire_table import Transfer
-from tfmini.runtime.trace_labels import edge_number_and_producer
+from tfmini.runtime.trace.labels import edge_number_and_producer
 
 _LONGEST = 10
 _EDGE = re.compile(r"edge_\d+_[^;]*")
 
-_Way = tuple[str, str, str]
+_Link = tuple[str, str, str]  # producer, source device, destination device
 
 
 @dataclass
@@ -27,9 +27,9 @@ class Measured:
     """Measurements for an inspection's rows; times in microseconds.
 
     Attributes:
-      trace: what they were taken from.
-      ops: op -> time that it ran, all runs of a loop together.
-      transfers: what was under way, per transfer that a message carried.
+      trace: the traced step.
+      ops: op -> its run time, summed over the iterations of a loop.
+      transfers: transfer -> its spans in flight, for transfers in messages.
     """
 
     trace: StepTrace
@@ -37,21 +37,21 @@ class Measured:
     transfers: dict[Transfer, list[Span]] = field(default_factory=dict)
 
     def bytes_of(self, transfers: Iterable[Transfer]) -> int:
-        """The bytes that really travelled."""
+        """The measured bytes of transfers."""
         return sum(span.bytes for transfer in transfers for span in self.transfers.get(transfer, ()))
 
     def time_of(self, transfer: Transfer) -> float | None:
-        """How long a tensor was under way, all iterations together; None when it was not measured."""
+        """The time that a transfer was in flight, summed over iterations; None if it was not measured."""
         spans = self.transfers.get(transfer)
         return sum(span.duration for span in spans) if spans else None
 
     def busy(self, device: str) -> float:
-        """How long a device computed."""
+        """The time in which a device computed."""
         ops = [span for span in self.trace.of_kind(OP) if span.device == device]
         return covered(ops, self.trace.start, self.trace.end)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``tfmini inspect --json``."""
+        """The object for ``tfmini inspect --json``."""
         return {
             "step_us": round(self.trace.duration, 3),
             "attributed": round(self.trace.attributed(), 4),
@@ -64,37 +64,37 @@ class Measured:
 
 
 def measure(trace: StepTrace, transfers: Sequence[Transfer]) -> Measured:
-    """Finds an inspection's rows in a trace of the same step.
+    """Assigns the spans of a trace to the transfers of an inspection of the same step.
 
-    Names of edges differ from plan to plan, so the n-th transfer of a producer between two devices is taken
-    for the n-th.
+    Names of edges differ between plans. So the n-th transfer of a producer between two devices in the trace is
+    assigned to the n-th in the inspection.
     """
     ops: dict[str, float] = {}
     for span in trace.of_kind(OP):
         ops[span.name] = ops.get(span.name, 0.0) + span.duration
-    seen: dict[_Way, dict[int, list[Span]]] = {}
+    seen: dict[_Link, dict[int, list[Span]]] = {}
     for span in trace.of_kind(WIRE):
         number, producer = edge_number_and_producer(span.edge)
         seen.setdefault((producer, span.peer, span.device), {}).setdefault(number, []).append(span)
-    rows: dict[_Way, list[tuple[int, Transfer]]] = {}
+    rows: dict[_Link, list[tuple[int, Transfer]]] = {}
     for transfer in transfers:
         edge = _EDGE.search(transfer.key)
         number, producer = edge_number_and_producer(edge.group()) if edge else (0, transfer.producer)
         rows.setdefault((producer, transfer.src, transfer.dst), []).append((number, transfer))
     found = Measured(trace, ops)
-    for way, numbered in rows.items():
-        spans = [spans for _, spans in sorted(seen.get(way, {}).items())]
+    for link, numbered in rows.items():
+        spans = [spans for _, spans in sorted(seen.get(link, {}).items())]
         found.transfers.update(zip((t for _, t in sorted(numbered, key=lambda item: item[0])), spans))
     return found
 
 
 def milliseconds(microseconds: float | None) -> str:
-    """A time for a table's cell."""
+    """Formats a time for a table."""
     return "" if microseconds is None else f"{microseconds / 1000:.3f}"
 
 
 def summary(trace: StepTrace) -> RenderableType:
-    """A screen about a step: how long, who was busy, what took longest."""
+    """A summary of a traced step: its duration, the work of each task, and the longest spans."""
     head = f"the step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed"
     return Group(Text(head), Text(""), _tasks(trace), Text(""), _longest(trace))
 
@@ -116,9 +116,9 @@ def _tasks(trace: StepTrace) -> Table:
             for kind in (OP, SEND, WAIT, DISPATCH)
         ]
         sent = sum(span.bytes for span in mine if span.kind == SEND)
-        came = sum(span.bytes for span in mine if span.kind == WIRE)
+        received = sum(span.bytes for span in mine if span.kind == WIRE)
         ops = sum(span.kind == OP for span in mine)
-        table.add_row(_short(task), f"{ops:,}", *times, f"{sent:,}", f"{came:,}", _clock(trace, task))
+        table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", f"{received:,}", _clock(trace, task))
     return table
 
 
@@ -136,11 +136,6 @@ def _longest(trace: StepTrace) -> Table:
     table = _table("longest", "kind", "task", "ms", "B", left=("longest", "kind", "task"))
     spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
     for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:
-        kind = span.op if span.kind == OP else f"under way from {_short(span.peer)}"
-        table.add_row(span.name, kind, _short(span.task), milliseconds(span.duration), f"{span.bytes:,}")
+        kind = span.op if span.kind == OP else f"in flight from {short(span.peer)}"
+        table.add_row(span.name, kind, short(span.task), milliseconds(span.duration), f"{span.bytes:,}")
     return table
-
-
-def _short(device: str) -> str:
-    found = parse(device)
-    return f"{found.job}/{found.task}" if found.job is not None else device

@@ -1,4 +1,4 @@
-"""An inspection as one self-contained HTML page: cytoscape draws it, and nothing is loaded from a network."""
+"""Writes an inspection as one self-contained HTML page, drawn by cytoscape; the page loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from importlib import resources
 from typing import Any
 
+from tfmini.inspection.clusters import short
 from tfmini.inspection.findings import Inspection
-from tfmini.inspection.text import headline, short
+from tfmini.inspection.text import headline
 from tfmini.placement.wire_table import Transfer
 
 _LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
@@ -15,7 +16,7 @@ _SCRIPTS = ("model.js", "layout.js", "view.js", "page.js")
 
 
 def page(found: Inspection) -> str:
-    """The page's text. It shows the ops that the step runs, by task and name scope."""
+    """Returns the page's text. It shows the ops that the step runs, by task and name scope."""
     data = json.dumps(_data(found), separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "/*LIBRARIES*/": "\n".join(_file(name) for name in ("LICENSES.txt", *_LIBRARIES)),
@@ -35,7 +36,7 @@ def _file(name: str) -> str:
 
 
 class _Numbered(dict[str, int]):
-    """Texts by number: a page of thousands of ops repeats few of them."""
+    """Numbers texts, since a page with thousands of ops repeats few of them."""
 
     def __missing__(self, text: str) -> int:
         self[text] = len(self)
@@ -63,7 +64,7 @@ def _data(found: Inspection) -> dict[str, Any]:
 
 
 def _ops(found: Inspection, types: _Numbered, texts: _Numbered) -> list[list[Any]]:
-    """Per op its name, type, device, reasons, and the ops of its device that it takes values from or waits for."""
+    """Rows of name, type, device, reasons, and the inputs and control inputs on the same device."""
     numbers = {op: i for i, op in enumerate(op for d in found.devices for op in d.ops)}
     rows = []
     for device, summary in enumerate(found.devices):

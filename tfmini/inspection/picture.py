@@ -1,4 +1,4 @@
-"""An inspection as a Graphviz picture: one cluster per task, its ops by name scope, and what crosses between them."""
+"""Writes an inspection as a Graphviz picture: a cluster of ops per task, and the transfers between the tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tfmini.placement.wire_table import Transfer
 
 
 def dot(found: Inspection) -> str:
-    """DOT text. Sends are labelled edges between the clusters; control edges are dashed."""
+    """Returns DOT text. Transfers are labelled edges between the clusters; control edges are dashed."""
     lines = ["digraph step {", '  rankdir=LR; compound=true; node [shape=box, fontname="sans-serif"];']
     for number, device in enumerate(found.devices):
         lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(device.device)};"]

@@ -1,4 +1,4 @@
-"""Runs a script far enough to have its graph: until its first session would run. No server opens a socket."""
+"""Runs a script up to its first ``Session.run``, to get its graph. No server opens a socket."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tfmini.graph.graph import Graph
 from tfmini.inspection.clusters import Jobs, read_cluster
 from tfmini.inspection.sources import of_graph
 from tfmini.inspection.study import Subject
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.server import Server
-from tfmini.runtime.session import BaseSession
 
 _NOT_THE_SCRIPT = (str(Path(__file__).parents[1]), "<frozen", str(Path(os.__file__).parent / "importlib"))
 
@@ -32,7 +32,7 @@ class ScriptError(Exception):
 
 
 class _Reached(BaseException):
-    """The script's first run; no ``except Exception`` of a script holds it up."""
+    """Raised at the script's first run; a BaseException, so that no ``except Exception`` catches it."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _Reached(BaseException):
 
 
 class _NoMaster:
-    """Stands for the master of a session that will not run."""
+    """Replaces the master of a session, which does not run."""
 
     def __getattr__(self, name: str) -> Any:
         raise _Reached(get_default_graph())
@@ -49,21 +49,21 @@ class _NoMaster:
 def of_script(
     script: Any, entry: str | None, arguments: Sequence[str], jobs: Jobs | None
 ) -> tuple[Subject, Jobs | None]:
-    """The graph that a script (or ``module:function``) builds, and the cluster that it gave its server.
+    """Returns the graph that a script (or ``module:function``) builds, and the cluster of its server.
 
-    With ``jobs`` the script is told, as by `tfmini launch`, that it is the chief or the first worker: by TF_CONFIG,
-    and by role flags before its ``arguments`` where it defines them.
+    With ``jobs``, the script gets the task of the chief or first worker, as from `tfmini launch`: in TF_CONFIG,
+    and in role flags before its ``arguments`` if it defines them.
 
     Raises:
       ValueError: the script ended without a graph.
-      ScriptError: the script raised something, which is the cause of this one, or ``entry`` is no function.
+      ScriptError: the script raised an error (the cause of this one), or ``entry`` is no function.
       OSError: there is no such script.
     """
     seen: list[ClusterSpec] = []
     if entry is None:
         Path(script).stat()
-    what = str(script) if entry is None else f"--entry {entry}"
-    with as_in_a_new_process(), _stopping(seen), _environment(jobs), _blaming(what):
+    origin = str(script) if entry is None else f"--entry {entry}"
+    with as_in_a_new_process(), _stopping(seen), _environment(jobs), _script_errors(origin):
         alias.install()
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():
@@ -110,7 +110,7 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
 
 
 def _role(jobs: Jobs) -> tuple[str, int, ClusterSpec]:
-    """(job, task, cluster) of the script: the chief or the first worker if there is one."""
+    """The (job, task, cluster) of the script: the chief or the first worker if there is one."""
     job = next((name for name in ("chief", "worker") if jobs.get(name)), next(iter(jobs)))
     first = {name: 20000 + 1000 * i for i, name in enumerate(jobs)}
     addresses = {name: {task: f"localhost:{first[name] + task}" for task in tasks} for name, tasks in jobs.items()}
@@ -118,22 +118,22 @@ def _role(jobs: Jobs) -> tuple[str, int, ClusterSpec]:
 
 
 @contextmanager
-def _blaming(what: str) -> Iterator[None]:
-    """What a script raises says that it was the script, and in which of its lines."""
+def _script_errors(origin: str) -> Iterator[None]:
+    """Converts errors of a script to ScriptErrors that name the script and its line."""
     try:
         yield
     except ScriptError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises
+    except Exception as error:  # noqa: BLE001 - a script may raise any error
         outside = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THE_SCRIPT)]
         at = f" at {outside[-1].filename}, line {outside[-1].lineno} ({outside[-1].line})" if outside else ""
-        text = f"{what} failed before its first session{at}: {type(error).__name__}: {error}"
+        text = f"{origin} failed before its first session{at}: {type(error).__name__}: {error}"
         raise ScriptError(text) from error
 
 
 @contextmanager
 def _environment(jobs: Jobs | None) -> Iterator[None]:
-    """TF_CONFIG of the script's task, while the body runs."""
+    """Sets TF_CONFIG for the script's task within the block."""
     old = os.environ.get("TF_CONFIG")
     if jobs is not None:
         os.environ["TF_CONFIG"] = tf_config(*_role(jobs))
@@ -147,7 +147,7 @@ def _environment(jobs: Jobs | None) -> Iterator[None]:
 
 @contextmanager
 def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
-    """Servers only note their cluster and sessions connect to nothing, while the body runs."""
+    """Within the block, servers only record their cluster, and sessions do not connect."""
 
     def make_server(self: Any, cluster: Any = None, *args: Any, **kwargs: Any) -> None:
         given: Any = cluster if cluster is not None else kwargs.get("server_or_cluster_def")
@@ -178,7 +178,7 @@ def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
 
 
 def _changed(owner: type, name: str, value: Any) -> Callable[[], None]:
-    """Sets an attribute of a class; returns what takes it back."""
+    """Sets an attribute of a class; returns a function that restores it."""
     had, old = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
     return lambda: setattr(owner, name, old) if had else delattr(owner, name)

@@ -1,4 +1,4 @@
-"""What can be inspected: live graphs and sessions, messages, and files of them, binary or text."""
+"""Reads the sources of an inspection: live graphs and sessions, messages, and files of them, binary or text."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from tfmini.graph.importing import import_graph_def
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.node import Endpoint, Node, Nodes, node_of
 from tfmini.graph.node_types import INPUT_TYPES, OUTPUT_TYPES, output_dtypes
+from tfmini.graph.traits import PLACEHOLDER_OPS
 from tfmini.inspection.findings import Finding
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.study import Subject
-from tfmini.runtime.session import BaseSession
+from tfmini.runtime.client.session import BaseSession
 from tfmini.shapes import RawShape
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def read_source(source: Any) -> Subject:
-    """A graph, session, message or path as something to inspect.
+    """Reads a graph, session, message or path.
 
     Raises:
-      TypeError: for anything else.
-      ValueError: a file that holds no graph.
-      OSError: it cannot be read.
+      TypeError: ``source`` has another type.
+      ValueError: the file contains no graph.
+      OSError: the file cannot be read.
     """
     if isinstance(source, BaseSession):
         return of_session(source)
@@ -48,16 +49,16 @@ def read_source(source: Any) -> Subject:
 
 
 def of_graph(graph: Graph) -> Subject:
-    """The graph as it is now."""
+    """Reads the current state of a graph."""
     operations = graph.get_operations()
-    shapes = {(op.name, i): out._shape for op in operations for i, out in enumerate(op.outputs)}
+    shapes = {(op.name, i): out.raw_shape for op in operations for i, out in enumerate(op.outputs)}
     train_ops = [op.name for op in graph.get_collection(GraphKeys.TRAIN_OP) if hasattr(op, "name")]
     local = [variable.op.name for variable in graph.get_collection(GraphKeys.LOCAL_VARIABLES)]
     return Subject({op.name: node_of(op) for op in operations}, shapes, train_ops, local)
 
 
 def of_session(session: BaseSession) -> Subject:
-    """A session's graph on its own devices; what an in-process master has placed already stays there."""
+    """Reads a session's graph and devices; the placement of an in-process master is kept."""
     subject = of_graph(session.graph)
     subject.devices = list(session.list_devices())
     subject.soft_placement = session._options.allow_soft_placement
@@ -74,11 +75,11 @@ def of_session(session: BaseSession) -> Subject:
 
 
 def of_file(path: Path) -> Subject:
-    """A file, or a folder with a SavedModel. Raises as `read_source`."""
+    """Reads a file, or a directory with a SavedModel. Raises as `read_source`."""
     if path.is_dir():
         inside = [path / name for name in _SAVED_MODEL_FILES if (path / name).exists()]
         if not inside:
-            raise ValueError(f"{path} is a folder without {' or '.join(_SAVED_MODEL_FILES)}."
+            raise ValueError(f"{path} is a directory without {' or '.join(_SAVED_MODEL_FILES)}."
                              f"{_graph_files_in(path)}")  # fmt: skip
         return of_file(inside[0])
     data = path.read_bytes()
@@ -93,7 +94,7 @@ def of_file(path: Path) -> Subject:
 
 def _graph_files_in(folder: Path) -> str:
     found = sorted(p.name for p in folder.iterdir() if p.suffix in (".pb", ".pbtxt", ".meta"))
-    return f" It has {', '.join(found[:5])}: name one of them." if found else ""
+    return f" It has {', '.join(found[:5])}: give one of them." if found else ""
 
 
 def _of_message(kind: str, data: bytes) -> Subject:
@@ -102,7 +103,7 @@ def _of_message(kind: str, data: bytes) -> Subject:
 
 
 def _parsed(kind: str, data: bytes) -> Any:
-    """The message if the bytes hold one of this kind with a graph in it, else None."""
+    """Parses a message of one kind; returns None if the bytes are none or it has no graph."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
@@ -143,14 +144,14 @@ def _variable_name(variable_def: bytes) -> str:
 
 
 def of_graph_def(graph_def: Any) -> Subject:
-    """A GraphDef of ours or of TensorFlow's, with the shapes that can be inferred."""
+    """Reads a GraphDef of tfmini or TensorFlow, and infers its shapes as far as possible."""
     nodes = graph_def_to_nodes(graph_def)
     subject = Subject(nodes)
     try:
         subject.shapes = _inferred(nodes)
-    except Exception as error:  # noqa: BLE001 - shapes are extra: a graph that cannot be imported is shown without
+    except Exception as error:  # noqa: BLE001 - shapes are optional: a graph that cannot be imported has none
         text = f"shapes could not be inferred: {type(error).__name__}: {str(error).splitlines()[0]}"
-        subject.notes.append(Finding("shapes", text, "Sizes are shown where the graph says them itself."))
+        subject.notes.append(Finding("shapes", text, "Only the sizes that the graph itself contains are shown."))
     subject.shapes.update(_noted_shapes(graph_def))
     if graph_def.library.function:
         text = f"{len(graph_def.library.function)} function(s) in the library; an op that calls one is shown as one op."
@@ -159,7 +160,7 @@ def of_graph_def(graph_def: Any) -> Subject:
 
 
 def _noted_shapes(graph_def: Any) -> Mapping[Endpoint, RawShape]:
-    """What a GraphDef that was written with ``add_shapes`` says."""
+    """The shapes in a GraphDef that was written with ``add_shapes``."""
     found: dict[Endpoint, RawShape] = {}
     for node_def in graph_def.node:
         if "_output_shapes" in node_def.attr:
@@ -170,31 +171,31 @@ def _noted_shapes(graph_def: Any) -> Mapping[Endpoint, RawShape]:
 
 
 def _inferred(nodes: Nodes) -> dict[Endpoint, RawShape]:
-    """Shapes by import into a graph, in which placeholders stand for the ops that tfmini does not know."""
+    """Infers shapes by importing the nodes, with placeholders in place of ops that tfmini does not know."""
     graph = Graph()
     with graph.as_default():
         import_graph_def(nodes_to_graph_def(_importable(nodes)), name="")
     operations = [op for op in graph.get_operations() if op.name in nodes]
-    return {(op.name, i): out._shape for op in operations for i, out in enumerate(op.outputs)}
+    return {(op.name, i): out.raw_shape for op in operations for i, out in enumerate(op.outputs)}
 
 
 def assume_batch(subject: Subject, batch: int) -> None:
-    """Infers the shapes anew, with ``batch`` as the unknown first dimension of every placeholder."""
+    """Infers the shapes again, with ``batch`` as the first dimension of every placeholder where it is unknown."""
     fixed = dict(subject.nodes)
     for name, node in fixed.items():
         shape = node.attrs.get("shape")
-        if node.op in ("Placeholder", "PlaceholderV2") and shape and shape[0] is None:
+        if node.op in PLACEHOLDER_OPS and shape and shape[0] is None:
             fixed[name] = node.replace(attrs={**node.attrs, "shape": (batch, *shape[1:])})
     try:
         for endpoint, shape in _inferred(fixed).items():
-            subject.shapes[endpoint] = _sharper(shape, subject.shapes.get(endpoint))
-    except Exception as error:  # noqa: BLE001 - as in `of_graph_def`: sizes are extra
-        text = f"the batch size could not be carried through: {type(error).__name__}: {str(error).splitlines()[0]}"
+            subject.shapes[endpoint] = _completed(shape, subject.shapes.get(endpoint))
+    except Exception as error:  # noqa: BLE001 - as in `of_graph_def`: shapes are optional
+        text = f"the batch size could not be propagated: {type(error).__name__}: {str(error).splitlines()[0]}"
         subject.notes.append(Finding("shapes", text, ""))
 
 
-def _sharper(inferred: RawShape, known: RawShape) -> RawShape:
-    """What is inferred, and where that is open what was known: a script may have said it by `set_shape`."""
+def _completed(inferred: RawShape, known: RawShape) -> RawShape:
+    """Completes the inferred shape by the shape known before: a script may have called `set_shape`."""
     if inferred is None or known is None or len(inferred) != len(known):
         return known if inferred is None else inferred
     return tuple(k if i is None else i for i, k in zip(inferred, known))
@@ -223,7 +224,7 @@ def _stand_ins(node: Node, moved: dict[Endpoint, Endpoint]) -> list[Node]:
 
 
 def _plain(node: Node, moved: dict[Endpoint, Endpoint]) -> Node:
-    """The node without what only newer or other TensorFlows know."""
+    """The node without attrs that only other versions of TensorFlow know."""
     known = node.handle.op_def.attrs if node.handle is not None else {}
     attrs = {
         key: value

@@ -1,4 +1,4 @@
-"""What is wrong with the state of a graph: where it is, who sets it and who shares it."""
+"""Checks of a graph's state: its placement, initialisation, updates and sharing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from tfmini.devices import parse
 from tfmini.graph.node import Node
+from tfmini.graph.traits import ops_with
 from tfmini.inspection.checking import Check, holder_of, local_variables, ps_devices, running, some, variables
 from tfmini.inspection.findings import Finding, Inspection
 
 _LARGE_CONSTANT = 10 << 20
-_IMBALANCE = 1.8  # of at most 2 with two ps, 3 with three
+_IMBALANCE = 1.8  # the maximum is 2 with two ps, 3 with three
 _SMALL_STATE = 1 << 20
-_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
-            "Assign", "ResourceAssign")  # fmt: skip
-_SETS = ("Assign", "AssignVariableOp", "ScatterUpdate")
+_WRITES, _ASSIGNS, _OPTIMIZES = ops_with("writes"), ops_with("writes", "assign"), ops_with("writes", "optimize")
+_ACCUMULATES = ops_with("accumulator", "apply")
 _DESCRIBES = ("dtype", "shape", "component_types", "shapes", "capacity", "key_dtype", "value_dtype")
 
 
 def balance(found: Inspection) -> float | None:
-    """The largest share of state among the ps over the mean one, None without ps or without known state."""
+    """The largest state of a ps divided by the mean over all ps; None without ps or without known state."""
     ps = set(ps_devices(found))
     shares = [d.state_bytes or 0 for d in found.devices if d.device in ps]
     return max(shares) * len(shares) / sum(shares) if sum(shares) else None
@@ -39,13 +39,13 @@ def _state_on_workers(found: Inspection) -> Iterator[Finding]:
             by_device.setdefault(device, []).append(name)
     for device, names in by_device.items():
         yield Finding(
-            "state on a worker", f"{some(names)} on {device}: other workers' replicas of it, if any, are not shared.",
+            "state on a worker", f"{some(names)} on {device}: other workers do not share it.",
             "Create shared variables under tf.device(tf.train.replica_device_setter(...)).", tuple(names),
         )  # fmt: skip
 
 
 def _local_state_on_ps(found: Inspection) -> Iterator[Finding]:
-    """A variable that each worker believes to have for itself, where all have the same."""
+    """Finds local variables on a ps, which all workers share by name."""
     ps = set(ps_devices(found))
     names = [name for name in local_variables(found) if name in found.placement and found.placement[name].device in ps]
     if names:
@@ -74,11 +74,11 @@ def _ps_imbalance(found: Inspection) -> Iterator[Finding]:
 def _idle_ps(found: Inspection) -> Iterator[Finding]:
     ps = [d for d in found.devices if d.device in set(ps_devices(found))]
     idle = [d.device for d in ps if not d.variables and not d.ops]
-    # Without variables on any ps the graph may use them for something else, such as queues.
+    # If no ps has variables, the graph may use them for other state, such as queues.
     if idle and any(d.variables for d in ps):
         yield Finding(
             "idle ps", f"{some(idle)} hold(s) no variable: there are fewer variables than ps tasks, or the device"
-            f" setter knows of fewer ps.", "Start fewer ps tasks, give the setter the whole cluster, or partition.",
+            " setter has fewer ps.", "Start fewer ps tasks, give the setter the whole cluster, or partition.",
         )  # fmt: skip
 
 
@@ -87,48 +87,48 @@ def _large_constants(found: Inspection) -> Iterator[Finding]:
         value: Any = node.attrs.get("value")
         if node.op == "Const" and isinstance(value, np.ndarray) and value.nbytes >= _LARGE_CONSTANT:
             yield Finding(
-                "large constant", f"{name} holds {value.nbytes:,} B, which every copy of the graph carries.",
+                "large constant", f"{name} holds {value.nbytes:,} B, which are part of every copy of the graph.",
                 "Feed it, read it in the graph, or initialise a variable from a placeholder.", (name,),
             )  # fmt: skip
 
 
 def _never_updated(found: Inspection) -> Iterator[Finding]:
-    """Weights that a training step reads, and that no op of the graph but an initialiser or a restore changes."""
+    """Finds weights that a training step reads and that only initialisers and restores change."""
     here = running(found)
-    if not any("Apply" in found.nodes[name].op for name in here):
+    if not any(found.nodes[name].op in _OPTIMIZES or found.nodes[name].op in _ACCUMULATES for name in here):
         return
     changed: set[str] = set()
     for name, node in found.nodes.items():
-        initialises = node.op in ("Assign", "AssignVariableOp") and name not in here
-        if node.op.startswith(_UPDATES) and not initialises:
+        initialises = node.op in _ASSIGNS and name not in here
+        if node.op in _WRITES and not initialises:
             changed.update(source for source, _ in node.inputs)
     names = [v for v in variables(found) if v in here and v not in changed and _is_weight(found.nodes[v])]
     if names:
         yield Finding(
-            "never updated", f"{some(names)}: read in this step, and nothing in the graph updates it.",
+            "never updated", f"{some(names)}: read in this step, but no op of the graph updates it.",
             "Is it on the loss's path, and in var_list? Mark it trainable=False if it is meant to be constant.",
             tuple(names),
         )  # fmt: skip
 
 
 def _is_weight(node: Node) -> bool:
-    # Slots and learning rates kept in variables are no weights.
+    # Scalars, such as learning rates in variables, are no weights.
     return bool(getattr(node.attrs.get("dtype"), "is_floating", False)) and node.attrs.get("shape") != ()
 
 
 def _never_set(found: Inspection) -> Iterator[Finding]:
-    set_by_someone = {holder_of(found, node) for node in found.nodes.values() if node.op in _SETS}
+    assigned = {holder_of(found, node) for node in found.nodes.values() if node.op in _ASSIGNS}
     here = running(found)
-    names = [v for v in variables(found) if v in here and v not in set_by_someone]
+    names = [v for v in variables(found) if v in here and v not in assigned]
     if names:
         yield Finding(
-            "never initialised", f"{some(names)}: the step uses it, and no op of the graph gives it a first value.",
+            "never initialised", f"{some(names)}: the step uses it, but no op of the graph initialises it.",
             "Give it an initializer before the graph is saved, or add a Saver that restores it.", tuple(names),
         )  # fmt: skip
 
 
 def _shared_names(found: Inspection) -> Iterator[Finding]:
-    """Two ops that mean one object and describe it differently."""
+    """Finds two ops with one shared object and different descriptions of it."""
     first: dict[tuple[str, str, str], str] = {}
     for name, node in found.nodes.items():
         shared = node.attrs.get("shared_name") or b""

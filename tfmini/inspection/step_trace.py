@@ -1,4 +1,4 @@
-"""A traced step, read from its StepStats: what ran, waited and travelled when, on all tasks."""
+"""Reads a traced step from its StepStats: the times of all ops, transfers and waits, on all tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.devices import task_of_device
-from tfmini.runtime import trace_labels as labels
+from tfmini.runtime.trace import labels as labels
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP = "control", "task", "step"
@@ -23,21 +23,21 @@ _KIND_OF_OP = {
 }
 _WORK = frozenset({OP, SEND, WIRE, RECEIVE, DISPATCH, CONTROL})
 STATS_KEY = "step_stats"
-"""Where a timeline keeps the StepStats it was made from, below ``otherData``: base64 of zlib of the message."""
+"""The key of a timeline's StepStats below ``otherData``: base64 of zlib of the message."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """One thing that took time; times in microseconds since 1970.
+    """One interval of a traced step; times in microseconds since 1970.
 
     Attributes:
-      kind: ``op``, ``send``, ``wire`` (a tensor under way, at its receiver), ``receive`` (being taken in), ``wait``
-        (a task with nothing to run), ``dispatch`` (between being ready and running), ``control`` (RunGraph and its
-        answer), ``task`` or ``step`` (the frames).
-      name: of the node, or of the tensor's producer, or what was waited for.
-      op: the op type; "" where there is none.
+      kind: ``op``, ``send``, ``wire`` (a tensor in flight, recorded by its receiver), ``receive``, ``wait`` (a task
+        without ready ops), ``dispatch`` (from ready to running), ``control`` (RunGraph and its reply), ``task`` or
+        ``step`` (the whole).
+      name: of the node, of the tensor's producer, or of the awaited tensors.
+      op: the op type, or "".
       device: full name. ``peer``: the device at the other end of a transfer, or "".
-      bytes: of the outputs, or of the values under way.
+      bytes: of the outputs, or of the values in flight.
       thread: number of the thread in its task.
     """
 
@@ -65,7 +65,7 @@ class Span:
 
 @dataclass(frozen=True)
 class ClockFit:
-    """How a task's clock was made comparable with the master's: what was added, and how wrong that may be (µs)."""
+    """The alignment of a task's clock with the master's: the added correction and its maximum error (µs)."""
 
     correction: float
     error: float
@@ -73,11 +73,11 @@ class ClockFit:
 
 @dataclass
 class StepTrace:
-    """See the module. Made by `StepTrace.of` or `read_trace`.
+    """A traced step, made by `StepTrace.of` or `read_trace`.
 
     Attributes:
       spans: in order of their starts.
-      clocks: task -> how its clock was aligned; tasks that did not say are missing.
+      clocks: task -> the alignment of its clock; tasks that reported none are missing.
       start, end: of the step, in microseconds since 1970.
       stats: the StepStats message.
     """
@@ -90,7 +90,7 @@ class StepTrace:
 
     @classmethod
     def of(cls, step_stats: Any) -> StepTrace:
-        """Reads a StepStats message, also one of real TensorFlow.
+        """Reads a StepStats message of tfmini or TensorFlow.
 
         Raises:
           ValueError: it has no entries.
@@ -117,7 +117,7 @@ class StepTrace:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that took part."""
+        """The tasks of the step."""
         return sorted({span.task for span in self.spans})
 
     def of_kind(self, *kinds: str) -> list[Span]:
@@ -125,20 +125,20 @@ class StepTrace:
         return [span for span in self.spans if span.kind in kinds]
 
     def attributed(self) -> float:
-        """The share of the step's wall time in which some task computed or was about to, or something travelled.
+        """The share of the step's wall time in which a task computed or dispatched, or a transfer was in flight.
 
-        Waiting does not count: it is explained only by what others do meanwhile.
+        Waits do not count: the work of other tasks explains them.
         """
         return covered([s for s in self.spans if s.kind in _WORK], self.start, self.end) / max(self.duration, 1e-9)
 
     def busy(self, task: str) -> float:
-        """Microseconds in which a task computed, sent or took in."""
+        """Microseconds in which a task computed, sent or received."""
         work = [span for span in self.of_kind(OP, SEND, RECEIVE) if span.task == task]
         return covered(work, self.start, self.end)
 
 
 def covered(spans: Iterable[Span], start: float, end: float) -> float:
-    """Microseconds between ``start`` and ``end`` in which at least one of the spans was under way."""
+    """Microseconds between ``start`` and ``end`` that at least one of the spans covers."""
     total, reached = 0.0, start
     for span in sorted(spans, key=lambda span: span.start):
         begin, finish = max(span.start, reached), min(span.end, end)
@@ -149,7 +149,7 @@ def covered(spans: Iterable[Span], start: float, end: float) -> float:
 
 
 def read_trace(path: str | Path) -> StepTrace:
-    """Reads what `tfmini trace` wrote, or the bytes of a RunMetadata (also of real TensorFlow).
+    """Reads a timeline of `tfmini trace`, or the bytes of a RunMetadata of tfmini or TensorFlow.
 
     Raises:
       ValueError: the file is neither.
@@ -171,7 +171,7 @@ def read_trace(path: str | Path) -> StepTrace:
 
 
 def packed_stats(step_stats: Any) -> str:
-    """A StepStats message as text, for `STATS_KEY`."""
+    """Encodes a StepStats message as text, for `STATS_KEY`."""
     return base64.b64encode(zlib.compress(step_stats.SerializeToString())).decode()
 
 
@@ -197,6 +197,6 @@ def _span(device: str, entry: Any) -> Span:
 def _times(entry: Any) -> tuple[float, float]:
     if entry.all_start_nanos:
         return entry.all_start_nanos / 1e3, (entry.all_start_nanos + entry.all_end_rel_nanos) / 1e3
-    # TensorFlow's records of transfers have microseconds only.
+    # TensorFlow records transfers only in microseconds.
     end = max(entry.all_end_rel_micros, entry.op_end_rel_micros)
     return float(entry.all_start_micros), float(entry.all_start_micros + end)

@@ -1,4 +1,4 @@
-"""An inspection made: the placer, the partitioner and the layout of servers, on a graph that need not run."""
+"""Makes an inspection: applies the placer, the partitioner and the servers' layout to a graph without running it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfmini.errors import InvalidArgumentError, OpError
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import step_graph
+from tfmini.graph.traits import PLACEHOLDER_OPS, VARIABLE_OPS
 from tfmini.inspection import cost
 from tfmini.inspection.clusters import task_order
 from tfmini.inspection.exchanges import exchanges
@@ -25,21 +26,19 @@ from tfmini.placement.placer import DeviceAttributes, place
 from tfmini.placement.wire_table import transfers
 from tfmini.shapes import RawShape
 
-_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
-
 
 @dataclass
 class Subject:
-    """A graph to inspect, as a source gave it.
+    """A graph to inspect.
 
     Attributes:
       nodes: the whole graph.
-      shapes: static shapes, as far as known.
+      shapes: the known static shapes.
       train_ops: names in the collection ``train_op``.
-      local_variables: names in the collection of variables that every worker has for itself; None: not known.
-      notes: what could not be read.
-      decided: where a session has placed ops already, and why.
-      devices, master: of a live session; otherwise a cluster is asked for.
+      local_variables: names in the collection of local variables; None: unknown.
+      notes: warnings about parts that could not be read.
+      decided: the placement of a session, with reasons.
+      devices, master: of a live session; other sources need a cluster.
     """
 
     nodes: Nodes
@@ -71,7 +70,7 @@ def study(
 
     Raises:
       ValueError: a fetch or feed is not in the graph.
-      OpError: what a session would raise for the graph: it cannot be placed, pruned or cut.
+      OpError: the graph cannot be placed, pruned or partitioned; the same error as from a session.
     """
     nodes, foreign = known_types(subject.nodes)
     notes = list(subject.notes)
@@ -97,22 +96,22 @@ def study(
     return found
 
 
-def _check_names(nodes: Nodes, names: Sequence[str], what: str) -> None:
+def _check_names(nodes: Nodes, names: Sequence[str], verb: str) -> None:
     for name in names:
         op, index = _endpoint(name)
         if op not in nodes:
             near = difflib.get_close_matches(op, nodes, 3)
             hint = f"; there is {', '.join(near)}" if near else ""
-            raise ValueError(f"Cannot {what} {name}: the graph has no op {op}{hint}.")
+            raise ValueError(f"Cannot {verb} {name}: the graph has no op {op}{hint}.")
         count = _output_count(nodes[op])
         if ":" in name and count is not None and index >= count:
-            raise ValueError(f"Cannot {what} {name}: {op} ({nodes[op].op}) has {count} output(s).")
+            raise ValueError(f"Cannot {verb} {name}: {op} ({nodes[op].op}) has {count} output(s).")
 
 
 def _output_count(node: Node) -> int | None:
     try:
         return len(output_dtypes(node))
-    except (KeyError, OpError):  # an op of which too little is known
+    except (KeyError, OpError):  # the op's types are unknown
         return None
 
 
@@ -133,9 +132,9 @@ def _placed(
         if subject.soft_placement or subject.decided:
             raise
         placement = place(nodes, devices, default_device=master, soft_placement=True)
-        remedy = "Set allow_soft_placement=True in ConfigProto, or ask for devices that the cluster has."
+        remedy = "Set allow_soft_placement=True in ConfigProto, or request devices that the cluster has."
         first = error.message.splitlines()[0]
-        notes.append(Finding("placement", f"a session would refuse this graph: {first}", remedy))
+        notes.append(Finding("placement", f"a session refuses this graph: {first}", remedy))
     placement.update(subject.decided)
     return placement
 
@@ -143,14 +142,14 @@ def _placed(
 def _step(
     nodes: Nodes, fetches: Sequence[str], train_ops: Sequence[str], notes: list[Finding]
 ) -> tuple[list[str], list[str]]:
-    """Tensors to fetch and ops to run."""
+    """Returns the tensors to fetch and the ops to run."""
     if fetches:
         return [f for f in fetches if ":" in f], [f for f in fetches if ":" not in f]
     found = find_train_op(nodes, train_ops)
     if found is not None:
         return [], [found]
-    notes.append(Finding("step", "no training op was found, so everything is run whose value nobody uses.",
-                         "Name what to run with --fetch."))  # fmt: skip
+    notes.append(Finding("step", "no training op was found, so the step runs all ops without consumers.",
+                         "Give the tensors or ops to run with --fetch."))  # fmt: skip
     return [], results(nodes)
 
 
@@ -162,11 +161,11 @@ def _needed_placeholders(nodes: Nodes, roots: Sequence[str]) -> list[str]:
             if source not in found:
                 found.add(source)
                 stack.append(source)
-    return [f"{name}:0" for name, node in nodes.items() if name in found and node.op in _PLACEHOLDERS]
+    return [f"{name}:0" for name, node in nodes.items() if name in found and node.op in PLACEHOLDER_OPS]
 
 
 def _own(found: Inspection) -> dict[str, list[Node]]:
-    """Per device the graph's own ops among what its task registers."""
+    """Returns device -> the graph's own ops that its task registers."""
     own: dict[str, list[Node]] = {}
     for nodes in found.layout.tasks.values():
         for name, node in nodes.items():
@@ -178,13 +177,13 @@ def _own(found: Inspection) -> dict[str, list[Node]]:
 def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
     variables: dict[str, list[Node]] = {name: [] for name in names}
     for name, node in found.nodes.items():
-        if node.op in cost.VARIABLES:
+        if node.op in VARIABLE_OPS:
             variables[found.placement[name].device].append(node)
     summaries, running = [], _own(found)
     for device in sorted(names, key=task_order):
         own = running.get(device, [])
         state = [cost.state_bytes(node) for node in variables[device]]
-        # In the partition an op may take its input from a Recv, whose shape nobody noted.
+        # From the whole graph, since in a partition an input may be a Recv, whose shape is not known.
         work = [cost.flops(found.nodes[node.name], found.shapes) for node in own]
         held = tuple(node.name for node in variables[device])
         summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
@@ -199,7 +198,7 @@ def _foreign_notes(foreign: Mapping[str, str], nodes: Nodes) -> list[Finding]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name, reason in foreign.items():
         groups.setdefault((nodes[name].op, reason), []).append(name)
-    remedy = "It is placed like an op with a CPU kernel."
+    remedy = "The inspector places it like an op with a CPU kernel."
     return [
         Finding("not executable", f"{len(names)} op(s) of type {op} ({reason}).", remedy, tuple(names))
         for (op, reason), names in groups.items()

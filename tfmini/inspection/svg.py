@@ -1,4 +1,4 @@
-"""An inspection as an SVG picture: a frame per task, its ops by name scope, and what crosses between the frames."""
+"""Writes an inspection as an SVG picture: a frame per task, its ops by name scope, and the transfers between frames."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from html import escape
 from typing import Any
 
 from tfmini.devices import parse
+from tfmini.inspection.clusters import short
 from tfmini.inspection.condensed import Condensed, End, condense
 from tfmini.inspection.findings import Inspection
-from tfmini.inspection.text import headline, short
+from tfmini.inspection.text import headline
 from tfmini.placement.wire_table import Transfer
 
 _MOST_GROUPS = 28
@@ -47,17 +48,17 @@ class _Drawn:
 
 
 def svg(found: Inspection, most: int = _MOST_GROUPS) -> str:
-    """SVG text. Sends are red and carry their bytes, control edges are dashed; a tooltip says what each is.
+    """Returns SVG text. Transfers are red with their bytes, control edges are dashed; tooltips have the details.
 
     Args:
-      most: name scopes are closed until at most so many boxes are left.
+      most: the maximum number of boxes; name scopes are collapsed until it holds.
     """
     shown = condense(found, most)
     layers = {device: _layers(shown, device) for device in shown.groups}
     frames = _frames(layers)
     boxes = {end: box for device in layers for end, box in _groups(device, frames[device], layers[device]).items()}
     boxes |= {(device, ""): frame for device, frame in frames.items()}
-    # Wires pass behind the boxes, and what they carry is written on top of everything.
+    # Wires are drawn behind the boxes, and their labels on top.
     wires = [_wire(boxes[src], boxes[dst], rows) for (src, dst), rows in shown.wires.items()]
     width = max(frame.x + frame.w for frame in frames.values()) + _GAP
     height = max(frame.y + frame.h for frame in frames.values()) + _GAP
@@ -75,13 +76,13 @@ def svg(found: Inspection, most: int = _MOST_GROUPS) -> str:
 
 
 def _layers(shown: Condensed, device: str) -> list[list[str]]:
-    """The groups of a device in columns, each to the right of what feeds it."""
+    """The groups of a device in columns, each to the right of its inputs."""
     import networkx  # heavy: only for pictures
 
     graph: Any = networkx.DiGraph()
     graph.add_nodes_from(shown.groups[device])
     graph.add_edges_from(sorted(shown.inner.get(device, ())))
-    # Scopes may feed each other; those that do stand in one column.
+    # Scopes that feed each other share a column.
     whole = networkx.condensation(graph)
     return [
         sorted((name for part in generation for name in whole.nodes[part]["members"]), key=list(graph).index)
@@ -90,7 +91,7 @@ def _layers(shown: Condensed, device: str) -> list[list[str]]:
 
 
 def _frames(layers: Mapping[str, list[list[str]]]) -> dict[str, _Box]:
-    """Jobs stand side by side, parameter servers first, their tasks below each other."""
+    """The frames of the tasks: jobs are side by side, ps first, and the tasks of a job below each other."""
     jobs: dict[str, list[str]] = {}
     for device in sorted(layers, key=lambda name: parse(name).job != "ps"):
         jobs.setdefault(parse(device).job or "", []).append(device)
@@ -137,7 +138,7 @@ def _inner(a: _Box, b: _Box) -> str:
 
 
 def _wire(a: _Box, b: _Box, rows: list[Transfer]) -> _Drawn:
-    """From the side of one frame that faces the other; between tasks of one column by the right."""
+    """A wire from the side of one frame that faces the other; within a column, on the right side."""
     to_right, to_left = b.x >= a.x + a.w, a.x >= b.x + b.w
     x0, x1 = (a.x if to_left else a.x + a.w), (b.x if to_right else b.x + b.w)
     path = _curve(x0, a.middle, x1, b.middle, -1 if to_left else 1, 1 if to_right else -1)
@@ -145,7 +146,7 @@ def _wire(a: _Box, b: _Box, rows: list[Transfer]) -> _Drawn:
     told = escape("\n".join(f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows))
     kind = "order" if control else "wire"
     drawn = f'<g><title>{told}</title><path class="{kind}" marker-end="url(#wire)" d="{path}"/></g>'
-    # A third of the way: curves that cross do so in the middle.
+    # The label is at a third of the way, since curves cross in the middle.
     x, y = x0 + (x1 - x0) / 3, a.middle + 0.26 * (b.middle - a.middle) - 3
     return _Drawn(drawn, "" if control else _text(x, y, _size(rows), "size"))
 

@@ -1,4 +1,4 @@
-"""The views of an inspection as terminal text."""
+"""Formats the views of an inspection as terminal text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfmini.devices import parse
+from tfmini.inspection.clusters import short
 from tfmini.inspection.findings import DeviceSummary, Inspection, Message
 from tfmini.inspection.measured import milliseconds
 from tfmini.inspection.state_checks import balance
@@ -24,21 +24,12 @@ _ROWS = 40
 Links = Mapping[tuple[str, str], Sequence[Transfer]]
 
 
-def short(device: str) -> str:
-    """``ps/0`` for ``/job:ps/replica:0/task:0/device:CPU:0``, with the device where it is not the first CPU."""
-    if device == "client":
-        return device
-    found = parse(device)
-    local = "" if found.local_name in ("", "CPU:0") else f"/{found.local_name}"
-    return f"{found.job}/{found.task}{local}" if found.job is not None else device
-
-
 def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = ()) -> RenderableType:
-    """One view: ``summary``, ``tasks``, ``wire``, ``why``, ``step`` or ``lint``.
+    """Returns one view: ``summary``, ``tasks``, ``wire``, ``why``, ``step`` or ``lint``.
 
     Args:
-      full: all rows, instead of the first screen of them.
-      ops: for ``why``: only these.
+      full: show all rows, not only those that fit on a screen.
+      ops: for ``why``: show only these.
     """
     if name == "why":
         return _why(found, full, ops)
@@ -54,7 +45,7 @@ def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 
 def _table(*columns: str, right: Sequence[str] = (), one_line: bool = False) -> Table:
-    """``one_line``: what is too long for its column is cut off."""
+    """Makes a table; with ``one_line``, texts that are too long for their column are cut off."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         side: Any = "right" if column in right else "left"
@@ -97,11 +88,11 @@ def _by_device(found: Inspection, end: str) -> dict[str, list[int | None]]:
     return sizes
 
 
-def _named(what: str, devices: Sequence[DeviceSummary]) -> list[str]:
-    """One line for several tasks, none for none."""
+def _named(text: str, devices: Sequence[DeviceSummary]) -> list[str]:
+    """A line with the names of tasks; no line if there are none."""
     names = [short(d.device) for d in devices]
     more = f" … {names[-1]}" if len(names) > 4 else ""
-    return [f"{len(names)} {what}: {', '.join(names[:4])}{more}"] if names else []
+    return [f"{len(names)} {text}: {', '.join(names[:4])}{more}"] if names else []
 
 
 def _measured_task(found: Inspection, device: str) -> list[str]:
@@ -118,9 +109,9 @@ def _bytes(sizes: Sequence[int | None]) -> str:
 
 def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     if not found.transfers:
-        return Text("nothing crosses devices")
+        return Text("no transfers between devices")
     links = found.links()
-    more = "" if full else "   (--full: keys, producers and consumers too)"
+    more = "" if full else "   (--full: also keys, producers and consumers)"
     total = Text(f"all links: {_total(found.transfers)}{more}")
     if not full and 3 * len(links) > rows:
         return Group(_link_table(links, rows), total)
@@ -133,7 +124,7 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
 
 
 def _link_table(links: Links, rows: int) -> RenderableType:
-    """A line per link, the busiest first, for steps with so many links that their transfers do not fit."""
+    """A table with a row per link, the busiest first, for steps with too many links to show their transfers."""
     table = _table("from", "to", "bytes", "transfers", "mostly", right=("bytes", "transfers"), one_line=True)
     ranked = sorted(links.items(), key=lambda item: -sum(t.bytes or 0 for t in item[1]))
     for (src, dst), members in ranked[:rows]:
@@ -146,7 +137,7 @@ def _link_table(links: Links, rows: int) -> RenderableType:
 
 
 def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: bool) -> RenderableType:
-    measured = ("sent B", "under way ms") if found.measured is not None else ()
+    measured = ("sent B", "in flight ms") if found.measured is not None else ()
     extra = ("producer", "consumers", "rendezvous key") if full else ()
     table = _table("  tensor", "role", "dtype", "shape", "bytes", *measured, *extra,
                    right=("bytes", *measured), one_line=not full)  # fmt: skip
@@ -176,8 +167,8 @@ def _total(rows: Sequence[Transfer]) -> str:
     sent = [t for t in rows if t.route in (Route.SENT, Route.EXCHANGED)]
     messages = len({(t.src, t.dst, t.group) for t in sent}) + sum(t.messages - 1 for t in sent)
     inside = len(rows) - len(sent)
-    text = f"{len(sent)} in {messages} message(s)" if sent else "no message of its own"
-    return f"{text}{f', {inside} inside RunGraph or its answer' if inside else ''}, {_bytes([t.bytes for t in rows])} B"
+    text = f"{len(sent)} in {messages} message(s)" if sent else "no separate message"
+    return f"{text}{f', {inside} inside RunGraph or its reply' if inside else ''}, {_bytes([t.bytes for t in rows])} B"
 
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
@@ -191,13 +182,13 @@ def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
 
 
 def _surprise(found: Inspection, name: str) -> int:
-    """Soft-placed first, then overruled, then what went elsewhere than it was built, then the plain ones."""
+    """The sort key of an op by its reasons: soft placement and ignored requests first, explicit requests last."""
     decision = found.placement[name]
     return min((_SURPRISE.get(reason.kind, 2) for reason in decision.reasons), default=9)
 
 
 def _step(found: Inspection, full: bool) -> RenderableType:
-    """One line per message, each party a column."""
+    """A sequence diagram: a line per message, a column per task."""
     messages = found.messages()
     parties = list(dict.fromkeys(p for m in messages for p in (m.src, m.dst)))
     if len(parties) > 8:
@@ -225,7 +216,7 @@ def _arrow(a: int, b: int, parties: int, width: int) -> str:
 
 def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
-    table = _table("", "from", "to", "what", "bytes", right=("bytes",), one_line=not full)
+    table = _table("", "from", "to", "message", "bytes", right=("bytes",), one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
@@ -248,7 +239,7 @@ def _lint(found: Inspection, full: bool) -> RenderableType:
 
 
 def headline(found: Inspection) -> str:
-    """One line: how large the graph is, what runs, and from where."""
+    """One line: the size of the graph, the ops that run, and the client's task."""
     wanted = [*found.fetches, *found.targets]
     run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
     return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"

@@ -1,8 +1,7 @@
-"""A traced step as a timeline for Perfetto (ui.perfetto.dev) and ``chrome://tracing``.
+"""Writes a traced step as a timeline for Perfetto (ui.perfetto.dev) and ``chrome://tracing``.
 
-A process per task, with a track each for what it runs (per thread), sends, takes in, what is under
-way to it, and its waits. Tensors that travelled in one message are one bar. An arrow leads from each Send
-over the wire to its Recv.
+Each task is a process, with tracks for its ops (per thread), sends, tensors in flight to it, receives and waits.
+The tensors of one message are one bar. An arrow leads from each Send over the wire to its Recv.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmini.devices import parse
+from tfmini.inspection.clusters import short
 from tfmini.inspection.step_trace import (
     CONTROL,
     DISPATCH,
@@ -29,13 +28,13 @@ from tfmini.inspection.step_trace import (
     packed_stats,
 )
 
-# Tracks from top to bottom: title and which kinds share it.
+# Tracks from top to bottom: title, and the kinds of spans on it.
 _TRACKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("step", (STEP, TASK)),
     ("control", (CONTROL,)),
     ("ops", (OP,)),
     ("send", (SEND,)),
-    ("under way to here", (WIRE,)),
+    ("in flight to here", (WIRE,)),
     ("receive", (RECEIVE,)),
     ("wait and dispatch", (WAIT, DISPATCH)),
 )
@@ -44,7 +43,7 @@ _LANES_PER_TRACK = 1000
 
 @dataclass(frozen=True)
 class _Bar:
-    """What is drawn as one: a span, or the tensors of one message."""
+    """One bar of the timeline: a span, or the tensors of one message."""
 
     spans: tuple[Span, ...]
 
@@ -57,8 +56,8 @@ class _Bar:
         span = self.first
         more = f" and {len(self.spans) - 1} more" if len(self.spans) > 1 else ""
         if span.kind in (SEND, WIRE, RECEIVE):
-            way = "to" if span.kind == SEND else "from"
-            return f"{span.name}{more} {way} {_short(span.peer)}"
+            direction = "to" if span.kind == SEND else "from"
+            return f"{span.name}{more} {direction} {short(span.peer)}"
         if span.kind in (WAIT, DISPATCH):
             return f"{'waits for' if span.kind == WAIT else 'before'} {span.name}"
         return span.op or span.name
@@ -76,7 +75,7 @@ class _Bar:
 
 
 def timeline(trace: StepTrace) -> str:
-    """The timeline as JSON text; it also holds the step stats, so that `read_trace` can read it."""
+    """Returns the timeline as JSON text; it contains the step stats, so that `read_trace` can read it."""
     return json.dumps({
         "displayTimeUnit": "ns",
         "otherData": {
@@ -93,7 +92,7 @@ def timeline(trace: StepTrace) -> str:
 
 
 def events(trace: StepTrace) -> list[dict[str, Any]]:
-    """The events of Chrome's trace format; times in microseconds since the step's start."""
+    """Returns the events in Chrome's trace format; times in microseconds since the step's start."""
     found: list[dict[str, Any]] = []
     places: dict[int, tuple[int, int]] = {}
     for pid, task in enumerate(trace.tasks):
@@ -114,7 +113,7 @@ def _names(pid: int, task: str, trace: StepTrace) -> list[dict[str, Any]]:
     fit = trace.clocks.get(task)
     clock = "" if fit is None or not fit.error else f" (clock within {fit.error:.0f} µs)"
     return [
-        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{_short(task)}{clock}"}},
+        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{short(task)}{clock}"}},
         {"name": "process_sort_index", "ph": "M", "pid": pid, "args": {"sort_index": pid}},
     ]
 
@@ -127,7 +126,7 @@ def _track_names(pid: int, tid: int, title: str) -> list[dict[str, Any]]:
 
 
 def _bars(spans: Sequence[Span]) -> list[_Bar]:
-    """The spans in order of their starts, those of one message together."""
+    """The bars in order of their starts; the spans of one message form one bar."""
     groups: dict[Any, list[Span]] = {}
     for number, span in enumerate(spans):
         together = span.kind in (SEND, WIRE, RECEIVE)
@@ -137,7 +136,7 @@ def _bars(spans: Sequence[Span]) -> list[_Bar]:
 
 
 def _lanes(bars: Iterable[_Bar]) -> list[list[_Bar]]:
-    """Bars on as few lanes as keep each bar either beside or inside any other of its lane, a thread's together."""
+    """Distributes bars over as few lanes as possible: bars of a lane are disjoint, or nested and of one thread."""
     lanes: list[tuple[list[_Bar], list[Span]]] = []
     for bar in bars:
         span = bar.first
@@ -151,7 +150,7 @@ def _lanes(bars: Iterable[_Bar]) -> list[list[_Bar]]:
 
 
 def _fits(open_spans: list[Span], span: Span) -> bool:
-    """Whether a span lies after all that is open on a lane, or inside it; what has ended is closed."""
+    """Whether a span begins after the open spans of a lane, or is inside the last one; removes the ended spans."""
     while open_spans and open_spans[-1].end <= span.start:
         open_spans.pop()
     return not open_spans or span.end <= open_spans[-1].end and span.thread == open_spans[-1].thread
@@ -166,7 +165,7 @@ def _bar_event(bar: _Bar, pid: int, tid: int, zero: float) -> dict[str, Any]:
 
 
 def _arrows(trace: StepTrace, places: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
-    """From each Send over the wire to its Recv: the n-th of each edge belong together."""
+    """Arrows from each Send over the wire to its Recv: the n-th spans of an edge belong together."""
     ends: dict[tuple[str, str, str], tuple[list[Span], list[Span], list[Span]]] = {}
     for span in trace.spans:
         if span.kind in (SEND, WIRE, RECEIVE):
@@ -183,8 +182,3 @@ def _arrows(trace: StepTrace, places: dict[int, tuple[int, int]]) -> list[dict[s
                          "ts": round(span.start - trace.start, 3)}  # fmt: skip
                 found.append(event | ({"bp": "e"} if phase == "f" else {}))
     return found
-
-
-def _short(device: str) -> str:
-    found = parse(device)
-    return f"{found.job}/{found.task}" if found.job is not None else device

@@ -1,9 +1,10 @@
-"""What is wrong with the work of a step and with what it sends."""
+"""Checks of a step's work and transfers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfmini.graph.traits import ops_with
 from tfmini.inspection.checking import Check, ps_devices, some
 from tfmini.inspection.findings import Finding, Inspection
 from tfmini.placement.decision import SOFT_PLACEMENT
@@ -11,36 +12,36 @@ from tfmini.placement.layout import Route
 
 _LARGE_TABLE = 1 << 20
 _MANY_MESSAGES = 50
-_HEAVY = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter",
-                    "Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"})  # fmt: skip
+_HEAVY = ops_with("work", "matmul", "convolution")
+_FORWARDS, _LOOKS_UP = ops_with("forwards"), ops_with("looks_up")
 
 
-def _ping_pong(found: Inspection) -> Iterator[Finding]:
-    """A tensor that another task hands back unchanged."""
+def _round_trips(found: Inspection) -> Iterator[Finding]:
+    """Finds tensors that another task sends back unchanged."""
     sent = {(t.tensor, t.src, t.dst) for t in found.transfers if not t.control}
     for t in found.transfers:
         node = found.nodes.get(t.producer)
-        if t.control or node is None or node.op not in ("Identity", "Reshape", "Cast") or not node.inputs:
+        if t.control or node is None or node.op not in _FORWARDS or not node.inputs:
             continue
         source, index = node.inputs[0]
         if (f"{source}:{index}", t.dst, t.src) in sent:
             yield Finding(
-                "ping-pong", f"{source}:{index} goes from {t.dst} to {t.src} and comes back as {t.tensor}.",
+                "round trip", f"{source}:{index} is sent from {t.dst} to {t.src} and returns as {t.tensor}.",
                 f"Place {t.producer} with {source}: tf.colocate_with.", (t.producer, source),
             )  # fmt: skip
 
 
 def _whole_tables(found: Inspection) -> Iterator[Finding]:
-    """A table that is sent whole, for a few of its rows."""
+    """Finds tables that are sent whole although only some rows are used."""
     for t in found.transfers:
         users = [found.nodes[name] for name in t.consumers if name in found.nodes]
         if t.role != "variable read" or (t.bytes or 0) < _LARGE_TABLE or not users:
             continue
-        if all(node.op in ("Gather", "GatherV2") for node in users):
+        if all(node.op in _LOOKS_UP for node in users):
             yield Finding(
-                "whole table sent", f"{t.tensor} ({t.bytes:,} B) goes from {t.src} to {t.dst} in each step, where"
-                f" {some(t.consumers)} takes rows of it.",
-                "Look rows up where the table is: tf.nn.embedding_lookup on the variable, or tf.colocate_with.",
+                "whole table sent", f"{t.tensor} ({t.bytes:,} B) is sent from {t.src} to {t.dst} in each step, where"
+                f" {some(t.consumers)} uses only rows of it.",
+                "Look up the rows on the table's task: tf.nn.embedding_lookup on the variable, or tf.colocate_with.",
                 (t.producer, *t.consumers),
             )  # fmt: skip
 
@@ -64,8 +65,8 @@ def _fallbacks(found: Inspection) -> Iterator[Finding]:
             by_request.setdefault(found.nodes[name].device, []).append(name)
     for request, names in by_request.items():
         yield Finding(
-            "cpu fallback", f"{some(names)} asked for '{request}' and run on another device of the task.",
-            "Ask for a CPU device, or none.", tuple(names),
+            "cpu fallback", f"{some(names)} request '{request}' and run on another device of the task.",
+            "Request a CPU device, or none.", tuple(names),
         )  # fmt: skip
 
 
@@ -74,9 +75,9 @@ def _many_small_messages(found: Inspection) -> Iterator[Finding]:
         messages = {t.group for t in members if t.route is Route.SENT}
         if len(messages) > _MANY_MESSAGES:
             yield Finding(
-                "chatty link", f"{src} sends {len(messages)} messages to {dst} in one step.",
-                "Ops that alternate between the two could share a device: tf.colocate_with.",
+                "many messages", f"{src} sends {len(messages)} messages to {dst} in one step.",
+                "Place ops that alternate between the two on one device: tf.colocate_with.",
             )  # fmt: skip
 
 
-TRAFFIC_CHECKS: tuple[Check, ...] = (_ping_pong, _whole_tables, _work_on_ps, _fallbacks, _many_small_messages)
+TRAFFIC_CHECKS: tuple[Check, ...] = (_round_trips, _whole_tables, _work_on_ps, _fallbacks, _many_small_messages)

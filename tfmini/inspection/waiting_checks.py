@@ -1,4 +1,4 @@
-"""Steps that would fail or never end, because nobody gives what they wait for."""
+"""Checks for steps that fail or deadlock, because a value that they wait for never arrives."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph.traits import PLACEHOLDER_OPS, ops_with
 from tfmini.inspection.checking import Check, holder_of, running, some, worker_tasks
 from tfmini.inspection.exchanges import COLLECTIVES
 from tfmini.inspection.findings import Finding, Inspection
 
-_PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+_TAKES = ops_with("accumulator", "take")
+_ENQUEUES, _DEQUEUES = ops_with("queue", "enqueue"), ops_with("queue", "dequeue")
 
 
 def _gradients(found: Inspection) -> Iterator[Finding]:
-    """More gradients are asked for than there are workers to give them."""
+    """Finds accumulators that wait for more gradients than there are workers."""
     workers = len(worker_tasks(found))
     for name, node in found.nodes.items():
-        if not workers or not node.op.endswith("TakeGradient") or len(node.inputs) < 2:
+        if not workers or node.op not in _TAKES or len(node.inputs) < 2:
             continue
         wanted = _constant(found, node.inputs[1][0])
         if wanted is not None and wanted > workers:
             yield Finding(
-                "sync deadlock", f"{name} waits for {wanted} gradients, the cluster has {workers} worker task(s): a"
-                " worker gives one per update, so the first update never comes.",
+                "sync deadlock", f"{name} waits for {wanted} gradients, but the cluster has {workers} worker task(s): a"
+                " worker gives one per update, so the first update never happens.",
                 "Set replicas_to_aggregate to at most the number of workers (or start more workers).", (name,),
             )  # fmt: skip
             return
@@ -37,7 +39,7 @@ def _constant(found: Inspection, name: str) -> int | None:
 
 
 def _groups(found: Inspection) -> Iterator[Finding]:
-    """Collectives for another number of members than the cluster has."""
+    """Finds collectives whose number of members differs from the cluster's."""
     seen: set[int] = set()
     for name in running(found):
         node = found.nodes[name]
@@ -46,34 +48,34 @@ def _groups(found: Inspection) -> Iterator[Finding]:
         seen.add(node.attrs["group_key"])
         wanted, workers = node.attrs["group_size"], len(worker_tasks(found) or {d.device for d in found.devices})
         if wanted > workers:
-            text = f"{name} waits for a group of {wanted} members, the cluster has {workers} worker task(s)."
-            yield Finding("sync deadlock", text, "Give the optimizer the number of workers there are.", (name,))
+            text = f"{name} waits for a group of {wanted} members, but the cluster has {workers} worker task(s)."
+            yield Finding("sync deadlock", text, "Give the optimizer the actual number of workers.", (name,))
         elif wanted < workers:
-            text = f"{name} is for a group of {wanted} members, the cluster has {workers} worker tasks."
-            remedy = "More are refused: give the optimizer their number, or each set of workers its own group_key."
+            text = f"{name} is for a group of {wanted} members, but the cluster has {workers} worker tasks."
+            remedy = "The others are refused: give the optimizer all workers, or each set of workers its own group_key."
             yield Finding("collective group", text, remedy, (name,))
 
 
 def _empty_queues(found: Inspection) -> Iterator[Finding]:
-    """A queue that only this graph knows, from which it takes and to which it gives nothing."""
-    filled = {holder_of(found, node) for node in found.nodes.values() if node.op.startswith("QueueEnqueue")}
+    """Finds queues of this graph only, from which the step dequeues and into which no op enqueues."""
+    filled = {holder_of(found, node) for node in found.nodes.values() if node.op in _ENQUEUES}
     for name in sorted(running(found)):
         node = found.nodes[name]
-        queue = holder_of(found, node) if node.op.startswith("QueueDequeue") else ""
+        queue = holder_of(found, node) if node.op in _DEQUEUES else ""
         if queue in found.nodes and queue not in filled and not found.nodes[queue].attrs.get("shared_name"):
             yield Finding(
-                "empty queue", f"{name} takes from {queue}, and no op of the graph puts anything into it.",
+                "empty queue", f"{name} dequeues from {queue}, but no op of the graph enqueues into it.",
                 "Add an enqueue op (and a queue runner), or a shared_name if another graph fills it.", (name, queue),
             )  # fmt: skip
 
 
 def _unfed(found: Inspection) -> Iterator[Finding]:
     fed = {name.rpartition(":")[0] for name in found.feeds}
-    names = [name for name in running(found) if found.nodes[name].op in _PLACEHOLDERS and name not in fed]
+    names = [name for name in running(found) if found.nodes[name].op in PLACEHOLDER_OPS and name not in fed]
     if names:
         yield Finding(
-            "not fed", f"{some(sorted(names))}: the step needs it, and it is not among the feeds.",
-            "Name it with --feed, or fetch less.", tuple(sorted(names)),
+            "not fed", f"{some(sorted(names))}: the step needs it, but it is not fed.",
+            "Feed it with --feed, or fetch less.", tuple(sorted(names)),
         )  # fmt: skip
 
 

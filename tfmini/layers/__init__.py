@@ -1,1 +1,1 @@
-"""What models are built from: layers, losses, metrics, regularizers (``tf.layers``, ``tf.losses``, ``tf.metrics``)."""
+"""Building blocks of models (``tf.layers``, ``tf.losses``, ``tf.metrics``, recurrent cells, ``tf.contrib.layers``)."""

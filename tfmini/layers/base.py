@@ -1,7 +1,7 @@
 """``tf.layers.Layer``: an object that owns variables and adds ops each time it is called.
 
-The variables live in a variable scope of their own, named after the layer, which is opened when the
-layer is first used; ops go to the name scope that was opened with it.
+The first use of a layer opens a variable scope and a name scope, both named after the layer. The
+variables and ops of all calls are in them.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
+from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
 from tfmini.layers.input_spec import InputSpec, check_inputs
-from tfmini.ops import variable_scope as vs
-from tfmini.ops.array_identity import identity
-from tfmini.ops.scoping import add_to_collection, colocate_with, name_scope
-from tfmini.ops.variables import global_variables, trainable_variables
+from tfmini.ops.array.identity import identity
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.functions import global_variables, trainable_variables
 from tfmini.shapes import TensorShape
 
 _NAMES_KEY = "tfmini.layers.names"
 
 
 class Layer:
-    """The base of all layers (``tf.layers.Layer``).
+    """Base class of all layers (``tf.layers.Layer``).
 
-    A sub-class makes its variables in `build` by `add_weight` and its ops in `call`.
+    A subclass makes its variables in `build`, with `add_weight`, and its ops in `call`.
 
     Args:
-      trainable: whether its variables are; a weight may be less, never more.
-      name: of its scope; default its class in snake case, made unique.
-      dtype: of its variables; default that of the first input.
+      trainable: whether the variables are trainable; if False, no weight is.
+      name: name of the scope; default: the class name in snake case, made unique.
+      dtype: type of the variables; default: that of the first input.
     """
 
     input_spec: InputSpec | None = None
@@ -60,7 +60,7 @@ class Layer:
                 self._scope = captured
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Lets `build` be called by itself, with any form of shape: it makes the layer built."""
+        """Wraps the subclass's `build`: it accepts any form of shape and marks the layer as built."""
         super().__init_subclass__(**kwargs)
         if "build" in cls.__dict__:
             cls.build = _complete(cls.__dict__["build"])  # type: ignore[method-assign]
@@ -78,17 +78,17 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The given name, or one made from the class."""
+        """The given name, or one derived from the class."""
         return self._name
 
     @property
     def dtype(self) -> Any:
-        """The type of its variables; None until it is known."""
+        """The type of the variables; None until it is known."""
         return None if self._dtype is None else self._dtype.name
 
     @property
     def scope_name(self) -> str:
-        """The name of its variable scope; a ValueError before its first use."""
+        """The name of the variable scope; raises ValueError before the first use."""
         if self._scope is None:
             raise ValueError(
                 f'No name available for layer scope because the layer "{self._name}" has not been used yet. The scope'
@@ -125,32 +125,32 @@ class Layer:
 
     @property
     def updates(self) -> list[Any]:
-        """The ops that keep its moving averages, also in UPDATE_OPS."""
+        """The ops that update moving averages; they are also in UPDATE_OPS."""
         return list(self._updates)
 
     @property
     def losses(self) -> list[Any]:
-        """The losses of its regularizers, also in REGULARIZATION_LOSSES."""
+        """The losses of the regularizers; they are also in REGULARIZATION_LOSSES."""
         return list(self._losses)
 
     def build(self, input_shape: TensorShape) -> None:
-        """Makes the variables; called once, before the first `call`."""
+        """Makes the variables; it is called once, before the first `call`."""
         self.built = True
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Adds the ops; the sub-class says which."""
+        """Adds the ops of the layer and returns the result; subclasses override it."""
         return inputs
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The shape of the result for an input of that shape."""
+        """The shape of the result for an input of shape ``input_shape``."""
         raise NotImplementedError
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Records update ops, which the training step is to run."""
+        """Records update ops for the training step to run."""
         self._updates += [getattr(update, "op", update) for update in _as_list(updates) if update is not None]
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
-        """Records losses, and puts them into REGULARIZATION_LOSSES."""
+        """Records losses and adds them to REGULARIZATION_LOSSES."""
         new = [loss for loss in _as_list(losses) if loss is not None]
         self._losses += new
         _add_once(GraphKeys.REGULARIZATION_LOSSES, new)
@@ -169,7 +169,7 @@ class Layer:
         aggregation: Any = None,
         partitioner: Any = None,
     ) -> Any:
-        """A variable of the layer, made or shared by its name in the layer's scope.
+        """Creates a variable in the layer's scope, or reuses the one of that name.
 
         The arguments are those of ``tf.get_variable``.
         """
@@ -204,10 +204,10 @@ class Layer:
                 self.add_loss(loss)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Builds the layer if it is new, adds its ops, and returns their result.
+        """Builds the layer at the first call, adds its ops and returns their result.
 
         Raises:
-          ValueError: when the inputs do not fit the layer.
+          ValueError: when the inputs do not match the layer's ``input_spec``.
         """
         self._set_scope(kwargs.pop("scope", None))
         with self._in_scope(True if self.built else self._reuse) as scope, name_scope(scope.original_name_scope):
@@ -252,7 +252,7 @@ class Layer:
         return vs.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False)
 
     def count_params(self) -> int:
-        """The number of elements of all its weights; a ValueError before it is built."""
+        """The number of elements of all weights; raises ValueError before the layer is built."""
         if not self.built:
             raise ValueError(f"You tried to call `count_params` on {self._name}, but the layer isn't built.")
         return sum(weight.shape.num_elements() for weight in self.weights)
@@ -271,7 +271,7 @@ def _complete(build: Callable[..., None]) -> Callable[..., None]:
 
 
 def to_snake_case(name: str) -> str:
-    """``SeparableConv2D`` is ``separable_conv2d``."""
+    """Converts a class name to snake case: ``SeparableConv2D`` becomes ``separable_conv2d``."""
     spaced = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
@@ -287,7 +287,7 @@ def _as_list(values: Any) -> list[Any]:
 
 
 def _parts(variable: Any) -> list[Any]:
-    """The variables that a partitioned variable consists of, or the variable itself."""
+    """The parts of a partitioned variable, or the variable itself."""
     return list(variable) if hasattr(variable, "_get_partitions") else [variable]
 
 

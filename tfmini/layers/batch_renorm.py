@@ -1,25 +1,25 @@
-"""Batch renormalisation (Ioffe, 2017): batch statistics corrected towards their moving averages."""
+"""Batch renormalization (Ioffe, 2017): batch statistics corrected towards their moving averages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_identity import identity, stop_gradient
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.math_elementwise import divide, maximum, minimum, multiply, subtract
-from tfmini.ops.math_unary import sqrt
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.scoping import colocate_with, control_dependencies, name_scope
-from tfmini.ops.state_functions import assign, assign_sub
+from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.identity import identity, stop_gradient
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.math.elementwise import divide, maximum, minimum, multiply, subtract
+from tfmini.ops.math.unary import sqrt
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.variables.assignment import assign, assign_sub
 
 _KEYS = ("rmax", "rmin", "dmax")
 
 
 def moved(variable: Any, value: Any, momentum: Any) -> Any:
-    """The op that moves an average towards a value."""
+    """An op that updates a moving average with a value."""
     with name_scope("AssignMovingAvg") as scope, colocate_with(variable.op):
         decay = cast(subtract(1.0, momentum), variable.dtype.base_dtype)
         delta = multiply(subtract(variable, cast(value, variable.dtype.base_dtype)), decay)
@@ -27,15 +27,15 @@ def moved(variable: Any, value: Any, momentum: Any) -> Any:
 
 
 class Renorm:
-    """The averages by which a layer corrects its batches, and how.
+    """The moving averages of batch renormalization and the corrections derived from them.
 
     Args:
-      clipping: "rmin", "rmax" and "dmax", the bounds of the corrections; all optional.
-      momentum: of the averages.
+      clipping: the bounds "rmin", "rmax" and "dmax" of the corrections; all optional.
+      momentum: momentum of the averages.
       epsilon: added to variances.
 
     Raises:
-      ValueError: for other keys.
+      ValueError: when ``clipping`` has other keys.
     """
 
     def __init__(self, clipping: dict[str, Any] | None, momentum: float, epsilon: float) -> None:
@@ -46,7 +46,7 @@ class Renorm:
         self.epsilon = epsilon
 
     def build(self, add: Callable[[str, Any], Any], mean_initializer: Any, variance_initializer: Any) -> None:
-        """Makes the variables; ``add(name, initializer)`` makes one."""
+        """Makes the variables, each with ``add(name, initializer)``."""
 
         def deviation(*args: Any, **kwargs: Any) -> Any:
             return sqrt(variance_initializer(*args, **kwargs))
@@ -56,11 +56,11 @@ class Renorm:
         self.stddev = add("renorm_stddev", deviation)
 
     def corrections(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
-        """The factor r and the offset d of the corrected batch, and its moments, which wait for the averages."""
+        """The factor r and offset d of the correction, and the moments with a dependency on the updates."""
         stddev = sqrt(variance + self.epsilon)
         floor = maximum(self.stddev, sqrt(self.epsilon))
         r, d = divide(stddev, floor), divide(subtract(mean, self.mean), floor)
-        with control_dependencies([r, d]):  # they use the averages as they were
+        with control_dependencies([r, d]):  # r and d read the averages before the update
             mean, stddev = identity(mean), identity(stddev)
         if "rmin" in self.clipping:
             r = maximum(r, self.clipping["rmin"])
@@ -81,7 +81,7 @@ class Renorm:
         )
 
     def variance_update(self, moving_variance: Any, variance: Any, momentum: Any, training: Any) -> Any:
-        """The op that moves the variance for inference, by way of the deviation."""
+        """An op that updates the moving variance from the moving standard deviation."""
 
         def update() -> Any:
             stddev = moved(self.moving_stddev, sqrt(variance + self.epsilon), momentum)

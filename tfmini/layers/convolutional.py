@@ -1,4 +1,4 @@
-"""``tf.layers``: convolutions over one, two and three axes."""
+"""Convolutions over one, two and three spatial axes (``tf.layers``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.layers.functional import as_function
-from tfmini.layers.images import (
+from tfmini.layers.input_spec import InputSpec
+from tfmini.layers.kernel_layer import KernelLayer
+from tfmini.layers.spatial_arguments import (
     around,
     channel_axis,
     channels_of,
@@ -17,12 +19,10 @@ from tfmini.layers.images import (
     op_format,
     within,
 )
-from tfmini.layers.input_spec import InputSpec
-from tfmini.layers.kernel_layer import KernelLayer
-from tfmini.ops.initializers import Zeros
-from tfmini.ops.nn_convolution import conv1d as convolve1d
-from tfmini.ops.nn_convolution import conv2d as convolve2d
-from tfmini.ops.nn_volumes import conv3d as convolve3d
+from tfmini.ops.nn.convolution import conv1d as convolve1d
+from tfmini.ops.nn.convolution import conv2d as convolve2d
+from tfmini.ops.nn.convolution import conv3d as convolve3d
+from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
 
 __all__ = ["Conv", "Conv1D", "Conv2D", "Conv3D", "conv1d", "conv2d", "conv3d"]
@@ -31,11 +31,11 @@ ZEROS = Zeros()
 
 
 class Conv(KernelLayer):
-    """The base of the convolutions: a class of its own for each number of spatial axes.
+    """Base class of the convolutions; each number of spatial axes has a subclass.
 
     Args:
       filters: the number of output channels.
-      kernel_size, strides, dilation_rate: one int, or one for each spatial axis.
+      kernel_size, strides, dilation_rate: one int, or one per spatial axis.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
       The others are those of `KernelLayer`.
@@ -81,7 +81,7 @@ class Conv(KernelLayer):
         return op_format(self.data_format, self.rank)
 
     def kernel_shape(self, channels: int) -> list[int]:
-        """The kernel's shape for an input of so many channels."""
+        """The shape of the kernel for inputs with ``channels`` channels."""
         return [*self.kernel_size, channels, self.filters]
 
     def build(self, input_shape: TensorShape) -> None:
@@ -89,7 +89,7 @@ class Conv(KernelLayer):
         self._build_bias(self.filters)
 
     def _channels(self, input_shape: TensorShape) -> int:
-        """The number of channels, which the layer asks of its inputs from now on."""
+        """The number of channels, which is required of all further inputs."""
         channels = channels_of(input_shape, self.data_format, type(self).__name__)
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={channel_axis(self.data_format): channels})
         return channels
@@ -112,7 +112,7 @@ class Conv(KernelLayer):
         )
 
     def _lengths(self, space: Sequence[Any]) -> list[Any]:
-        """The lengths of a result's spatial axes, from those of the input's."""
+        """The spatial lengths of the result for the given spatial lengths of the inputs."""
         windows = zip(space, self.kernel_size, self.strides, self.dilation_rate)
         return [convolved_length(*each, self.padding) for each in windows]
 

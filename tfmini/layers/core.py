@@ -1,4 +1,4 @@
-"""``tf.layers``: dense, dropout and flatten."""
+"""Dense, dropout and flatten layers (``tf.layers``)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tfmini.layers.base import Layer
 from tfmini.layers.functional import as_function
 from tfmini.layers.input_spec import InputSpec
 from tfmini.layers.kernel_layer import KernelLayer
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.initializers import Zeros
-from tfmini.ops.math_contraction import tensordot
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.nn_norm import dropout as drop_out
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.math.contraction import tensordot
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.nn.normalization import dropout as drop_out
+from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
 
 __all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
@@ -40,7 +40,7 @@ class Dense(KernelLayer):
         activation: Any = None,
         use_bias: bool = True,
         kernel_initializer: Any = None,
-        bias_initializer: Any = Zeros(),  # noqa: B008 - it has no state
+        bias_initializer: Any = Zeros(),  # noqa: B008 - initializers are stateless
         kernel_regularizer: Any = None,
         bias_regularizer: Any = None,
         activity_regularizer: Any = None,
@@ -84,12 +84,12 @@ class Dense(KernelLayer):
 
 
 class Dropout(Layer):
-    """Zeroes elements in training and scales the others up (``tf.layers.Dropout``).
+    """Sets random elements to zero in training and scales up the others (``tf.layers.Dropout``).
 
     Args:
-      rate: the share to zero.
-      noise_shape: the shape of the decisions, None for the input's in an axis.
-      seed: of the random numbers.
+      rate: the fraction of elements to set to zero.
+      noise_shape: the shape of the random mask; None in an axis means the input's length.
+      seed: seed of the mask.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Dropout(Layer):
         self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """Drops when ``training``, a bool or a bool tensor; the identity otherwise."""
+        """Applies dropout if ``training`` (a bool or bool tensor); otherwise the identity."""
 
         def dropped() -> Any:
             return drop_out(inputs, noise_shape=self._noise_shape(inputs), seed=self.seed, rate=self.rate)
@@ -117,7 +117,7 @@ class Dropout(Layer):
 
 
 class Flatten(Layer):
-    """Joins all axes but the first (``tf.layers.Flatten``)."""
+    """Flattens all axes but the first (``tf.layers.Flatten``)."""
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -127,7 +127,7 @@ class Flatten(Layer):
     def call(self, inputs: Any) -> Any:
         rank = inputs.shape.ndims
         if self.data_format == "channels_first" and rank is not None and rank > 2:
-            inputs = transpose(inputs, [0, *range(2, rank), 1])  # the order of channels_last
+            inputs = transpose(inputs, [0, *range(2, rank), 1])  # to channels_last
         sizes = inputs.shape.as_list()
         if all(size is not None for size in sizes[1:]):
             return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])
@@ -151,10 +151,10 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Any:
-    """A `Dropout` layer, applied (``tf.layers.dropout``): drops only when ``training``."""
+    """Applies a `Dropout` layer, which drops elements only if ``training`` (``tf.layers.dropout``)."""
     return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
-    """A `Flatten` layer, applied (``tf.layers.flatten``)."""
+    """Applies a `Flatten` layer (``tf.layers.flatten``)."""
     return Flatten(data_format, name=name)(inputs)

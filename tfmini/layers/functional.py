@@ -1,4 +1,4 @@
-"""Layers as functions: ``tf.layers.conv2d(x, 8, 3)`` makes a `Conv2D` and applies it."""
+"""Functions from layer classes: ``tf.layers.conv2d(x, 8, 3)`` makes a `Conv2D` and applies it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ P = ParamSpec("P")
 def as_function(
     layer: Callable[P, Layer], has_weights: bool = True, **defaults: Any
 ) -> Callable[Concatenate[Any, P], Any]:
-    """The function ``f(inputs, *arguments of the layer, reuse=None)``, named after the layer's class.
+    """A function ``f(inputs, *arguments of the layer, reuse=None)`` that makes and applies a layer.
 
-    The variables are in the scope ``name``; another call with that name and with ``reuse`` shares them.
+    The variables are in the scope ``name``; a second call with that name and ``reuse`` shares them.
 
     Args:
       layer: a class of layers.
-      has_weights: whether there is something to share; otherwise the function has no ``reuse``.
-      **defaults: where the function's default of an argument is spelled otherwise than the class's.
+      has_weights: whether the layer has variables; otherwise the function has no argument ``reuse``.
+      **defaults: the function's defaults that are written differently than the class's.
     """
     signature = _signature(layer, has_weights, defaults)
 
@@ -34,7 +34,7 @@ def as_function(
 
     function.__name__ = function.__qualname__ = name = to_snake_case(layer.__name__)
     function.__module__ = layer.__module__
-    function.__doc__ = f"The layer `{layer.__name__}`, made and applied to ``inputs`` (``tf.layers.{name}``)."
+    function.__doc__ = f"Makes a layer `{layer.__name__}` and applies it to ``inputs`` (``tf.layers.{name}``)."
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 

@@ -1,4 +1,4 @@
-"""``tf.layers.InputSpec``: what a layer asks of its input."""
+"""``tf.layers.InputSpec``: the requirements of a layer on its input, and their check."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfmini.shapes import TensorShape
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What an input must be like (``tf.layers.InputSpec``); None: no matter.
+    """Requirements on an input (``tf.layers.InputSpec``); None means no requirement.
 
     Attributes:
-      dtype: its type.
-      shape: its shape, None for an axis that does not matter.
-      ndim, min_ndim, max_ndim: its rank.
-      axes: axis -> length.
+      dtype: the type.
+      shape: the shape; None for an axis of any length.
+      ndim, min_ndim, max_ndim: the rank and its bounds.
+      axes: axis -> required length.
     """
 
     dtype: Any = None
@@ -28,7 +28,7 @@ class InputSpec:
 
 
 def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
-    """Raises a ValueError, in TensorFlow's words, when the input of layer ``name`` is not as ``spec`` says."""
+    """Raises ValueError, with TensorFlow's message, if the input of layer ``name`` does not match ``spec``."""
     if spec is None or isinstance(inputs, (list, tuple)):
         return
     shape: TensorShape = inputs.shape

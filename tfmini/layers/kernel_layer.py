@@ -1,4 +1,4 @@
-"""What dense layers and convolutions share: a kernel, a bias, an activation."""
+"""Base class of dense layers and convolutions: a kernel, a bias and an activation."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.layers.base import Layer
-from tfmini.ops.nn_bias import bias_add
+from tfmini.ops.nn.bias import bias_add
 
 
 class KernelLayer(Layer):
-    """The base of layers ``activation(kernel * inputs + bias)``; the sub-class says what ``*`` is.
+    """Base class of layers ``activation(kernel * inputs + bias)``; subclasses define the product ``*``.
 
     Args:
       activation: a function of a tensor, or None.
       use_bias: whether to add a bias.
-      kernel_initializer: default Glorot's uniform, or the variable scope's.
-      bias_initializer: default zeros.
+      kernel_initializer: default: the variable scope's, else Glorot uniform.
+      bias_initializer: default: zeros.
       kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
       kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
       trainable, name: see `Layer`.
@@ -65,7 +65,7 @@ class KernelLayer(Layer):
             )
 
     def _finished(self, outputs: Any, data_format: str | None = None) -> Any:
-        """Bias, activation and the loss of the activity."""
+        """Applies bias and activation, and adds the loss of the activity regularizer."""
         if self.bias is not None:
             outputs = bias_add(outputs, self.bias, data_format, name="BiasAdd")
         if self.activation is not None:

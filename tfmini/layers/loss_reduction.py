@@ -1,4 +1,4 @@
-"""How losses of single elements become one loss (``tf.losses.compute_weighted_loss``), and their collection."""
+"""Reduction of element losses to one loss (``tf.losses.compute_weighted_loss``), and the collection of losses."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.layers.weights import assert_broadcastable, broadcast_weights
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_filling import range as range_of
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_shape import rank, size
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import equal, greater
-from tfmini.ops.math_elementwise import div_no_nan, maximum, multiply, subtract
-from tfmini.ops.math_sums import add_n
-from tfmini.ops.math_unary import square
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import add_to_collection, control_dependencies, get_collection, name_scope
+from tfmini.graph.scoping import add_to_collection, control_dependencies, get_collection, name_scope
+from tfmini.layers.weight_broadcasting import assert_broadcastable, broadcast_weights
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import rank, size
+from tfmini.ops.math.comparison import equal, greater
+from tfmini.ops.math.elementwise import div_no_nan, maximum, multiply, subtract
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.math.unary import square
 
 __all__ = [
     "Reduction", "add_loss", "compute_weighted_loss", "get_losses", "get_regularization_loss",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Reduction:
-    """The ways to reduce (``tf.losses.Reduction``)."""
+    """The kinds of reduction (``tf.losses.Reduction``)."""
 
     NONE = "none"
     SUM = "weighted_sum"
@@ -40,13 +40,13 @@ class Reduction:
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        """All ways."""
+        """All kinds of reduction."""
         return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_OVER_NONZERO_WEIGHTS,
                 cls.SUM_BY_NONZERO_WEIGHTS)  # fmt: skip
 
     @classmethod
     def validate(cls, key: str) -> None:
-        """A ValueError for what is no way to reduce."""
+        """Raises ValueError unless ``key`` is a kind of reduction."""
         if key not in cls.all():
             raise ValueError(f"Invalid Reduction Key {key}.")
 
@@ -58,18 +58,18 @@ def compute_weighted_loss(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """``losses * weights``, reduced (``tf.losses.compute_weighted_loss``).
+    """Reduces ``losses * weights`` to one loss (``tf.losses.compute_weighted_loss``).
 
     Args:
-      losses: one for each element.
-      weights: a scalar, or of the losses' rank with each axis 1 or as long as the losses'.
+      losses: the loss of each element.
+      weights: a scalar, or a tensor of the losses' rank whose axes have length 1 or the losses' length.
       scope: the name scope of the ops.
-      loss_collection: where the result is put; None: nowhere.
-      reduction: one of `Reduction`: none, the sum, or the sum divided by the sum of the weights, by the
+      loss_collection: the collection for the result, or None.
+      reduction: a kind of `Reduction`: none, the sum, or the sum divided by the sum of the weights, by the
         number of losses, or by the number of losses whose weight is not zero.
 
     Raises:
-      ValueError: for another reduction or weights that do not fit.
+      ValueError: when the reduction is unknown or the weights cannot be broadcast.
     """
     Reduction.validate(reduction)
     with name_scope(scope, "weighted_loss", (losses, weights)):
@@ -98,7 +98,7 @@ def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> 
 
 
 def _present(losses: Tensor, weights: Tensor, axes: Any = None) -> Tensor:
-    """How many losses have a weight that is not zero: of all, or over ``axes``, which are kept."""
+    """The number of losses with a nonzero weight: of all, or over ``axes``, which are kept with length 1."""
     with name_scope(None, "num_present", (losses, weights)) as scope:
         present = where(equal(weights, 0.0), zeros_like(weights), ones_like(weights))
         present = broadcast_weights(present, losses)
@@ -108,7 +108,7 @@ def _present(losses: Tensor, weights: Tensor, axes: Any = None) -> Tensor:
 
 
 def pairwise_loss(labels: Tensor, predictions: Tensor, weights: Tensor, loss_collection: str | None) -> Tensor:
-    """The loss of `tfmini.layers.losses.mean_pairwise_squared_error`, from float32 tensors."""
+    """The loss of `tfmini.layers.losses.mean_pairwise_squared_error` for float32 tensors."""
     with control_dependencies((assert_broadcastable(weights, labels),)):
         diffs = subtract(predictions, labels)
         axes = range_of(1, rank(diffs))
@@ -124,13 +124,13 @@ def pairwise_loss(labels: Tensor, predictions: Tensor, weights: Tensor, loss_col
 
 
 def add_loss(loss: Tensor, loss_collection: str | None = GraphKeys.LOSSES) -> None:
-    """Puts a loss into a collection (``tf.losses.add_loss``)."""
+    """Adds a loss to a collection (``tf.losses.add_loss``)."""
     if loss_collection:
         add_to_collection(loss_collection, loss)
 
 
 def get_losses(scope: str | None = None, loss_collection: str = GraphKeys.LOSSES) -> list[Tensor]:
-    """The losses of a collection, all or those whose name begins with ``scope`` (``tf.losses.get_losses``)."""
+    """The losses of a collection whose names begin with ``scope``; all for None (``tf.losses.get_losses``)."""
     return get_collection(loss_collection, scope)
 
 
@@ -140,7 +140,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
 
 
 def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
-    """The sum of the losses of regularizers; 0 without any (``tf.losses.get_regularization_loss``)."""
+    """The sum of the losses of regularizers; 0 if there are none (``tf.losses.get_regularization_loss``)."""
     losses = get_regularization_losses(scope)
     return add_n(losses, name=name) if losses else constant(0.0)
 
@@ -148,7 +148,7 @@ def get_regularization_loss(scope: str | None = None, name: str = "total_regular
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> Tensor:
-    """The sum of all losses (``tf.losses.get_total_loss``); a ValueError when there are none."""
+    """The sum of all losses; raises ValueError if there are none (``tf.losses.get_total_loss``)."""
     losses = list(get_losses(scope))
     if add_regularization_losses:
         losses += get_regularization_losses(scope)

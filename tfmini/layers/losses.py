@@ -1,4 +1,4 @@
-"""``tf.losses``: losses of predictions, weighted, reduced, and put into a collection."""
+"""``tf.losses``: losses of predictions; each is weighted, reduced and added to a collection."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.loss_reduction import Reduction, compute_weighted_loss, pairwise_loss
-from tfmini.layers.ranks import remove_squeezable_dimensions, weights_of_rank
-from tfmini.ops.array_filling import ones_like
-from tfmini.ops.array_identity import stop_gradient
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.casting import cast
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import minimum, multiply, squared_difference, subtract
-from tfmini.ops.math_unary import log
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.nn_cross_entropy import (
+from tfmini.layers.rank_matching import remove_squeezable_dimensions, weights_of_rank
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import ones_like
+from tfmini.ops.array.identity import stop_gradient
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import minimum, multiply, squared_difference, subtract
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.unary import log
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import name_scope
 
 __all__ = [
     "absolute_difference", "cosine_distance", "hinge_loss", "huber_loss", "log_loss", "mean_pairwise_squared_error",
@@ -42,7 +42,7 @@ def _given(**arguments: Any) -> None:
 
 
 def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
-    """Both as float32, of shapes that agree."""
+    """Both as float32, after a check that their shapes are compatible."""
     predictions, labels = cast(predictions, dtypes.float32), cast(labels, dtypes.float32)
     predictions.shape.assert_is_compatible_with(labels.shape)
     return labels, predictions
@@ -59,14 +59,14 @@ def absolute_difference(
     """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
 
     Args:
-      labels, predictions: of one shape.
-      weights: a scalar, or of the losses' rank with each axis 1 or as long as the losses'.
+      labels, predictions: tensors of the same shape.
+      weights: a scalar, or a tensor of the losses' rank whose axes have length 1 or the losses' length.
       scope: the name scope of the ops.
-      loss_collection: where the loss is put; None: nowhere.
-      reduction: one of `Reduction`.
+      loss_collection: the collection for the loss, or None.
+      reduction: a kind of `Reduction`.
 
     Raises:
-      ValueError: when shapes do not fit or something is None.
+      ValueError: when shapes are incompatible, or labels, predictions or weights are None.
     """
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "absolute_difference", (predictions, labels, weights)) as scope:
@@ -85,7 +85,7 @@ def cosine_distance(
     reduction: str = _MEAN,
     dim: int | None = None,
 ) -> Tensor:
-    """The loss ``1 - sum(predictions * labels)`` over ``axis``, for unit vectors (``tf.losses.cosine_distance``)."""
+    """The loss ``1 - sum(predictions * labels)`` of unit vectors along ``axis`` (``tf.losses.cosine_distance``)."""
     axis = dim if axis is None else axis
     if axis is None:
         raise ValueError("You must specify 'axis'.")
@@ -122,7 +122,7 @@ def huber_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:
-    """Quadratic up to an error of ``delta`` and linear beyond (``tf.losses.huber_loss``)."""
+    """The Huber loss: quadratic for errors up to ``delta``, linear beyond (``tf.losses.huber_loss``)."""
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "huber_loss", (predictions, labels, weights)) as scope:
         labels, predictions = _float_pair(labels, predictions)
@@ -142,7 +142,7 @@ def log_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:
-    """The cross entropy of probabilities of labels 0 and 1 (``tf.losses.log_loss``)."""
+    """The cross entropy of predicted probabilities and labels 0 or 1 (``tf.losses.log_loss``)."""
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "log_loss", (predictions, labels, weights)) as scope:
         labels, predictions = _float_pair(labels, predictions)
@@ -180,7 +180,7 @@ def sigmoid_cross_entropy(
     """The cross entropy of independent classes (``tf.losses.sigmoid_cross_entropy``).
 
     Args:
-      label_smoothing: moves the labels this far towards 1/2.
+      label_smoothing: fraction by which the labels are moved towards 1/2.
     """
     _given(multi_class_labels=multi_class_labels, logits=logits)
     with name_scope(scope, "sigmoid_cross_entropy_loss", (logits, multi_class_labels, weights)) as scope:
@@ -202,10 +202,10 @@ def softmax_cross_entropy(
     loss_collection: str | None = _LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:
-    """The cross entropy of exclusive classes, labels one-hot (``tf.losses.softmax_cross_entropy``).
+    """The cross entropy of exclusive classes with one-hot labels (``tf.losses.softmax_cross_entropy``).
 
     Args:
-      label_smoothing: moves the labels this far towards the even distribution.
+      label_smoothing: fraction by which the labels are moved towards the uniform distribution.
     """
     _given(onehot_labels=onehot_labels, logits=logits)
     with name_scope(scope, "softmax_cross_entropy_loss", (logits, onehot_labels, weights)) as scope:
@@ -228,7 +228,7 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = _LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:
-    """The cross entropy of exclusive classes, labels as numbers (``tf.losses.sparse_softmax_cross_entropy``)."""
+    """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``)."""
     _given(labels=labels, logits=logits)
     with name_scope(scope, "sparse_softmax_cross_entropy_loss", (logits, labels, weights)) as scope:
         labels, logits, weights = _without_last_axis(labels, logits, weights)
@@ -237,7 +237,7 @@ def sparse_softmax_cross_entropy(
 
 
 def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """Labels ``[n, 1]`` are taken for ``[n]``, and weights likewise."""
+    """Squeezes labels ``[n, 1]`` to ``[n]``, and weights likewise."""
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
     if isinstance(weights, (int, float)):
         return labels, logits, weights
@@ -247,9 +247,9 @@ def _without_last_axis(labels: Any, logits: Any, weights: Any) -> tuple[Any, Any
 def mean_pairwise_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
 ) -> Tensor:
-    """The squared error of the differences within each example (``tf.losses.mean_pairwise_squared_error``).
+    """The squared error of the pairwise differences in each example (``tf.losses.mean_pairwise_squared_error``).
 
-    For each pair of elements of an example: the difference of the predictions less that of the labels.
+    The error of a pair of elements is the difference of their predictions less that of their labels.
     """
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):

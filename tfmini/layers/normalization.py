@@ -1,4 +1,4 @@
-"""``tf.layers``: batch normalisation, with moving averages that UPDATE_OPS keep."""
+"""Batch normalization (``tf.layers``); ops in UPDATE_OPS update its moving averages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.base import Layer
 from tfmini.layers.batch_renorm import Renorm, moved
 from tfmini.layers.input_spec import InputSpec
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_shape import reshape, size
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond, smart_constant_value
-from tfmini.ops.constant import constant
-from tfmini.ops.initializers import Ones, Zeros
-from tfmini.ops.math_elementwise import divide
-from tfmini.ops.nn_batch_norm import fused_batch_norm
-from tfmini.ops.nn_norm import batch_normalization as normalize
-from tfmini.ops.nn_norm import moments
-from tfmini.ops.reduce_functions import reduce_mean
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.shape import reshape, size
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.cond import smart_cond, smart_constant_value
+from tfmini.ops.math.elementwise import divide
+from tfmini.ops.math.reduce_functions import reduce_mean
+from tfmini.ops.nn.batch_norm import fused_batch_norm
+from tfmini.ops.nn.normalization import batch_normalization as normalize
+from tfmini.ops.nn.normalization import moments
+from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
 __all__ = ["BatchNormalization", "batch_normalization"]
@@ -30,28 +30,29 @@ _ZEROS, _ONES = Zeros(), Ones()
 
 
 class BatchNormalization(Layer):
-    """Subtracts the mean and divides by the deviation of each channel (``tf.layers.BatchNormalization``).
+    """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
 
-    In training those are the batch's, and ops in UPDATE_OPS move the averages that are used otherwise.
+    Training uses the batch's moments, and ops in UPDATE_OPS update the moving averages. Inference uses the
+    averages.
 
     Args:
-      axis: the channels' axis, or a list of axes.
+      axis: the axis of the channels, or a list of axes.
       momentum: the weight of the old value in the moving averages.
       epsilon: added to the variance.
       center, scale: whether to add ``beta`` and multiply by ``gamma``.
       beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer,
-        beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: for the variables.
-      renorm, renorm_clipping, renorm_momentum: batch renormalisation (see `batch_renorm`).
-      fused: whether to use the fused op; None: for images with channels in axis 1 or 3, if nothing else
-        that is asked for forbids it.
-      virtual_batch_size: normalise parts of the batch of that many examples by themselves.
-      adjustment: a function of the input's shape that gives a factor and an offset, applied in training.
+        beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: arguments of the variables.
+      renorm, renorm_clipping, renorm_momentum: batch renormalization (see `batch_renorm`).
+      fused: whether to use the fused op; None uses it for images with channels in axis 1 or 3, unless
+        another argument excludes it.
+      virtual_batch_size: normalize groups of that many examples separately.
+      adjustment: a function from the input's shape to a factor and an offset, which training applies.
 
     Raises:
-      ValueError: for axes that cannot be, and arguments that do not go together.
+      ValueError: when an axis is invalid or arguments contradict each other.
     """
 
-    # The fused op's variance has Bessel's correction, n / (n - 1); False: take it out of the moving average.
+    # The fused op's variance has Bessel's correction, n / (n - 1). If False, the moving average is without it.
     _bessels_correction_test_only = True
 
     def __init__(
@@ -114,7 +115,7 @@ class BatchNormalization(Layer):
         several = [size if i in axes else 1 for i, size in enumerate(sizes)]
         if self.virtual_batch_size is not None:
             several.insert(1, 1)
-            self.axis = [a + 1 for a in axes]  # the parts of the batch are an axis of their own
+            self.axis = [a + 1 for a in axes]  # axis 1 numbers the virtual batches
         self._build_weights(several if len(self.axis) > 1 or len(several) > rank else [lengths[axes[0]]])
 
     def _check_virtual_batches(self, axes: list[int]) -> None:
@@ -142,7 +143,7 @@ class BatchNormalization(Layer):
             self.beta = self.add_weight(
                 "beta", shape, dtype, self.beta_initializer, self.beta_regularizer, True, self.beta_constraint
             )
-        # The averages are never cut in parts: their updates are made of whole values.
+        # The averages are never partitioned, since their updates assign whole values.
         partitioner = self._scope.partitioner if self._scope else None
         if self._scope:
             self._scope.set_partitioner(None)
@@ -161,7 +162,7 @@ class BatchNormalization(Layer):
             self._scope.set_partitioner(partitioner)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """Normalises by the batch when ``training``, a bool or a bool tensor; by the averages otherwise."""
+        """Normalizes with the batch's moments if ``training`` (a bool or bool tensor), else with the averages."""
         if training is None:
             training = False
         if self.virtual_batch_size is None:
@@ -176,7 +177,7 @@ class BatchNormalization(Layer):
         outputs, mean, variance = (self._fused if self.fused else self._plain)(inputs, training)
         known = smart_constant_value(training)
         if known is not False:
-            # Where training is known only in the running graph, a decay of 0 leaves the averages alone.
+            # If training is known only in the step, a momentum of 1 keeps the averages unchanged.
             momentum = (
                 constant(self.momentum)
                 if known
@@ -214,7 +215,7 @@ class BatchNormalization(Layer):
     def _plain(self, inputs: Any, training: Any) -> tuple[Any, Any, Any]:
         reduced = [i for i in range(inputs.shape.ndims) if i not in self.axis]
         if self.virtual_batch_size is not None:
-            del reduced[1]  # each part by itself
+            del reduced[1]  # normalize each virtual batch separately
         shaped = self._broadcaster(inputs, reduced)
         mean: Any = convert_to_tensor(self.moving_mean)
         variance: Any = convert_to_tensor(self.moving_variance)
@@ -242,7 +243,7 @@ class BatchNormalization(Layer):
         return outputs, *batch
 
     def _adjusted(self, inputs: Any, gamma: Any, beta: Any, training: Any) -> tuple[Any, Any]:
-        """Scale and offset with what ``adjustment`` says, which counts in training only."""
+        """Gamma and beta combined with the factor and offset of ``adjustment``, which only training uses."""
         if self.adjustment is None:
             return gamma, beta
         factor, offset = self.adjustment(shape_of(inputs))
@@ -251,7 +252,7 @@ class BatchNormalization(Layer):
         return _composed(factor, offset, gamma, beta)
 
     def _broadcaster(self, inputs: Any, reduced: list[int]) -> Callable[[Any], Any]:
-        """Shapes a per-channel value so that it meets its axis; nothing to do where that is the last one."""
+        """A function that reshapes a per-channel value to broadcast along the channel axis."""
         rank = inputs.shape.ndims
         if len(self.axis) > 1 or self.virtual_batch_size is not None or reduced == list(range(rank - 1)):
             return lambda value: value
@@ -263,7 +264,7 @@ class BatchNormalization(Layer):
 
 
 def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
-    """``(x * scale + offset) * gamma + beta`` as one scale and one offset."""
+    """Combines ``(x * scale + offset) * gamma + beta`` into one scale and one offset."""
     if gamma is not None:
         scale, offset = scale * gamma, offset * gamma
     return scale, offset if beta is None else offset + beta
@@ -299,9 +300,9 @@ def batch_normalization(
     virtual_batch_size: int | None = None,
     adjustment: Any = None,
 ) -> Any:
-    """A `BatchNormalization` layer, applied (``tf.layers.batch_normalization``).
+    """Applies a `BatchNormalization` layer (``tf.layers.batch_normalization``).
 
-    The training step must run the ops of the collection UPDATE_OPS, or the averages stay as they are.
+    The training step must run the ops of the collection UPDATE_OPS, which update the averages.
     """
     layer = BatchNormalization(
         axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer, moving_mean_initializer,

@@ -1,4 +1,4 @@
-"""``tf.layers``: maxima and means of windows over one, two and three axes."""
+"""Max and average pooling over one, two and three spatial axes (``tf.layers``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any
 
 from tfmini.layers.base import Layer
 from tfmini.layers.functional import as_function
-from tfmini.layers.images import around, convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.layers.input_spec import InputSpec
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.nn_pooling import avg_pool, max_pool
-from tfmini.ops.nn_volume_pooling import avg_pool3d, max_pool3d
+from tfmini.layers.spatial_arguments import (
+    around,
+    convolved_length,
+    image_format,
+    known_padding,
+    normalized_tuple,
+    op_format,
+)
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.shapes import TensorShape
 
 __all__ = [
@@ -21,7 +27,7 @@ __all__ = [
 
 
 class Pooling(Layer):
-    """The base of all: ``pool_size`` and ``strides`` are one int, or one for each spatial axis."""
+    """Base class of pooling layers: ``pool_size`` and ``strides`` are one int, or one per spatial axis."""
 
     rank: int
     pool: Callable[..., Any]

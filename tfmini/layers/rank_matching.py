@@ -1,4 +1,4 @@
-"""Labels, predictions and weights whose ranks differ by a last axis of length 1."""
+"""Rank matching of labels, predictions and weights, whose ranks may differ by a last axis of length 1."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.array_shape import rank as rank_of
-from tfmini.ops.cond import cond
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.math_elementwise import subtract
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.array.shape import rank as rank_of
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import subtract
 
 
 def remove_squeezable_dimensions(
     labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Both tensors, without the last axis of the one that has one axis too many of length 1.
+    """Removes a last axis of length 1 from the tensor that has one axis too many.
 
     Args:
-      expected_rank_diff: the rank of the predictions less that of the labels. Where a rank is not
-        known, both stay as they are.
+      expected_rank_diff: the rank of the predictions less that of the labels. If a rank is not known,
+        both tensors stay as they are.
     """
     with name_scope(name, "remove_squeezable_dimensions", [labels, predictions]):
         labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
@@ -40,7 +40,7 @@ def _may_be_one(tensor: Tensor) -> bool:
 
 
 def matched(predictions: Any, labels: Any = None, weights: Any = None) -> tuple[Tensor, Any, Any]:
-    """(predictions, labels, weights) with ranks that agree, where one axis of length 1 is the difference."""
+    """(predictions, labels, weights) with equal ranks, if they differ only by a last axis of length 1."""
     predictions = convert_to_tensor(predictions)
     if labels is not None:
         labels, predictions = remove_squeezable_dimensions(labels, predictions)
@@ -52,7 +52,7 @@ def matched(predictions: Any, labels: Any = None, weights: Any = None) -> tuple[
 
 
 def weights_of_rank(weights: Tensor, values: Tensor) -> Tensor:
-    """``weights``, with a last axis of length 1 more or less where that makes their rank that of ``values``."""
+    """``weights`` with a last axis of length 1 added or removed, if that gives them the rank of ``values``."""
     rank, wanted = weights.shape.ndims, values.shape.ndims
     if rank == 0 or (rank is not None and rank == wanted):
         return weights

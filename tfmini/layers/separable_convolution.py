@@ -1,4 +1,4 @@
-"""``tf.layers``: convolutions of each channel, followed by one across channels."""
+"""Separable convolutions (``tf.layers``): a depthwise convolution, then a pointwise one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from tfmini.layers.convolutional import ZEROS, Conv
 from tfmini.layers.functional import as_function
-from tfmini.layers.images import around
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.nn_convolution import separable_conv2d as convolve
+from tfmini.layers.spatial_arguments import around
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.nn.convolution import separable_conv2d as convolve
 
 __all__ = ["SeparableConv1D", "SeparableConv2D", "separable_conv1d", "separable_conv2d"]
 
 
 class SeparableConv(Conv):
-    """The base of both.
+    """Base class of the separable convolutions.
 
     Args:
-      depth_multiplier: how many results the first convolution makes of each channel.
+      depth_multiplier: number of channels that the depthwise convolution makes of each input channel.
       depthwise_initializer, pointwise_initializer, depthwise_regularizer, pointwise_regularizer,
-        depthwise_constraint, pointwise_constraint: for the kernels of the first and the second.
+        depthwise_constraint, pointwise_constraint: arguments of the two kernels.
       The others are those of `Conv`.
     """
 
@@ -77,7 +77,7 @@ class SeparableConv(Conv):
 
 
 class SeparableConv2D(SeparableConv):
-    """Over rows and columns (``tf.layers.SeparableConv2D``); see `SeparableConv`."""
+    """A separable convolution of images (``tf.layers.SeparableConv2D``); see `SeparableConv`."""
 
     rank = 2
 
@@ -94,12 +94,12 @@ class SeparableConv2D(SeparableConv):
 
 
 class SeparableConv1D(SeparableConv):
-    """Over one axis (``tf.layers.SeparableConv1D``); see `SeparableConv`."""
+    """A separable convolution of sequences (``tf.layers.SeparableConv1D``); see `SeparableConv`."""
 
     rank = 1
 
     def _convolved(self, inputs: Any) -> Any:
-        # An image of one row. Both strides are equal, as the kernel wants it: along one row that does not matter.
+        # A sequence is an image of one row. The op needs equal strides; the one across the only row has no effect.
         layout = self._layout.replace("W", "HW")
         row = layout.index("H")
         outputs = convolve(

@@ -1,4 +1,4 @@
-"""How layers read their arguments about images: windows, formats, lengths."""
+"""Spatial arguments of layers: window sizes, data formats, paddings and output lengths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfmini.shapes import TensorShape
 
 
 def normalized_tuple(value: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
-    """``count`` ints from one or from as many; a ValueError otherwise."""
+    """Expands an int to ``count`` ints, or checks ``count`` ints; raises ValueError for anything else."""
     if isinstance(value, int):
         return (value,) * count
     try:
@@ -22,7 +22,7 @@ def normalized_tuple(value: int | Sequence[int], count: int, name: str) -> tuple
 
 
 def image_format(data_format: str) -> str:
-    """``channels_first`` or ``channels_last``, in lower case; a ValueError otherwise."""
+    """The format in lower case; raises ValueError unless it is ``channels_first`` or ``channels_last``."""
     if data_format.lower() not in ("channels_first", "channels_last"):
         raise ValueError(
             'The `data_format` argument must be one of "channels_first", "channels_last". Received: ' f"{data_format}"
@@ -31,18 +31,18 @@ def image_format(data_format: str) -> str:
 
 
 def op_format(data_format: str, rank: int) -> str:
-    """What the ops call a format with ``rank`` spatial axes: ``NHWC``, ``NCW``, ``NDHWC`` ..."""
+    """The ops' name of a format with ``rank`` spatial axes: ``NHWC``, ``NCW``, ``NDHWC`` ..."""
     space = "DHW"[3 - rank :]
     return f"NC{space}" if data_format == "channels_first" else f"N{space}C"
 
 
 def around(space: Sequence[Any], layout: str, batch: Any = 1, channels: Any = 1) -> list[Any]:
-    """The values of the spatial axes with those of batch and channels, in the order of an op's format."""
+    """Adds the values for batch and channels to those of the spatial axes, in the order of ``layout``."""
     return [batch, channels, *space] if layout.startswith("NC") else [batch, *space, channels]
 
 
 def within(values: Sequence[Any], layout: str) -> list[Any]:
-    """The values of the spatial axes."""
+    """The values of the spatial axes: the inverse of `around`."""
     return list(values[2:] if layout.startswith("NC") else values[1:-1])
 
 
@@ -51,7 +51,7 @@ def channel_axis(data_format: str) -> int:
 
 
 def channels_of(shape: Any, data_format: str, layer: str) -> int:
-    """The number of channels of an input; a ValueError where it is not known."""
+    """The number of channels of an input; raises ValueError if it is not known."""
     found = TensorShape(shape).as_list()[channel_axis(data_format)]
     if found is None:
         raise ValueError(f"The channel dimension of the inputs to `{layer}` should be defined. Found `None`.")
@@ -59,7 +59,7 @@ def channels_of(shape: Any, data_format: str, layer: str) -> int:
 
 
 def convolved_length(length: int | None, window: int, stride: int, dilation: int, padding: str) -> int | None:
-    """The number of places of a window; None for an unknown length."""
+    """The output length of a convolution along one axis; None for an unknown length."""
     if length is None:
         return None
     covered = length if padding == "same" else length - (window - 1) * dilation
@@ -67,14 +67,14 @@ def convolved_length(length: int | None, window: int, stride: int, dilation: int
 
 
 def deconvolved_length(length: Any, window: int, stride: int, padding: str) -> Any:
-    """The length from which a convolution makes ``length``: an int or a tensor, like the argument."""
+    """The output length of a transposed convolution along one axis: an int or a tensor, like ``length``."""
     if length is None:
         return None
     return length * stride if padding == "same" else length * stride + max(window - stride, 0)
 
 
 def known_padding(padding: str) -> str:
-    """``valid`` or ``same``, in lower case; a ValueError otherwise."""
+    """The padding in lower case; raises ValueError unless it is ``valid`` or ``same``."""
     if padding.lower() not in ("valid", "same"):
         raise ValueError(f'The `padding` argument must be one of "valid", "same". Received: {padding}')
     return padding.lower()

@@ -1,4 +1,4 @@
-"""``tf.layers``: transposed convolutions over images and volumes."""
+"""Transposed convolutions of images and volumes (``tf.layers``)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from tfmini.layers.convolutional import ZEROS, Conv
 from tfmini.layers.functional import as_function
-from tfmini.layers.images import around, deconvolved_length, within
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.nn_convolution import conv2d_transpose as deconvolve2d
-from tfmini.ops.nn_volumes import conv3d_transpose as deconvolve3d
+from tfmini.layers.spatial_arguments import around, deconvolved_length, within
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve2d
+from tfmini.ops.nn.convolution import conv3d_transpose as deconvolve3d
 
 __all__ = ["Conv2DTranspose", "Conv3DTranspose", "conv2d_transpose", "conv3d_transpose"]
 
 
 class ConvTranspose(Conv):
-    """The base of the convolutions whose gradients are `Conv`'s.
+    """Base class of the transposed convolutions, which compute the gradient of a `Conv`.
 
     The kernel is ``[*kernel_size, filters, channels]``; the arguments are those of `Conv` without dilation.
     """
@@ -73,14 +73,14 @@ class ConvTranspose(Conv):
 
 
 class Conv2DTranspose(ConvTranspose):
-    """The convolution whose gradient is a `Conv2D` (``tf.layers.Conv2DTranspose``); see `ConvTranspose`."""
+    """A transposed convolution of images (``tf.layers.Conv2DTranspose``); see `ConvTranspose`."""
 
     rank = 2
     deconvolve = staticmethod(deconvolve2d)
 
 
 class Conv3DTranspose(ConvTranspose):
-    """The convolution whose gradient is a `Conv3D` (``tf.layers.Conv3DTranspose``); see `ConvTranspose`."""
+    """A transposed convolution of volumes (``tf.layers.Conv3DTranspose``); see `ConvTranspose`."""
 
     rank = 3
     deconvolve = staticmethod(deconvolve3d)

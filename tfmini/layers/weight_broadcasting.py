@@ -1,20 +1,20 @@
-"""Weights of losses and metrics: a scalar, or of the values' rank with each axis 1 or the values' length."""
+"""Weights of losses and metrics: a scalar, or a tensor of the values' rank with axes of length 1 or the values'."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.array_filling import ones_like
-from tfmini.ops.array_shape import rank, size
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.assertion import Assert
-from tfmini.ops.cond import cond
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.filling import ones_like
+from tfmini.ops.array.shape import rank, size
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.control import no_op
-from tfmini.ops.math_comparison import equal, logical_or
-from tfmini.ops.math_elementwise import multiply
-from tfmini.ops.reduce_functions import reduce_all
-from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.math.comparison import equal, logical_or
+from tfmini.ops.math.elementwise import multiply
+from tfmini.ops.math.reduce_functions import reduce_all
 
 __all__ = ["assert_broadcastable", "broadcast_weights"]
 
@@ -22,10 +22,10 @@ _PREFIX = "weights can not be broadcast to values."
 
 
 def assert_broadcastable(weights: Any, values: Any) -> Any:
-    """An op that fails unless ``weights`` can be broadcast to ``values``.
+    """Checks that ``weights`` can be broadcast to ``values``, now if possible; returns an op for the rest.
 
     Raises:
-      ValueError: when the shapes known now do not fit.
+      ValueError: when the static shapes are incompatible.
     """
     with name_scope(None, "assert_broadcastable", [weights, values]):
         weights, values = convert_to_tensor(weights, name="weights"), convert_to_tensor(values, name="values")
@@ -49,7 +49,7 @@ def assert_broadcastable(weights: Any, values: Any) -> Any:
 
 
 def _checked_in_the_step(weights: Any, values: Any) -> Any:
-    """The check of shapes whose ranks are known only when the step runs."""
+    """Checks shapes whose ranks are known only when the step runs."""
     sizes, wanted = shape_of(weights), shape_of(values)
     scalar = equal(rank(weights), 0)
     same = equal(size(sizes), size(wanted))
@@ -69,7 +69,7 @@ def _first_mismatch(pairs: list[tuple[int | None, int | None]]) -> int:
 
 
 def broadcast_weights(weights: Any, values: Any) -> Any:
-    """``weights`` in the shape of ``values``."""
+    """``weights``, broadcast to the shape of ``values``."""
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
         weights = convert_to_tensor(weights, dtype=values.dtype.base_dtype, name="weights")

@@ -1,6 +1,6 @@
 """The sum over all alignments of a label sequence with a sequence of class scores (Graves et al., 2006).
 
-Everything is in the log domain and for a whole batch at a time: arrays are (time, batch, state),
+All values are logarithms, and all arrays hold a whole batch, with the axes (time, batch, state),
 where the states of an item are its labels with a blank before, between and after them.
 """
 
@@ -18,9 +18,9 @@ class States(NamedTuple):
 
     Attributes:
       classes: (batch, state) the class that a state emits.
-      counts: (batch,) the number of states; the rest is filling.
+      counts: (batch,) the number of states; the remaining entries are padding.
       stays: whether a state may follow itself.
-      skips: whether a state may follow the one before the one before it.
+      skips: whether a state may follow the state two places before it.
     """
 
     classes: Array
@@ -49,7 +49,7 @@ def negative_log_likelihood(scores: Array, states: States, lengths: Array) -> tu
     Args:
       scores: (time, batch, class), any real numbers.
       states: of the labels.
-      lengths: (batch,) how much of the time axis counts.
+      lengths: (batch,) the number of valid time steps.
 
     Returns:
       (batch,) losses, infinite where no alignment exists, and the gradient shaped like ``scores``.
@@ -75,7 +75,7 @@ def negative_log_likelihood(scores: Array, states: States, lengths: Array) -> tu
 
 
 def _forward(emit: Array, states: States) -> Array:
-    """log P(what is emitted up to t, ending in the state)."""
+    """log P(labels emitted up to t, and the state at t)."""
     alpha = np.full(emit.shape, -np.inf, emit.dtype)
     if len(emit):
         alpha[0, :, :2] = emit[0, :, :2]
@@ -91,7 +91,7 @@ def _forward(emit: Array, states: States) -> Array:
 
 
 def _backward(emit: Array, states: States, lengths: Array) -> Array:
-    """log P(what is emitted after t, given the state at t)."""
+    """log P(labels emitted after t, given the state at t)."""
     beta = np.full(emit.shape, -np.inf, emit.dtype)
     position = np.arange(emit.shape[2])
     ends = (position == states.counts[:, None] - 1) | (position == states.counts[:, None] - 2)

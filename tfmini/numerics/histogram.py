@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 _DBL_MAX = sys.float_info.max
-_CHUNK = 1 << 15  # elements counted at a time: the temporaries stay in cache
+_CHUNK = 1 << 15  # The number of elements counted at a time, so that the temporaries stay in cache.
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""PNG images and WAV sounds as bytes, from arrays: what summaries and image ops need and no more."""
+"""Encodes arrays as PNG images and WAV sounds, in the forms that summaries and image ops need."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def encode_wav(sound: np.ndarray[Any, Any], sample_rate: int) -> bytes:
-    """A 16-bit PCM WAV file of float32 samples [frames, channels] in -1…1; what is louder is cut.
+    """A 16-bit PCM WAV file of float32 samples [frames, channels]; samples outside -1…1 are clipped.
 
     Raises:
       InvalidArgumentError: when the format has no room for the numbers.
@@ -61,7 +61,7 @@ def encode_wav(sound: np.ndarray[Any, Any], sample_rate: int) -> bytes:
     elif size > _UINT32_MAX:
         problem = "Provided channels and frames cannot be encoded as a WAV."
     if problem:
-        raise InvalidArgumentError(None, None, problem)
+        raise InvalidArgumentError.of(problem)
     header = _WAV_HEADER.pack(
         b"RIFF", size - 8, b"WAVE",
         b"fmt ", 16, 1, channels, sample_rate, sample_rate * 2 * channels & _UINT32_MAX, 2 * channels, 16,

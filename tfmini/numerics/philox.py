@@ -2,8 +2,8 @@
 
 A generator has a 64-bit key (the op's ``seed``) and a 128-bit counter that starts at
 ``seed2 * 2**64``. Each counter value gives four 32-bit words. A kernel call works from the
-present counter and then moves it on by 256 per output value, whether it used so many or not, so
-that what comes later does not depend on rejections (all of this as TensorFlow's CPU kernels).
+present counter and then advances it by 256 per output value, however many it used. So later calls
+do not depend on rejections. All of this is as in TensorFlow's CPU kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 class PhiloxGenerator:
-    """The state of one kernel: key and counter. Calls of one kernel from several threads take turns."""
+    """The state of one kernel: key and counter. Thread-safe."""
 
     def __init__(self, seed: int, seed2: int) -> None:
         self._key = seed & 0xFFFFFFFFFFFFFFFF
@@ -117,11 +117,11 @@ def uint64_of(words: Array) -> Array:
 
 
 def box_muller32(words: Array) -> Array:
-    """Normal float32 values, two from each two words: shape of ``words``."""
+    """Normal float32 values, two from each pair of words: shape of ``words``."""
     pairs = words.reshape(-1, 2)
     u1 = np.maximum(float32_of(pairs[:, 0]), np.float32(1.0e-7))
     angle = (2 * np.pi * float32_of(pairs[:, 1]).astype(np.float64)).astype(np.float32).astype(np.float64)
-    # Through float64 and rounded: what the C library's float functions give.
+    # Computed in float64 and rounded, which gives the results of the C library's float functions.
     log = np.log(u1.astype(np.float64)).astype(np.float32)
     radius = np.sqrt(np.float32(-2) * log)
     out = np.empty(pairs.shape, np.float32)

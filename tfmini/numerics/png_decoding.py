@@ -1,4 +1,4 @@
-"""PNG files without a library: the forms that programs write (whole images, 8 or 16 bits per sample)."""
+"""Decodes the usual PNG files without a library: not interlaced, 8 or 16 bits per sample."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # per pixel, by colour type
 
 
 def decode(data: bytes) -> Array | None:
-    """The pixels (rows, columns, channels) of uint8 or uint16; None for a form that is not read here.
+    """The pixels (rows, columns, channels) of uint8 or uint16; None for a form that is not supported.
 
     Raises:
-      ValueError: for data that are no PNG file.
+      ValueError: when the data are not a PNG file.
     """
     if data[:8] != SIGNATURE:
         raise ValueError("no PNG signature")
@@ -89,7 +89,7 @@ def _unfiltered(lines: Array, step: int) -> Array:
 
 
 def _predict(out: Array, line: Array, above: Array, step: int, paeth: bool) -> None:
-    """The two filters that need the pixel to the left, which has to be known first."""
+    """Undoes the two filters that predict from the pixel to the left, pixel by pixel."""
     found, up = out.tolist(), above.tolist()
     for i, value in enumerate(line.tolist()):
         left = found[i - step] if i >= step else 0

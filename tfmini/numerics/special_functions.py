@@ -1,7 +1,7 @@
 """Vectorised special functions on numpy arrays: erf, erfc, lgamma, digamma, Hurwitz zeta.
 
 They compute in float64 to a relative error of a few units in the last place (absolute near the
-zeros of lgamma and digamma) and return the type they were given. No scipy.
+zeros of lgamma and digamma) and return values of the input's type. They do not use scipy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ERFC_TAIL = (
 )  # fmt: skip
 # Bernoulli numbers B2, B4, …
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-_SHIFT = 10  # arguments are moved above this before an asymptotic series is used
+_SHIFT = 10  # Smaller arguments are shifted above this before the asymptotic series is used.
 
 
 def _in_float64(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -71,7 +71,7 @@ def erf(x: Array) -> Array:
 
 @_in_float64
 def erfc(x: Array) -> Array:
-    """1 - erf(x), accurate where that is tiny."""
+    """1 - erf(x), accurate also where the result is tiny."""
     size = np.abs(x)
     tail = _erfc_positive(size)
     middle = 1.0 - _erf_small(np.clip(x, -0.5, 0.5))
@@ -91,7 +91,7 @@ def lgamma(x: Array) -> Array:
 
 
 def _lgamma_right(x: Array) -> Array:
-    """log gamma for x >= 0.5: Stirling's series, after moving small arguments up."""
+    """log gamma for x >= 0.5, by Stirling's series; small arguments are shifted up first."""
     product = np.ones_like(x)
     for k in range(_SHIFT):
         product = np.where(x < _SHIFT, product * (x + k), product)

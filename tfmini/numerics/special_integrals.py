@@ -1,7 +1,7 @@
 """Incomplete gamma and beta functions and modified Bessel functions on numpy arrays, without scipy.
 
-All compute in float64, by series where those converge quickly and by continued fractions (Lentz) or
-asymptotic series elsewhere, and return the type they were given.
+All compute in float64 and return values of the input's type. They use power series where those converge
+quickly, and continued fractions (Lentz) or asymptotic series elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.ops.special_functions import digamma, lgamma
+from tfmini.numerics.special_functions import digamma, lgamma
 
 _TINY, _EPS, _TERMS = 1e-300, 1e-16, 5000
 
@@ -120,7 +120,7 @@ igamma_grad_a = _broadcast(_igamma_grad)
 
 @_broadcast
 def random_gamma_grad(alpha: Any, sample: Any) -> Any:
-    """d sample / d alpha of a gamma variate of rate 1 whose quantile is held: -(dP/da) / density."""
+    """d sample / d alpha of a gamma variate of rate 1 at a fixed quantile: -(dP/da) / density."""
     density = np.exp((alpha - 1.0) * np.log(sample) - sample - lgamma(alpha))
     return -_igamma_grad(alpha, sample) / density
 

@@ -1,4 +1,4 @@
-"""Hashes of byte strings that TensorFlow's string ops are defined by: FarmHash's Fingerprint64, SipHash-2-4, Hash64."""
+"""The hashes of byte strings that TensorFlow's string ops use: FarmHash's Fingerprint64, SipHash-2-4, Hash64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MURMUR = 0xC6A4A7935BD1E995
 
 
 def _rotate(value: int, count: int) -> int:
-    """To the right, in 64 bits."""
+    """Rotates 64 bits to the right."""
     return ((value >> count) | (value << (64 - count))) & _MASK
 
 
@@ -38,7 +38,7 @@ def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
 
 
 def _short(data: bytes) -> int:
-    """Up to 16 bytes."""
+    """The fingerprint of up to 16 bytes."""
     size = len(data)
     factor = (_K2 + size * 2) & _MASK
     if size >= 8:
@@ -55,7 +55,7 @@ def _short(data: bytes) -> int:
 
 
 def _medium(data: bytes) -> int:
-    """17 to 64 bytes."""
+    """The fingerprint of 17 to 64 bytes."""
     size = len(data)
     factor = (_K2 + size * 2) & _MASK
     a = (_fetch(data, 0) * (_K1 if size <= 32 else _K2)) & _MASK

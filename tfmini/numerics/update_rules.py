@@ -1,9 +1,9 @@
 """The arithmetic of the optimizers' update ops: each rule changes arrays in place, element by element.
 
-A rule is called ``rule(var, *slots, grad, t, *hyper)``: all arrays have one shape, ``t`` is scratch
-space of that shape, and the hyper-parameters are scalars of the arrays' own type. Because a rule
-is element-wise, the dense ops run it on blocks that stay in the processor's cache, and the sparse
-ops run it on gathered rows.
+A rule is called ``rule(var, *slots, grad, t, *hyper)``. All arrays have one shape, and ``t`` is scratch
+memory of that shape. The hyper-parameters are the scalar inputs of the update op in the op's order, of the
+arrays' own type; a keyword-only argument is the op's attr of that name. Because a rule is element-wise, the
+dense ops run it on blocks that stay in the processor's cache, and the sparse ops run it on gathered rows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 Array = Any
 Rule = Callable[..., None]
 
-# Measured with Adagrad and Adam on float32: a variable, its slots, a gradient and scratch of this many
-# elements stay in a cache of 1-2 MiB; smaller blocks pay more for the calls than they gain.
+# A variable, its slots, a gradient and scratch memory of this many float32 elements stay in a cache of 1-2 MiB.
+# Smaller blocks cost more in calls than they gain (measured with Adagrad and Adam).
 BLOCK_ELEMENTS = 32 * 1024
-# Up to here one pass per operation over the whole array is quicker than cutting it up.
+# Up to this size, whole arrays are faster than blocks.
 WHOLE_ELEMENTS = 4 * BLOCK_ELEMENTS
 
 
 def run_blockwise(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequence[Any]) -> None:
     """Applies a rule to C-contiguous arrays of one shape, block by block when they are large.
 
-    Several passes over a block that is in cache cost about as much as one pass over memory; on
-    whole large arrays every pass, and every temporary, would travel through memory.
+    Several passes over a block in cache cost about as much as one pass over memory. On a whole
+    large array, every pass and every temporary would go through memory.
     """
     var = arrays[0]
     size = var.size
@@ -80,70 +80,58 @@ def _approach_square(mean: Array, grad: Array, t: Array, rest: Any) -> None:
     _approach(mean, t, t, rest)
 
 
-def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
-    """accum = mu * accum + grad; var -= lr * accum"""
+def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool) -> None:
+    """accum = mu * accum + grad; var -= lr * accum, or with ``use_nesterov`` lr * (grad + mu * accum)"""
     np.multiply(accum, mu, out=accum)
     np.add(accum, grad, out=accum)
-    np.multiply(accum, lr, out=t)
-    np.subtract(var, t, out=var)
+    if use_nesterov:
+        np.multiply(accum, mu, out=t)
+        np.add(t, grad, out=t)
+        _descend(var, t, lr)
+    else:
+        np.multiply(accum, lr, out=t)
+        np.subtract(var, t, out=var)
 
 
-def nesterov_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
-    """accum = mu * accum + grad; var -= lr * (grad + mu * accum)"""
-    np.multiply(accum, mu, out=accum)
-    np.add(accum, grad, out=accum)
-    np.multiply(accum, mu, out=t)
-    np.add(t, grad, out=t)
-    _descend(var, t, lr)
-
-
-def keras_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
-    """accum = mu * accum - lr * grad; var += accum"""
+def keras_momentum(
+    var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool
+) -> None:
+    """accum = mu * accum - lr * grad; var += accum, or with ``use_nesterov`` mu * accum - lr * grad"""
     np.multiply(grad, lr, out=t)
     np.multiply(accum, mu, out=accum)
     np.subtract(accum, t, out=accum)
-    np.add(var, accum, out=var)
+    if use_nesterov:
+        np.subtract(var, t, out=var)
+        np.multiply(accum, mu, out=t)
+        np.add(var, t, out=var)
+    else:
+        np.add(var, accum, out=var)
 
 
-def keras_nesterov_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
-    """accum = mu * accum - lr * grad; var += mu * accum - lr * grad"""
-    np.multiply(grad, lr, out=t)
-    np.multiply(accum, mu, out=accum)
-    np.subtract(accum, t, out=accum)
-    np.subtract(var, t, out=var)
-    np.multiply(accum, mu, out=t)
-    np.add(var, t, out=var)
-
-
-def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any) -> None:
-    """accum += grad²; var -= lr * grad / sqrt(accum)"""
-    _add_square(accum, grad, t)
-    adagrad_frozen(var, accum, grad, t, lr)
-
-
-def adagrad_frozen(var: Array, accum: Array, grad: Array, t: Array, lr: Any) -> None:
-    """`adagrad` that leaves the accumulator alone (``update_slots=False``)."""
+def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, *, update_slots: bool) -> None:
+    """accum += grad², unless ``update_slots`` is False; var -= lr * grad / sqrt(accum)"""
+    if update_slots:
+        _add_square(accum, grad, t)
     np.sqrt(accum, out=t)
     _descend_by_quotient(var, grad, t, lr)
 
 
-def adagrad_v2(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any) -> None:
-    """accum += grad²; var -= lr * grad / (sqrt(accum) + epsilon)"""
-    _add_square(accum, grad, t)
-    adagrad_v2_frozen(var, accum, grad, t, lr, epsilon)
-
-
-def adagrad_v2_frozen(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any) -> None:
-    """`adagrad_v2` that leaves the accumulator alone."""
+def adagrad_v2(
+    var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any, *, update_slots: bool
+) -> None:
+    """`adagrad` with sqrt(accum) + epsilon in place of sqrt(accum)."""
+    if update_slots:
+        _add_square(accum, grad, t)
     np.sqrt(accum, out=t)
     np.add(t, epsilon, out=t)
     _descend_by_quotient(var, grad, t, lr)
 
 
 def adadelta(
-    var: Array, accum: Array, accum_update: Array, grad: Array, t: Array, lr: Any, rho: Any, rest: Any, epsilon: Any
+    var: Array, accum: Array, accum_update: Array, grad: Array, t: Array, lr: Any, rho: Any, epsilon: Any
 ) -> None:
-    """accum and accum_update are decayed means of grad² and of the squared steps; ``rest`` is 1 - rho."""
+    """accum and accum_update are decayed means of grad² and of the squared steps."""
+    rest = _one_minus(rho)
     np.multiply(grad, grad, out=t)
     _decay(accum, t, rho, rest)
     step = np.add(accum_update, epsilon, out=np.empty_like(t))
@@ -165,71 +153,76 @@ def _decay(mean: Array, value: Array, rho: Any, rest: Any) -> None:
 
 
 def adam(
-    var: Array, m: Array, v: Array, grad: Array, t: Array, alpha: Any, rest1: Any, rest2: Any, epsilon: Any
-) -> None:
-    """m += (grad - m) * (1 - beta1); v += (grad² - v) * (1 - beta2); var -= alpha * m / (sqrt(v) + epsilon)"""
-    _adam_moments(m, v, grad, t, rest1, rest2)
+    var: Array, m: Array, v: Array, grad: Array, t: Array,
+    beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, *, use_nesterov: bool,
+) -> None:  # fmt: skip
+    """m += (grad - m) * (1 - beta1); v += (grad² - v) * (1 - beta2); var -= alpha * m / (sqrt(v) + epsilon)
+
+    alpha is `_adam_rate`. With ``use_nesterov``, the last step takes beta1 * m + (1 - beta1) * grad in place of m.
+    """
+    _adam_moments(m, v, grad, t, beta1, beta2)
+    step = m
+    if use_nesterov:
+        step = np.multiply(grad, _one_minus(beta1), out=np.empty_like(t))
+        np.multiply(m, beta1, out=t)
+        np.add(step, t, out=step)
     np.sqrt(v, out=t)
     np.add(t, epsilon, out=t)
-    _descend_by_quotient(var, m, t, alpha)
+    _descend_by_quotient(var, step, t, _adam_rate(lr, beta1_power, beta2_power))
 
 
 def amsgrad(
-    var: Array, m: Array, v: Array, vhat: Array, grad: Array, t: Array, alpha: Any, rest1: Any, rest2: Any, epsilon: Any
-) -> None:
+    var: Array, m: Array, v: Array, vhat: Array, grad: Array, t: Array,
+    beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any,
+) -> None:  # fmt: skip
     """Like `adam`, with vhat = max(vhat, v) in place of v: the rate of an element never grows."""
-    _adam_moments(m, v, grad, t, rest1, rest2)
+    _adam_moments(m, v, grad, t, beta1, beta2)
     np.maximum(vhat, v, out=vhat)
     np.sqrt(vhat, out=t)
     np.add(t, epsilon, out=t)
-    _descend_by_quotient(var, m, t, alpha)
+    _descend_by_quotient(var, m, t, _adam_rate(lr, beta1_power, beta2_power))
 
 
-def nesterov_adam(
-    var: Array, m: Array, v: Array, grad: Array, t: Array, alpha: Any, rest1: Any, rest2: Any, epsilon: Any, beta1: Any
-) -> None:
-    """Like `adam`, with beta1 * m + (1 - beta1) * grad in place of m."""
-    _adam_moments(m, v, grad, t, rest1, rest2)
-    ahead = np.multiply(grad, rest1, out=np.empty_like(t))
-    np.multiply(m, beta1, out=t)
-    np.add(ahead, t, out=ahead)
-    np.multiply(ahead, alpha, out=ahead)
-    np.sqrt(v, out=t)
-    np.add(t, epsilon, out=t)
-    np.divide(ahead, t, out=t)
-    np.subtract(var, t, out=var)
+def _adam_rate(lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
+    """The learning rate, corrected for moments that started at zero."""
+    return lr * np.sqrt(_one_minus(beta2_power)) / _one_minus(beta1_power)
 
 
-def _adam_moments(m: Array, v: Array, grad: Array, t: Array, rest1: Any, rest2: Any) -> None:
-    _approach(m, grad, t, rest1)
-    _approach_square(v, grad, t, rest2)
+def _adam_moments(m: Array, v: Array, grad: Array, t: Array, beta1: Any, beta2: Any) -> None:
+    _approach(m, grad, t, _one_minus(beta1))
+    _approach_square(v, grad, t, _one_minus(beta2))
 
 
 def ada_max(
-    var: Array, m: Array, v: Array, grad: Array, t: Array, alpha: Any, rest1: Any, beta2: Any, epsilon: Any
-) -> None:
-    """m += (grad - m) * (1 - beta1); v = max(beta2 * v, |grad|); var -= alpha * m / (v + epsilon)"""
-    _approach(m, grad, t, rest1)
+    var: Array, m: Array, v: Array, grad: Array, t: Array,
+    beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any,
+) -> None:  # fmt: skip
+    """m += (grad - m) * (1 - beta1); v = max(beta2 * v, |grad|); var -= alpha * m / (v + epsilon)
+
+    alpha is lr / (1 - beta1_power).
+    """
+    _approach(m, grad, t, _one_minus(beta1))
     np.multiply(v, beta2, out=v)
     np.abs(grad, out=t)
     np.maximum(v, t, out=v)
     np.add(v, epsilon, out=t)
-    _descend_by_quotient(var, m, t, alpha)
+    _descend_by_quotient(var, m, t, lr / _one_minus(beta1_power))
 
 
 def rms_prop(
-    var: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rest: Any, mu: Any, epsilon: Any
+    var: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rho: Any, mu: Any, epsilon: Any
 ) -> None:
     """ms += (grad² - ms) * (1 - rho); mom = mu * mom + lr * grad / sqrt(ms + epsilon); var -= mom"""
-    _approach_square(ms, grad, t, rest)
+    _approach_square(ms, grad, t, _one_minus(rho))
     np.add(ms, epsilon, out=t)
     _rms_step(var, mom, grad, t, lr, mu)
 
 
 def centered_rms_prop(
-    var: Array, mg: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rest: Any, mu: Any, epsilon: Any
+    var: Array, mg: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rho: Any, mu: Any, epsilon: Any
 ) -> None:
     """`rms_prop` by the variance: ms - mg² in place of ms, where mg is the decayed mean of grad."""
+    rest = _one_minus(rho)
     _approach_square(ms, grad, t, rest)
     _approach(mg, grad, t, rest)
     np.multiply(mg, mg, out=t)
@@ -283,10 +276,16 @@ def _one(array: Array) -> Any:
     return array.dtype.type(1)
 
 
+def _one_minus(value: Any) -> Any:
+    """1 - value, in value's own type."""
+    return _one(value) - value
+
+
 def adagrad_da(
-    var: Array, total: Array, squared: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any, steps: Any
+    var: Array, total: Array, squared: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any, global_step: Any
 ) -> None:
     """total += grad; squared += grad²; var follows from the two sums and the number of steps."""
+    steps = lr.dtype.type(global_step)
     np.add(total, grad, out=total)
     _add_square(squared, grad, t)
     np.copyto(var, total)
@@ -299,16 +298,27 @@ def adagrad_da(
 
 
 def ftrl(
+    var: Array, accum: Array, linear: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any, lr_power: Any
+) -> None:
+    """FTRL-proximal."""
+    _ftrl_step(var, accum, linear, grad, grad, t, lr, l1, l2, lr_power)
+
+
+def ftrl_v2(
     var: Array, accum: Array, linear: Array, grad: Array, t: Array,
-    lr: Any, l1: Any, l2: Any, shrinkage: Any, power: Any,
+    lr: Any, l1: Any, l2: Any, l2_shrinkage: Any, lr_power: Any,
 ) -> None:  # fmt: skip
-    """FTRL-proximal; ``shrinkage`` is None for the first version of the op."""
+    """`ftrl` with grad + 2 * l2_shrinkage * var in place of grad, but for ``accum``."""
+    step = np.multiply(var, 2 * _one(var) * l2_shrinkage)
+    step = np.add(step, grad)
+    _ftrl_step(var, accum, linear, grad, step, t, lr, l1, l2, lr_power)
+
+
+def _ftrl_step(
+    var: Array, accum: Array, linear: Array, grad: Array, step: Array, t: Array,
+    lr: Any, l1: Any, l2: Any, power: Any,
+) -> None:  # fmt: skip
     old = _negative_power(accum, power)
-    if shrinkage is None:
-        step = grad
-    else:
-        step = np.multiply(var, 2 * _one(var) * shrinkage)
-        step = np.add(step, grad)
     _add_square(accum, grad, t)
     new = _negative_power(accum, power)
     np.subtract(new, old, out=t)
@@ -327,35 +337,31 @@ def ftrl(
 
 
 def _negative_power(accum: Array, power: Any) -> Array:
-    out = np.empty_like(accum)  # an array also at rank 0, where numpy would give a scalar
+    out = np.empty_like(accum)  # An array also at rank 0, where numpy would return a scalar.
     return np.sqrt(accum, out=out) if power == -0.5 else np.power(accum, -power, out=out)
 
 
-def _sign_factor(m: Array, grad: Array, t: Array, beta: Any, rest: Any, decay: Any) -> None:
+def _sign_factor(m: Array, grad: Array, t: Array, beta: Any, decay: Any) -> None:
     """m = beta * m + (1 - beta) * grad; t = decay * sign(grad) * sign(m)"""
     np.multiply(m, beta, out=m)
-    np.multiply(grad, rest, out=t)
+    np.multiply(grad, _one_minus(beta), out=t)
     np.add(m, t, out=m)
     np.sign(grad, out=t)
     np.multiply(t, np.sign(m), out=t)
     np.multiply(t, decay, out=t)
 
 
-def add_sign(
-    var: Array, m: Array, grad: Array, t: Array, lr: Any, alpha: Any, decay: Any, beta: Any, rest: Any
-) -> None:
+def add_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, alpha: Any, decay: Any, beta: Any) -> None:
     """var -= lr * (alpha + decay * sign(grad) * sign(m)) * grad"""
-    _sign_factor(m, grad, t, beta, rest, decay)
+    _sign_factor(m, grad, t, beta, decay)
     np.add(t, alpha, out=t)
     np.multiply(t, grad, out=t)
     _descend(var, t, lr)
 
 
-def power_sign(
-    var: Array, m: Array, grad: Array, t: Array, lr: Any, logbase: Any, decay: Any, beta: Any, rest: Any
-) -> None:
+def power_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, logbase: Any, decay: Any, beta: Any) -> None:
     """var -= lr * exp(logbase * decay * sign(grad) * sign(m)) * grad"""
-    _sign_factor(m, grad, t, beta, rest, decay)
+    _sign_factor(m, grad, t, beta, decay)
     np.multiply(t, logbase, out=t)
     np.exp(t, out=t)
     np.multiply(t, grad, out=t)

@@ -1,4 +1,4 @@
-"""Values as text, as TensorFlow prints them: in ``tf.Print`` and ``tf.Assert``, and in ``tf.print``."""
+"""Text of values as TensorFlow prints them in ``tf.Print``, ``tf.Assert`` and ``tf.print``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ESCAPES = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5
 
 
 def element_text(value: Any) -> str:
-    """One element: floats with as few digits as read back the same, bools as 0 and 1, strings escaped."""
+    """One element's text: floats with the fewest digits that read back equal, bools as 0 and 1, strings escaped."""
     if isinstance(value, bytes):
         return "".join(_ESCAPES.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in value)
     dtype = np.asarray(value).dtype
@@ -63,7 +63,7 @@ def _summarize(flat: Any, shape: tuple[int, ...], dim: int, done: int, limit: in
 
 
 def edges_text(value: Any, edge: int) -> str:
-    """All dimensions in brackets, one row per line, of long ones only the first and last ``edge`` elements."""
+    """All dimensions in brackets, one row per line; a long dimension shows its first and last ``edge`` elements."""
     array = np.asarray(value)
     return _edges(array, 0, array.shape[0] if edge < 0 and array.ndim else edge, edge < 0)
 
@@ -80,5 +80,5 @@ def _edges(array: Any, depth: int, edge: int, everything: bool) -> str:
         items = [_edges(array[i], depth + 1, edge, everything) for i in shown[:edge]]
         items.append("...")
         items += [_edges(array[i], depth + 1, edge, everything) for i in shown[count - edge :]]
-    separator = " " if array.ndim == 1 else "\n" + " " * (depth + 1)
+    separator = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * (depth + 1)
     return "[" + separator.join(items) + "]"

@@ -6,17 +6,11 @@ import time
 
 import numpy as np
 
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
-from tfmini.shapes import RawShape
 
-timestamp_op = op("Timestamp() -> ts: float64", stateful=True)
+timestamp_op = op("Timestamp() -> ts: float64", stateful=True, shape=[()])
 timestamp_op.not_differentiable()
-
-
-@timestamp_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 @timestamp_op.kernel("CPU")
@@ -26,4 +20,4 @@ def _now() -> np.float64:
 
 def timestamp(name: str | None = None) -> Tensor:
     """Seconds since the epoch, float64 (``tf.timestamp``)."""
-    return timestamp_op(name=name)  # type: ignore[no-any-return]
+    return timestamp_op(name=name)

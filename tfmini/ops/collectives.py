@@ -1,8 +1,8 @@
 """Collective ops: ``CollectiveReduce``, ``CollectiveBcastSend``, ``CollectiveBcastRecv``, ``CollectiveGather``.
 
-The members of a group are the devices on which ops with its ``group_key`` run; ``instance_key`` says
-which ops of the members belong together. The task's collective executor does the work (see
-`tfmini.runtime.collective_executor`).
+The members of a group are the devices on which ops with its ``group_key`` run. Ops of the members with one
+``instance_key`` form one collective. The task's collective executor runs it (see
+`tfmini.runtime.collectives.executor`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 
 from tfmini.dtypes import as_dtype
 from tfmini.graph.node import Node
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
+from tfmini.graph.shape_functions import declared_shape, same_shape
 from tfmini.graph.waiting import Wait
-from tfmini.shapes import RawShape, TensorShape
+from tfmini.shapes import TensorShape
 
 _KEYS = """T: {float32, float16, float64, int32, int64}
     group_size: int
@@ -32,25 +33,21 @@ collective_reduce = op(
     wait_for: list(int) = []
     communication_hint: string = 'auto'""",
     stateful=True,
+    shape=same_shape,
+    collective="all-reduce",
 )
-collective_bcast_send = op(f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True)
-collective_bcast_recv = op(f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True)
-collective_gather = op(f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True)
+collective_bcast_send = op(
+    f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+)
+collective_bcast_recv = op(
+    f"CollectiveBcastRecv() -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="broadcast"
+)
+collective_gather = op(
+    f"CollectiveGather(input: T) -> data: T\n{_SHAPED}", stateful=True, shape=declared_shape, collective="all-gather"
+)
 
 for _handle in (collective_reduce, collective_bcast_send, collective_bcast_recv, collective_gather):
     _handle.not_differentiable()
-
-
-@collective_reduce.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
-@collective_bcast_send.shape
-@collective_bcast_recv.shape
-@collective_gather.shape
-def _given_shape(node: Operation) -> list[RawShape]:
-    return [node.attrs["shape"]]
 
 
 @collective_reduce.async_kernel("CPU")
@@ -84,19 +81,19 @@ def all_reduce(
 
     Args:
       t: a tensor, of the same shape and dtype on every member.
-      group_size: how many members there are; each is another device.
-      group_key: which group.
-      instance_key: which collective of the group.
+      group_size: the number of members; each is on a device of its own.
+      group_key: identifies the group.
+      instance_key: identifies the collective within the group.
       merge_op: ``"Add"``, ``"Mul"``, ``"Min"`` or ``"Max"``.
       final_op: ``"Id"``, or ``"Div"`` to divide by ``group_size``.
-      subdiv_offsets: its length is the least number of pieces that each N-th of the tensor travels in.
-      communication_hint: accepted.
+      subdiv_offsets: its length is the least number of pieces in which each member's share of the tensor is sent.
+      communication_hint: accepted and unused.
 
     Raises:
-      ValueError: when there are fewer than two members.
+      ValueError: for fewer than two members.
     """
     _check_size(group_size, "all_reduce")
-    return collective_reduce(  # type: ignore[no-any-return]
+    return collective_reduce(
         t, group_size=group_size, group_key=group_key, instance_key=instance_key, merge_op=merge_op,
         final_op=final_op, subdiv_offsets=list(subdiv_offsets), communication_hint=communication_hint.lower(),
     )  # fmt: skip
@@ -117,7 +114,7 @@ def all_gather(
     if known.ndims is not None:
         rows = known.as_list()
         shape = TensorShape([None if rows[0] is None else rows[0] * group_size, *rows[1:]])
-    return collective_gather(  # type: ignore[no-any-return]
+    return collective_gather(
         t, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
         communication_hint=communication_hint.lower(),
     )  # fmt: skip
@@ -146,7 +143,7 @@ def broadcast_send(
         raise ValueError(f"Shape of broadcast_send tensor `t` is {t.shape} but passed shape is {shape}.")
     if t.dtype != as_dtype(dtype):
         raise ValueError(f"Type of broadcast_send tensor `t` is {t.dtype} but passed type is {dtype}.")
-    return collective_bcast_send(  # type: ignore[no-any-return]
+    return collective_bcast_send(
         t, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
         communication_hint=communication_hint.lower(),
     )  # fmt: skip
@@ -155,14 +152,14 @@ def broadcast_send(
 def broadcast_recv(
     shape: Any, dtype: Any, group_size: int, group_key: int, instance_key: int, communication_hint: str = "auto"
 ) -> Tensor:
-    """Receives what another member of the group broadcasts (``tf.collective_ops.broadcast_recv``).
+    """Receives the tensor that another member of the group broadcasts (``tf.collective_ops.broadcast_recv``).
 
     Args:
       shape, dtype: of the tensor.
       group_size, group_key, instance_key, communication_hint: as in `all_reduce`.
     """
     _check_size(group_size, "broadcast_recv")
-    return collective_bcast_recv(  # type: ignore[no-any-return]
+    return collective_bcast_recv(
         T=dtype, shape=shape, group_size=group_size, group_key=group_key, instance_key=instance_key,
         communication_hint=communication_hint.lower(),
     )  # fmt: skip

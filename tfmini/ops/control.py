@@ -1,4 +1,4 @@
-"""Ordering without data: ``NoOp``, ``ControlTrigger``, ``tf.group``, ``tf.tuple``, ``with_dependencies``."""
+"""Control dependencies: ``NoOp``, ``ControlTrigger``, ``tf.group``, ``tf.tuple``, ``with_dependencies``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,14 @@ from typing import Any
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
 
 _log = logging.getLogger("tfmini")
 
-noop = op("NoOp()")
-control_trigger_op = op("ControlTrigger()")
-abort_op = op("Abort(); error_msg: string = ''; exit_without_error: bool = false")
-
-
-@noop.shape
-@control_trigger_op.shape
-@abort_op.shape
-def _no_outputs(node: Operation) -> list[Any]:
-    return []
+noop: OpHandle[Operation] = op("NoOp()", shape=[], control_only=True)
+control_trigger_op: OpHandle[Operation] = op("ControlTrigger()", shape=[], control_only=True)
+abort_op: OpHandle[Operation] = op("Abort(); error_msg: string = ''; exit_without_error: bool = false", shape=[])
 
 
 @noop.kernel("CPU")
@@ -36,7 +29,7 @@ def _nothing() -> builtins.tuple[()]:
 
 @abort_op.kernel("CPU")
 def _abort(step: Any, *, error_msg: bytes, exit_without_error: bool) -> builtins.tuple[()]:
-    """Ends the task's process, as programs that test their own recovery ask for."""
+    """Ends the task's process; for programs that test their own recovery."""
     text = error_msg.decode(errors="replace")
     if exit_without_error:
         _log.warning("Exiting the process: %s", text)
@@ -50,20 +43,20 @@ for _handle in (noop, control_trigger_op, abort_op):
 
 
 def no_op(name: str | None = None) -> Operation:
-    """An operation that does nothing: something to hang control dependencies on (``tf.no_op``)."""
-    return noop(name=name)  # type: ignore[no-any-return]
+    """An operation that does nothing but carry control dependencies (``tf.no_op``)."""
+    return noop(name=name)
 
 
 def control_trigger(name: str | None = None) -> Operation:
-    """A `no_op` that runs even if its control inputs lie in an untaken branch."""
-    return control_trigger_op(name=name)  # type: ignore[no-any-return]
+    """A `no_op` that runs even if its control inputs are in an untaken branch."""
+    return control_trigger_op(name=name)
 
 
 def group(*inputs: Any, **kwargs: Any) -> Operation:
-    """An operation that finishes when all ``inputs`` have (``tf.group``).
+    """An operation that runs after all ``inputs`` have run (``tf.group``).
 
-    Inputs of several devices are gathered by one NoOp per device, so that each pair of devices
-    exchanges one signal however many inputs there are.
+    One NoOp per device gathers the inputs of that device, so that each pair of devices exchanges one
+    signal however many inputs there are.
 
     Args:
       *inputs: tensors, operations, variables, or nested lists and dicts of them.
@@ -112,7 +105,7 @@ def _flatten(value: Any) -> Iterator[Any]:
 
 
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
-    """``output_tensor``, available only when ``dependencies`` have run."""
+    """``output_tensor``, available only after ``dependencies`` have run."""
     dependencies = list(dependencies)
     scope_of = name_scope(name, "control_dependency", [*dependencies, output_tensor])
     with scope_of as scope, colocate_with(output_tensor), control_dependencies(dependencies):
@@ -123,12 +116,12 @@ def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str
 
 
 def identity(value: Tensor, name: str | None) -> Tensor:
-    """An ``Identity`` of ``value``; the op belongs to the array family, above this one."""
-    return handle_of("Identity")(value, name=name)  # type: ignore[no-any-return]
+    """An ``Identity`` of ``value``, found by its type because the array room imports this module."""
+    return handle_of("Identity")(value, name=name)
 
 
 def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any = None) -> list[Any]:
-    """The same tensors, each available only when all are (``tf.tuple``).
+    """The same tensors, each available only after all have been computed (``tf.tuple``).
 
     Args:
       tensors: tensors, indexed slices, operations or None.
@@ -137,7 +130,7 @@ def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Any =
 
     Raises:
       ValueError: without any tensor.
-      TypeError: when a control input is neither operation nor tensor.
+      TypeError: when a control input is neither an operation nor a tensor.
     """
     given = list(tensors)
     with name_scope(name, "tuple", given):

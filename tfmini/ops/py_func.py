@@ -1,12 +1,14 @@
 """Python functions as ops: ``PyFunc``, ``PyFuncStateless``, ``tf.py_func``, ``tf.numpy_function``.
 
-A graph holds only a token; the function stays in the process that built the graph, so the op
-must run there. A graph keeps its functions alive; when it goes, so do they.
+A graph holds only a token. The function stays in the process that built the graph, so the op must
+run there. Tokens differ between processes, so a worker never calls a function of another worker that
+runs the same script. A graph keeps its functions alive.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import traceback
 import weakref
@@ -20,30 +22,35 @@ from tfmini.graph.building import create_raw
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
-from tfmini.shapes import RawShape
+from tfmini.graph.shape_functions import unknown_shapes
 
 _SIGNATURE = "(input: Tin) -> output: Tout; token: string; Tin: list(type) >= 0; Tout: list(type) >= 0"
-py_func_op = op("PyFunc" + _SIGNATURE, stateful=True)
-py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE)
+py_func_op = op("PyFunc" + _SIGNATURE, stateful=True, shape=unknown_shapes)
+py_func_stateless_op = op("PyFuncStateless" + _SIGNATURE, shape=unknown_shapes)
 py_func_op.not_differentiable()
 py_func_stateless_op.not_differentiable()
 
 
 class _Functions:
-    """The functions of this process by token. Graphs own them; this table only finds them."""
+    """The functions of this process by token, held weakly: graphs own them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0
+        self.renew_process()
         self._by_token: weakref.WeakValueDictionary[str, _Entry] = weakref.WeakValueDictionary()
+
+    def renew_process(self) -> None:
+        """Gives this process a random number for its tokens; a forked child needs one of its own."""
+        self._process = os.urandom(4).hex()
 
     def insert(self, function: Callable[..., Any], graph: Graph) -> str:
         """Stores a function under a new token for as long as ``graph`` lives."""
         entry = _Entry(function)
         with self._lock:
-            token = f"pyfunc_{self._next}"
+            token = f"pyfunc_{self._next}@{self._process}"
             self._next += 1
             self._by_token[token] = entry
         graph.attachments.setdefault("py_func", []).append(entry)
@@ -58,7 +65,7 @@ class _Functions:
 
 
 class _Entry:
-    """A function in a weakly referable box: many callables cannot be referred to weakly themselves."""
+    """Holds a function, for weak references: many callables do not support them."""
 
     __slots__ = ("__weakref__", "function")
 
@@ -67,8 +74,9 @@ class _Entry:
 
 
 functions = _Functions()
+os.register_at_fork(after_in_child=functions.renew_process)
 
-# Python's exceptions by what they mean to a step; everything else is Unknown.
+# The error class for each class of Python exceptions; UnknownError for all others.
 _ERROR_CLASSES: tuple[tuple[Any, Any], ...] = (
     ((ValueError, TypeError), errors.InvalidArgumentError),
     (StopIteration, errors.OutOfRangeError),
@@ -77,15 +85,9 @@ _ERROR_CLASSES: tuple[tuple[Any, Any], ...] = (
 )
 
 
-@py_func_op.shape
-@py_func_stateless_op.shape
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None] * len(node.attrs["Tout"])
-
-
-@py_func_stateless_op.kernel_factory("CPU")
+@py_func_stateless_op.kernel_factory("CPU", may_block=True)
 def _stateless_kernel(node: Any) -> Callable[..., Any]:
-    """Without inputs, a function that always returns the same is a constant: it is called once."""
+    """A stateless function without inputs is a constant, so it is called once."""
     call = _kernel(node)
     if node.attrs["Tin"]:
         return call
@@ -101,8 +103,9 @@ def _kernel(node: Any) -> Callable[..., Any]:
     def call(values: list[Any]) -> Any:
         function = functions.find(token)
         if function is None:
-            raise errors.InvalidArgumentError(
-                None, None, f"callback {token} is not found: a py_func runs only in the process that built its graph."
+            raise errors.InvalidArgumentError.of(
+                f"callback {token} is not found in this process: a py_func runs only in the process that built its"
+                " graph, while that graph exists. Place it on that process's task, and open the session there."
             )
         return _as_outputs(_call(function, values), wanted, token)
 
@@ -112,26 +115,26 @@ def _kernel(node: Any) -> Callable[..., Any]:
 def _call(function: Callable[..., Any], values: list[Any]) -> Any:
     try:
         return function(*[_as_argument(v) for v in values])
-    except Exception as error:  # the user's function may raise anything: its class decides the status
+    except Exception as error:  # The user's function may raise anything; the exception's class decides the status.
         raise status_of(error) from error
 
 
 def status_of(error: Exception) -> errors.OpError:
-    """What an exception of a user's function means to a step; an `OpError` stands for itself."""
+    """The error that a step gets for an exception of a user's function; an `OpError` is itself."""
     if isinstance(error, errors.OpError):
         return error
     kind = next((cls for types, cls in _ERROR_CLASSES if isinstance(error, types)), errors.UnknownError)
-    return kind(None, None, f"{type(error).__name__}: {error}\n{_frames_of(error)}")
+    return kind.of(f"{type(error).__name__}: {error}\n{_frames_of(error)}")
 
 
 def _frames_of(error: BaseException) -> str:
-    """The traceback of the user's function, as Python prints it: the status may be read in another process."""
-    inner = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is ours
+    """The traceback of the user's function as text, because another process may read the error."""
+    inner = error.__traceback__.tb_next if error.__traceback__ else None  # without our own frame
     return "".join(traceback.format_exception(type(error), error, inner))
 
 
 def _as_argument(value: Any) -> Any:
-    """Rank 0 as a scalar, arrays as copies: the function may write to what it gets."""
+    """Rank 0 as a scalar, arrays as copies: the function may change its arguments."""
     if isinstance(value, np.ndarray):
         return value.copy() if value.ndim else value[()]
     return value
@@ -144,8 +147,8 @@ def _as_outputs(result: Any, wanted: list[dtypes.DType], token: str) -> tuple[An
     else:
         found = [] if result is None else [result]
     if len(found) != len(wanted):
-        raise errors.InvalidArgumentError(
-            None, None, f"{token} returns {len(found)} values, but expects to see {len(wanted)} values."
+        raise errors.InvalidArgumentError.of(
+            f"{token} returns {len(found)} values, but expects to see {len(wanted)} values."
         )
     return tuple(_as_output(i, value, dtype, token) for i, (value, dtype) in enumerate(zip(found, wanted)))
 
@@ -157,26 +160,22 @@ def _as_output(index: int, value: Any, dtype: dtypes.DType, token: str) -> Any:
     if is_text and dtype is dtypes.string:
         return _as_bytes(array)
     if is_text or array.dtype != dtype.numpy:
-        got = "string" if is_text else _cpp_name(array.dtype.name)
-        raise errors.InvalidArgumentError(
-            None, None, f"{index}-th value returned by {token} is {got}, but expects {_cpp_name(dtype.name)}"
+        got = "string" if is_text else dtypes.cpp_name(array.dtype)
+        raise errors.InvalidArgumentError.of(
+            f"{index}-th value returned by {token} is {got}, but expects {dtypes.cpp_name(dtype)}"
         )
     # The function may keep its array and change it later.
     return array.copy()
 
 
 def _check_representable(array: Any) -> None:
-    """Refuses what no tensor can hold: structured arrays, and objects other than text."""
+    """Refuses values that no tensor can hold: structured arrays, and objects other than text."""
     if array.dtype.kind == "V" and array.dtype.names is not None:
-        raise errors.InternalError(None, None, f"Unsupported numpy data type: {array.dtype}")
+        raise errors.InternalError.of(f"Unsupported numpy data type: {array.dtype}")
     if array.dtype.kind == "O":
         odd = next((item for item in array.ravel() if not isinstance(item, (str, bytes))), None)
         if odd is not None:
-            raise errors.InternalError(None, None, f"Unsupported object type {type(odd).__name__}")
-
-
-def _cpp_name(name: str) -> str:
-    return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
+            raise errors.InternalError.of(f"Unsupported object type {type(odd).__name__}")
 
 
 def _as_bytes(array: Any) -> Any:
@@ -198,7 +197,7 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
       name: of the op.
 
     Returns:
-      A tensor for a single type, a list of tensors for a list of types, for an empty list the
+      A tensor for a single type, and a list of tensors for a list of types. For an empty list: the
       operation if stateful, else an empty list. Shapes are unknown: use ``set_shape``.
     """
     graph = get_default_graph()
@@ -210,7 +209,7 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
         inputs = [convert_to_tensor(value) for value in inp]
         attrs = {"token": token.encode(), "Tin": [t.dtype.base_dtype for t in inputs], "Tout": []}
         made = create_raw(graph, handle.name, inputs, name, attrs)
-        return made if stateful else []  # as TensorFlow: nothing to run for its effect
+        return made if stateful else []  # As in TensorFlow: there is no effect to run it for.
     result = handle(list(inp), token=token, Tout=types, name=name)
     outputs: list[Tensor] = list(result)
     return outputs if is_list else outputs[0]

@@ -1,15 +1,13 @@
-"""Ops without kernels that TensorFlow's library carries so that code which builds graphs can be tried out.
+"""Ops without kernels that TensorFlow declares for tests of code that builds graphs.
 
-Programs that test graph surgery (``Graph.create_op("FloatOutput", …)``) rely on them; running one fails for
-want of a kernel, as in TensorFlow.
+Programs that test changes of graphs (``Graph.create_op("FloatOutput", …)``) use them. Running one fails because
+it has no kernel, as in TensorFlow.
 """
 
 from __future__ import annotations
 
-from tfmini.graph.building import output_dtypes
-from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
-from tfmini.shapes import RawShape
+from tfmini.graph.shape_functions import unknown_shapes
 
 _DECLARATIONS = """
     A() -> out: float32
@@ -60,13 +58,8 @@ _DECLARATIONS = """
 """
 
 
-def _unknown(node: Operation) -> list[RawShape]:
-    """Nothing is known about the outputs; references and lists included."""
-    return [None] * len(output_dtypes(node.op_def, node.attrs))
-
-
 sample_ops = {}
 for _line in _DECLARATIONS.strip().splitlines():
     _handle = op(_line.strip())
-    _handle.shape(_unknown)
+    _handle.shape(unknown_shapes)
     sample_ops[_handle.name] = _handle

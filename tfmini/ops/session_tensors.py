@@ -1,7 +1,7 @@
-"""Tensors that stay where they are between steps: ``tf.get_session_handle`` and its relatives.
+"""Tensors that stay on their device between steps: ``tf.get_session_handle`` and related functions.
 
-A handle is a string of three parts, the node's name, a number and a device. The tensor belongs
-to the session on the task of that device and goes with the session.
+A handle is a string of three parts: the node's name, a number and a device. The task of that device
+keeps the tensor until the session closes.
 """
 
 from __future__ import annotations
@@ -14,37 +14,21 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.devices import DeviceSpec
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_identity import placeholder
-from tfmini.ops.scoping import colocate_with, device
-from tfmini.shapes import RawShape
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import colocate_with, device
+from tfmini.ops.array.identity import placeholder
 
-_get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True)
-_get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True)
-_delete_tensor = op("DeleteSessionTensor(handle: string)", stateful=True)
+_get_handle = op("GetSessionHandle(value: T) -> handle: string; T: type", stateful=True, shape=[()])
+_get_tensor = op("GetSessionTensor(handle: string) -> value: dtype; dtype: type", stateful=True, shape=[None])
+_delete_tensor: OpHandle[Operation] = op("DeleteSessionTensor(handle: string)", stateful=True, shape=[])
 for _handle in (_get_handle, _get_tensor, _delete_tensor):
     _handle.not_differentiable()
 
 _numbers = itertools.count(1)
 
 
-@_get_handle.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@_get_tensor.shape
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None]
-
-
-@_delete_tensor.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
 def _tensors(resources: Any) -> dict[str, Any]:
-    """The kept tensors of the session, by handle."""
+    """The tensors that the session keeps, by handle."""
     return resources.lookup_or_create(  # type: ignore[no-any-return]
         "", "session tensors", f"{resources.session}/session_tensors", dict
     )
@@ -53,7 +37,7 @@ def _tensors(resources: Any) -> dict[str, Any]:
 @_get_handle.kernel("CPU")
 def _keep(value: Any, *, node: Any, resources: Any) -> Any:
     handle = f"{node.name};{next(_numbers)};{node.device}"
-    # An array may be a variable's own, which changes.
+    # The array may belong to a variable, which changes.
     _tensors(resources)[handle] = value.copy() if isinstance(value, np.ndarray) else value
     return handle.encode()
 
@@ -66,8 +50,8 @@ def _find(handle: Any, *, dtype: dtypes.DType, resources: Any) -> Any:
         raise _missing(name)
     value = tensors[name]
     if not isinstance(value, bytes) and np.asarray(value).dtype != dtype.numpy:
-        raise errors.InvalidArgumentError(
-            None, None, f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}."
+        raise errors.InvalidArgumentError.of(
+            f"The tensor with handle '{name}' has type {np.asarray(value).dtype}, not {dtype.name}."
         )
     return value
 
@@ -86,13 +70,11 @@ def _text(handle: Any) -> str:
 
 
 def _missing(name: str) -> errors.OpError:
-    return errors.InvalidArgumentError(
-        None, None, f"The tensor with handle '{name}' is not in the session store of this task."
-    )
+    return errors.InvalidArgumentError.of(f"The tensor with handle '{name}' is not in the session store of this task.")
 
 
 def device_of_handle(handle: Any) -> str:
-    """The device on which the tensor of a handle lies."""
+    """The device that holds the tensor of a handle."""
     text = handle if isinstance(handle, str) else _text(handle)
     return DeviceSpec.from_string(text.split(";")[-1]).to_string()
 
@@ -100,23 +82,23 @@ def device_of_handle(handle: Any) -> str:
 def get_session_handle(data: Any, name: str | None = None) -> Tensor:
     """A handle of ``data``, which stays in the session (``tf.get_session_handle``).
 
-    Fetching the result gives a `TensorHandle`: its ``handle`` string can be fed to the placeholder of
-    `get_session_tensor`, and the object itself to any tensor. The tensor goes when the object does.
+    Fetching the result gives a `TensorHandle`. Its ``handle`` string can be fed to the placeholder of
+    `get_session_tensor`, and the object itself to any tensor. The tensor is freed with the object.
 
     Raises:
-      TypeError: when ``data`` is no tensor.
+      TypeError: when ``data`` is not a tensor.
     """
     if not isinstance(data, Tensor):
         raise TypeError("`data` must be of type Tensor.")
     with colocate_with(data):
-        return _get_handle(data, name=name)  # type: ignore[no-any-return]
+        return _get_handle(data, name=name)
 
 
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """A string placeholder for a handle and the tensor behind it (``tf.get_session_tensor``).
 
     Args:
-      handle: a handle of the device where the tensor shall be looked up.
+      handle: a handle; its device is the one that looks up the tensor.
       dtype: the type of the tensor.
       name: of the op.
     """
@@ -126,7 +108,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
 
 
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Tensor, Operation]:
-    """A string placeholder for a handle and the op that forgets its tensor (``tf.delete_session_tensor``)."""
+    """A string placeholder for a handle, and the op that frees its tensor (``tf.delete_session_tensor``)."""
     with device(device_of_handle(handle)):
         holder = placeholder(dtypes.string)
         return holder, _delete_tensor(holder, name=name)

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 def handle_value(name: str) -> Any:
-    """What a reference to a state object reads as: container and name, two strings."""
+    """The value of a reference to a state object: container and name, two strings."""
     out = np.empty(2, object)
     out[:] = (b"", name.encode())
     return out
@@ -33,7 +33,7 @@ def find_or_create(
     Args:
       resources: the device's resource manager; its ``session``, if it has one, tells sessions apart.
       node: the handle's node; its name identifies private state.
-      kind: what must not be confused under one name: ``queue``, ``table``, …
+      kind: ``queue``, ``table``, …; objects of several kinds may have one name.
       create: makes the object, given its name for messages.
     """
     if shared_name:

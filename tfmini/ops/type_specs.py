@@ -1,4 +1,4 @@
-"""What is known of a value before it is there: `TensorSpec`, `SparseTensorSpec`, `IndexedSlicesSpec`."""
+"""Static descriptions of values: `TensorSpec`, `SparseTensorSpec`, `IndexedSlicesSpec`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tfmini import dtypes
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
 
 
 class TypeSpec:
-    """What the specs have in common: they are values, equal by what they say."""
+    """Base of the specs: immutable values, compared by their contents."""
 
     value_type: type = object
 
@@ -22,11 +22,11 @@ class TypeSpec:
 
     @property
     def _component_specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of the tensors that a value consists of."""
+        """The specs of a value's component tensors."""
         raise NotImplementedError
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether a spec could describe the same value, or a value is one that this describes."""
+        """Whether this spec describes the given value, or could describe a value of the given spec."""
         if isinstance(spec_or_value, TypeSpec):
             same = type(self) is type(spec_or_value)
             mine, others = self._component_specs, spec_or_value._component_specs
@@ -53,7 +53,7 @@ class TensorSpec(TypeSpec):
     """Shape, type and name of a tensor (``tf.TensorSpec``).
 
     Args:
-      shape: a `TensorShape` or what makes one; None for an unknown rank.
+      shape: a `TensorShape` or a value that converts to one; None for an unknown rank.
       dtype: of the elements.
       name: or None.
     """

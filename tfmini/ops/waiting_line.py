@@ -1,16 +1,16 @@
-"""State that ops wait for: lines of attempts, tried again whenever something changes.
+"""State objects that ops wait for: lines of attempts, which are tried again whenever the state changes.
 
 A state object (queue, accumulator, barrier, …) owns one lock and one or more lines. An op that
-cannot be answered at once becomes an `Attempt` at the end of a line; no thread stands behind it.
-Only the first attempt of a line is tried, so answers come in the order of the questions; in an
-unordered line, where each waits for something of its own, all are.
+cannot be answered at once becomes an `Attempt` at the end of a line; it holds no thread. Only the
+first attempt of a line is tried, so ops are answered in their order. In an unordered line, where
+each attempt waits for something else, all are tried.
 
-Three rules hold for all of them:
+Three rules hold for all attempts:
 
 * `Wait.done` and `Wait.fail` are called without the lock.
-* An attempt is *armed*, that is allowed to take anything, only after its wait has said that the
-  step is still running. So nothing is handed to a step that ended while its op was starting.
-* An attempt whose step ends gives back what it has taken so far, and the next ones get it.
+* An attempt is *armed* (allowed to take elements) only after its wait has confirmed that the step
+  is still running. So a step that ended while its op was starting gets nothing.
+* An attempt whose step ends gives back the elements that it has taken, for the next attempts.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tfmini import errors
 from tfmini.graph.waiting import Wait
 from tfmini.ops.shared_state import handle_value
 
-# What trying an attempt did: nothing, something but not all, or all of it (an answer or an error).
+# The outcome of trying an attempt: no progress, some progress, or finished (with an answer or an error).
 STUCK, MOVED, OVER = 0, 1, 2
 
 
 class Attempt:
-    """One op that waits. A subclass says how to go on and what to undo.
+    """One op that waits. A subclass defines how it makes progress and how that is undone.
 
     Attributes:
       result: what the op returns once the attempt is over without an error.
-      error: what it fails with instead.
+      error: the error that it fails with instead.
     """
 
     __slots__ = ("wait", "armed", "result", "error")
@@ -45,14 +45,14 @@ class Attempt:
         self.error: errors.OpError | None = None
 
     def advance(self) -> int:
-        """Takes or gives what it can, under the lock; returns STUCK, MOVED or OVER."""
+        """Takes or gives as many elements as possible, under the lock; returns STUCK, MOVED or OVER."""
         raise NotImplementedError
 
     def give_back(self) -> None:
-        """Undoes what it has taken, under the lock: nobody wants it any more."""
+        """Returns the elements that it has taken, under the lock, because its step has ended."""
 
     def cause(self) -> str:
-        """What it waits for, for people."""
+        """A text that says what it waits for."""
         raise NotImplementedError
 
     def fail(self, error: errors.OpError) -> int:
@@ -61,7 +61,7 @@ class Attempt:
         return OVER
 
     def answer(self) -> None:
-        """Tells the waiting op, without the lock."""
+        """Answers the waiting op, without the lock."""
         if self.error is None:
             self.wait.done(self.result)
         else:
@@ -75,8 +75,8 @@ class WaitingState:
     """Base of the objects that ops wait for; see the module.
 
     Args:
-      lines: how many lines.
-      unordered: the positions of those that are unordered.
+      lines: the number of lines.
+      unordered: the positions of the unordered lines.
 
     Attributes:
       name: of the object.
@@ -132,14 +132,14 @@ class WaitingState:
             one.answer()
 
     def changed(self) -> None:
-        """Tries the attempts again after a change of the state from outside."""
+        """Tries the attempts again, after a subclass has changed the state."""
         with self.lock:
             finished = self._advance_all()
         for one in finished:
             one.answer()
 
     def _advance_all(self) -> list[Attempt]:
-        """Tries the first attempt of each line until nothing moves; returns those that are over."""
+        """Tries the first attempt of each line until none makes progress; returns the finished ones."""
         finished: list[Attempt] = []
         moved = True
         while moved:
@@ -185,11 +185,11 @@ class WaitingState:
             one.answer()
 
     def read(self) -> Any:
-        """What a reference to this object reads as."""
+        """The value of a reference to this object."""
         return handle_value(self.name)
 
     def waiting(self) -> Iterator[str]:
-        """What each waiting attempt waits for, in order."""
+        """A text per waiting attempt that says what it waits for, in order."""
         with self.lock:
             attempts = [attempt for line in self.lines for attempt in line]
         return (attempt.cause() for attempt in attempts)

@@ -1,11 +1,11 @@
-"""Which ops must share a device: reference edges first, then colocation attrs.
+"""Colocation: the groups of ops that must share a device, from reference edges and colocation attrs.
 
-Only ops that are tied to another one get a `Group`; the many that are free cost one look at
-their type. Groups merge small into large, so the whole takes about linear time.
+Only ops with such an edge or attr are in a `Group`. For all others one look-up of their type is enough. The smaller of
+two groups is merged into the larger one, so the total time is about linear.
 
-A reference or resource edge beats the request of its consumer, silently but on record: state
-cannot leave its device. A colocation attr beats nothing: contradicting requests are an error, and with
-soft placement the attr is set aside.
+A reference or resource edge overrides the device request of its consumer, because state cannot leave its device; a
+reason records this. A colocation attr overrides no request: if two requests contradict each other, that is an error, or
+with soft placement the attr is ignored.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ GROUP_PREFIX = b"loc:@"
 
 
 @dataclass(frozen=True)
-class OpTraits:
-    """What the placer wants to know about an op type, whatever the node's attrs."""
+class SignatureFacts:
+    """Facts about an op type that follow from its declared inputs and outputs."""
 
     takes_references: bool = False
-    type_attrs: tuple[str, ...] = ()  # of inputs; a node takes a resource if one of them says so
+    type_attrs: tuple[str, ...] = ()  # the type attrs of inputs: a node takes a resource if one of them is ``resource``
     holds_state: bool = False  # no input, one output, a reference or resource
     is_generator: bool = False  # no input, one output, not a reference
 
 
-_UNKNOWN_OP = OpTraits(type_attrs=(INPUT_TYPES,))
+_UNKNOWN_OP = SignatureFacts(type_attrs=(INPUT_TYPES,))
 
 
-def traits_of(op_type: str) -> OpTraits:
-    """The traits of an op type; of an unknown one only the types that its nodes carry count."""
+def facts_of(op_type: str) -> SignatureFacts:
+    """Returns the facts of an op type. Of an unknown one only the types in its nodes' attrs are known."""
     handle = OPS.get(op_type)
     if handle is None:
         return _UNKNOWN_OP
@@ -48,7 +48,7 @@ def traits_of(op_type: str) -> OpTraits:
     sole = op_def.outputs[0] if not op_def.inputs and len(op_def.outputs) == 1 else None
     if sole is not None and sole.is_list:
         sole = None
-    return OpTraits(
+    return SignatureFacts(
         takes_references=any(a.is_ref or a.dtype is dtypes.resource for a in op_def.inputs),
         type_attrs=tuple(sorted(a for a in attrs if a is not None)),
         holds_state=sole is not None and (sole.is_ref or sole.dtype is dtypes.resource),
@@ -65,13 +65,13 @@ class Group:
     """Ops that share a device.
 
     Attributes:
-      members: their names, in no particular order.
-      request: what they ask for together.
-      asked_by: members whose requests are in ``request``, first come first.
-      is_hard: a holder of state, or an op placed earlier, made the request.
-      assigned: the device of the members that were placed earlier, or "".
+      members: their names, in any order.
+      request: the merged device requests of the members.
+      asked_by: the members whose requests are in ``request``, oldest first.
+      is_hard: whether a holder of state, or an op placed earlier, made the request.
+      assigned: the device of members that were placed earlier, or "".
       kept: the name of one of those.
-      accepted: request texts that add nothing to ``request``.
+      accepted: requested devices that are known to add nothing to ``request``.
     """
 
     members: list[str]
@@ -85,32 +85,32 @@ class Group:
 
 @dataclass
 class Colocation:
-    """The groups of a graph, and per op the reasons why it is in its group."""
+    """The groups of a graph, and for each op the reasons why it is in its group."""
 
     group_of: dict[str, Group] = field(default_factory=dict)
     links: dict[str, list[Reason]] = field(default_factory=dict)
 
 
 def colocate(
-    nodes: Nodes, assigned: Mapping[str, str], traits: dict[str, OpTraits], soft: bool
+    nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool
 ) -> Colocation:
     """Finds the groups.
 
     Args:
       nodes: the whole graph.
       assigned: devices of ops placed earlier.
-      traits: filled with the traits of every op type met.
-      soft: drop contradicting device types and numbers, and set colocation attrs aside that contradict requests
-        for tasks, instead of refusing either.
+      facts: receives the facts of every op type in the graph.
+      soft: drop device types and numbers that contradict each other, and ignore colocation attrs of ops that request
+        different tasks, instead of raising an error.
 
     Raises:
-      InvalidArgumentError: contradicting requests, or a malformed device.
+      InvalidArgumentError: requests contradict each other, or a device is malformed.
     """
-    return _Builder(nodes, assigned, traits, soft).build()
+    return _Builder(nodes, assigned, facts, soft).build()
 
 
 def requested(node: Node) -> ParsedDevice:
-    """The node's own request.
+    """Parses the node's own device request.
 
     Raises:
       InvalidArgumentError: it is malformed.
@@ -119,18 +119,18 @@ def requested(node: Node) -> ParsedDevice:
         return parse(node.device)
     except ValueError as error:
         message = f"{error}\n\t [[{{{{node {node.name}}}}}]]"
-        wrapped = InvalidArgumentError(None, None, message)
+        wrapped = InvalidArgumentError.of(message)
         wrapped.node_name = node.name
         raise wrapped from None
 
 
 class _Builder:
     def __init__(
-        self, nodes: Nodes, assigned: Mapping[str, str], traits: dict[str, OpTraits], soft: bool
+        self, nodes: Nodes, assigned: Mapping[str, str], facts: dict[str, SignatureFacts], soft: bool
     ) -> None:
         self.nodes = nodes
         self.assigned = assigned
-        self.traits = traits
+        self.facts = facts
         self.soft = soft
         self.result = Colocation()
 
@@ -144,13 +144,13 @@ class _Builder:
         return self.result
 
     def _scan(self) -> tuple[list[Node], list[Node]]:
-        """The nodes that take references, and those that carry ``_class``."""
-        traits, assigned = self.traits, self.assigned
+        """Returns the nodes that take references, and those with the attr ``_class``."""
+        facts, assigned = self.facts, self.assigned
         consumers, grouped = [], []
         for name, node in self.nodes.items():
-            known = traits.get(node.op)
+            known = facts.get(node.op)
             if known is None:
-                known = traits[node.op] = traits_of(node.op)
+                known = facts[node.op] = facts_of(node.op)
             attrs = node.attrs
             if "_class" in attrs:
                 grouped.append(node)
@@ -179,7 +179,7 @@ class _Builder:
             return Group([name], parse(device), [name], True, device, name)
         if not node.device:
             return Group([name], ParsedDevice())
-        return Group([name], requested(node), [name], self.traits[node.op].holds_state)
+        return Group([name], requested(node), [name], self.facts[node.op].holds_state)
 
     def _note(self, name: str, reason: Reason) -> None:
         self.result.links.setdefault(name, []).append(reason)
@@ -224,13 +224,13 @@ class _Builder:
                 self._note(node.name, self._join(leader, node, reason))
 
     def _leader(self, group_name: bytes, first: Node) -> str:
-        """The op that the group is named after, unless that op follows another one itself."""
+        """Returns the op that the group is named after, or ``first`` if that op is colocated with others itself."""
         name = group_name[len(GROUP_PREFIX) :].decode()
         owner = self.nodes.get(name)
         return name if owner is not None and "_class" not in owner.attrs else first.name
 
     def _join(self, leader: str, node: Node, reason: Reason) -> Reason:
-        """Merges the groups of the two; returns ``reason``, or why the attr was set aside."""
+        """Merges the groups of both ops; returns ``reason``, or the reason why the attr is ignored."""
         member = node.name
         first = self._group(leader)
         if (
@@ -238,7 +238,7 @@ class _Builder:
             and member not in self.result.group_of
             and member not in self.assigned
         ):
-            # The common case: a free op that adds no request. It needs no group of its own to be merged.
+            # The common case: an op without a group that adds no request.
             self.result.group_of[member] = first
             first.members.append(member)
             return reason
@@ -273,7 +273,8 @@ class _Builder:
             f"Cannot merge devices with incompatible {what}: '{mine}' and '{theirs}'\n"
             f"\t [[{{{{node {member}}}}}]]\n"
             f"'{member}' is {reason.text}; {asks}. Ask for the same device in both places, build one "
-            "of them outside tf.colocate_with, or set allow_soft_placement=True in ConfigProto, which sets it aside."
+            "of them outside tf.colocate_with, or set allow_soft_placement=True in ConfigProto, which ignores the"
+            " colocation."
         )
         raise _at(member, message)
 
@@ -305,7 +306,7 @@ class _Builder:
             self.result.group_of[name] = large
 
 
-_HARD_FIELDS = ("job", "replica", "task")  # soft placement never sends an op to another task
+_HARD_FIELDS = ("job", "replica", "task")  # soft placement never moves an op to another task
 _PLURALS = {
     "job": "jobs",
     "replica": "replicas",
@@ -316,14 +317,14 @@ _PLURALS = {
 
 
 def _askers(a: Group, b: Group, request: ParsedDevice) -> list[str]:
-    """Members that account for the merged request; at most one per field, so the list stays short."""
+    """Returns the members whose requests make up the merged request: at most one per field."""
     if request == a.request:
         return a.asked_by
     return b.asked_by if request == b.request else a.asked_by + b.asked_by
 
 
 def _first_clash(a: ParsedDevice, b: ParsedDevice) -> str | None:
-    """The first field that both set, to different values."""
+    """Returns the first field that both set to different values, or None."""
     for name, x, y in zip(ParsedDevice._fields, a, b):
         if x is not None and y is not None and x != y:
             return name
@@ -344,6 +345,6 @@ def _state_conflict(holder: Group, user: Group, source: str, consumer: str) -> I
 
 
 def _at(node_name: str, message: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(None, None, message)
+    error = InvalidArgumentError.of(message)
     error.node_name = node_name
     return error

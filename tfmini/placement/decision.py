@@ -1,4 +1,4 @@
-"""What the placer answers: for every op its device and the chain of reasons."""
+"""The result of the placer: for every op its device and the reasons for it."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Reason(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Where an op goes (a full device name) and why, nearest reason first."""
+    """The device of an op (a full name) and the reasons for it, nearest reason first."""
 
     device: str
     reasons: tuple[Reason, ...]
 
 
 class Placement(dict[str, Decision]):
-    """Op name -> `Decision`, in the order of the graph."""
+    """Maps op names to `Decision`s, in the order of the graph."""
 
     def devices(self) -> dict[str, str]:
-        """Op name -> full device name, as the partitioner wants it."""
+        """Maps op names to full device names, as the partitioner takes them."""
         return {name: decision.device for name, decision in self.items()}
 
     def explain(self, name: str) -> str:
-        """One line: the op, its device and the reasons.
+        """Formats an op, its device and the reasons as one line.
 
         Raises:
           KeyError: the op was not placed.
@@ -57,12 +57,12 @@ class Placement(dict[str, Decision]):
 
 
 def explicit(request: str) -> Reason:
-    """The op asked for a device that it got."""
+    """The op requested the device."""
     return Reason(EXPLICIT, f"explicit request '{request}'")
 
 
 def explicit_of(other: str, request: str) -> Reason:
-    """Another op of the group asked for the device."""
+    """Another op of the group requested the device."""
     return Reason(EXPLICIT, f"explicit request '{request}' of {other}", other)
 
 
@@ -72,50 +72,50 @@ def colocated(other: str, group: str) -> Reason:
 
 
 def reference(other: str) -> Reason:
-    """The op takes a reference or resource that ``other`` hands out."""
+    """The op takes a reference or resource handle that ``other`` gives."""
     return Reason(REFERENCE, f"reference edge to {other}", other)
 
 
 def ignored(request: str, other: str) -> Reason:
-    """The op's own request lost against the holder of a reference."""
+    """The op takes a reference, and its own request contradicts the device of the state."""
     return Reason(
-        IGNORED, f"its own request '{request}' is ignored: the state of {other} lives elsewhere", other
+        IGNORED, f"its own request '{request}' is ignored: the state of {other} is on another device", other
     )
 
 
 def set_apart(other: str, own: str, others: str) -> Reason:
-    """Soft placement set a colocation attr aside, because the requests contradict each other."""
+    """With soft placement a colocation attr is ignored, because the requests contradict each other."""
     text = f"not colocated with {other}, as soft placement allows: '{own}' and '{others}' contradict each other"
     return Reason(SET_APART, text, other)
 
 
 def default(device: str) -> Reason:
-    """Nothing was asked for."""
+    """The op requested no device."""
     return Reason(DEFAULT, f"no request, so the client's own task: {device}")
 
 
 def follows_consumer(other: str) -> Reason:
-    """An op without inputs goes to where its output is used."""
+    """An op without inputs is placed with the consumer of its output."""
     return Reason(FOLLOWS_CONSUMER, f"generator follows its consumer {other}", other)
 
 
 def follows_input(other: str) -> Reason:
-    """An op that reads only a tensor's shape stays with the tensor."""
+    """An op that reads only the shape of a tensor is placed with the tensor."""
     return Reason(FOLLOWS_INPUT, f"reads only the shape of {other}, so it stays there", other)
 
 
 def soft(request: str) -> Reason:
-    """The type and number of the request were dropped."""
+    """Soft placement dropped the device type and number of the request."""
     return Reason(SOFT_PLACEMENT, f"soft-placement fallback: '{request}' is not available for this op")
 
 
 def loop_variable(merge: str) -> Reason:
-    """What enters a loop or goes round it stays with the Merge that joins the two."""
-    return Reason(LOOP_VARIABLE, f"hands a loop variable to {merge}, so it stays with it", merge)
+    """The Enter and NextIteration of a loop variable are placed with its Merge."""
+    return Reason(LOOP_VARIABLE, f"passes a loop variable to {merge}, so it is placed with it", merge)
 
 
 kept = Reason(KEPT, "kept from an earlier placement of this session")
-preset = Reason(PRESET, "put there by the pass that made it")
+preset = Reason(PRESET, "set by the graph pass that made it")
 
 
 def kept_with(other: str) -> Reason:

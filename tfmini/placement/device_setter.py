@@ -1,7 +1,7 @@
 """`replica_device_setter` and the strategies that choose a parameter server task for a variable.
 
-The device function reads only `op.type` and `op.device` of an operation; strategies may read more.
-Its cost counts, because it runs once per operation built, so devices are merged through cached strings.
+The device function reads only `op.type` and `op.device` of an operation; strategies may read more. It runs for every
+operation, so it must be fast: merged device strings are cached.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini.cluster import ClusterSpec
 from tfmini.devices import DeviceSpec, canonical_name, merge_device
+from tfmini.graph.traits import ops_with
 from tfmini.shapes import TensorShape
 
 if TYPE_CHECKING:
@@ -20,24 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STANDARD_PS_OPS = frozenset(
-    {
-        "Variable",
-        "VariableV2",
-        "AutoReloadVariable",
-        "MutableHashTable",
-        "MutableHashTableV2",
-        "MutableHashTableOfTensors",
-        "MutableHashTableOfTensorsV2",
-        "MutableDenseHashTable",
-        "MutableDenseHashTableV2",
-        "VarHandleOp",
-        "BoostedTreesEnsembleResourceHandleOp",
-        "BoostedTreesQuantileStreamResourceHandleOp",
-        "ResourceConditionalAccumulator",
-    }
-)
-"""Op types that go to a parameter server unless the caller says otherwise. Queues are not among them."""
+STANDARD_PS_OPS = ops_with("on_ps")
+"""The op types that go to a parameter server by default. Queues are not among them."""
 
 
 class _RoundRobin:
@@ -83,8 +68,8 @@ class _ReplicaDeviceFunction:
     def _ps_device_for(self, op: Any, requested: str) -> str:
         job = DeviceSpec.from_string(requested).job if requested else None
         if self._ps_job and (not job or job == self._ps_job):
-            # The strategy is asked even if the request names a task, which then wins: TensorFlow's counter
-            # advances there, and checkpoints of old programs depend on who lies where.
+            # The strategy is called even if the request names a task, which then overrides the result. TensorFlow does
+            # the same, and the placement of later variables, also in old checkpoints, depends on it.
             return merge_device(self._ps, f"/task:{int(self._strategy(op))}")
         return self._ps
 
@@ -101,15 +86,15 @@ def replica_device_setter(
     """A device function that puts variables on parameter servers and the rest on the worker
     (`tf.train.replica_device_setter`).
 
-    Variables are dealt out to the ps tasks in creation order, so every worker must create the same variables in
-    the same order. Fields that an inner `tf.device` has set are kept. Tasks of a sparse ps job are counted, not
-    enumerated, as in TensorFlow.
+    Variables are distributed over the ps tasks in creation order, so every worker must create the same variables in
+    the same order. The fields of an inner `tf.device` are kept. With a sparse ps job, only the number of its tasks
+    counts, not their indices, as in TensorFlow.
 
     Args:
       ps_tasks: number of ps tasks; with `cluster`, the size of the job that `ps_device` names.
       ps_device: device of the ps job; "" to place nothing there.
-      worker_device: device for every other op; "" leaves them alone.
-      merge_devices: False returns a device that is already set unchanged (deprecated).
+      worker_device: device for all other ops; "" for none.
+      merge_devices: if False, ops that request a device already keep it unchanged (deprecated).
       cluster: ClusterSpec, ClusterDef or dict.
       ps_ops: op types that go to the ps job; default `STANDARD_PS_OPS`.
       ps_strategy: Operation -> ps task; default round robin.
@@ -183,7 +168,7 @@ def byte_size_load_fn(op: Any) -> int:
         raise ValueError(f"Op {op} must have a single output")
     shape = op.outputs[0].get_shape()
     if not shape.is_fully_defined():
-        # A device function may see an op before its shape is inferred; the attribute is there from the start.
+        # A device function may be called before the op's shape is inferred; the attr exists from the start.
         shape = TensorShape(op.get_attr("shape"))
     shape.assert_is_fully_defined()
     return int(shape.num_elements() * op.outputs[0].dtype.size)

@@ -1,10 +1,9 @@
-"""Partitions laid out for running: one graph per task, and how each crossing value travels.
+"""The layout of a plan: one graph per task, and the route of each value that crosses.
 
-What servers run differs from what the partitioner drew in two respects, which save messages:
-a value that the client feeds goes with RunGraph straight to the task that uses it, and a
-fetched value comes back with the task's answer, instead of passing through the master's device
-as a tensor of its own; and a constant is given to the task that uses it once, when the part is
-registered, instead of in every step. The inspector shows exactly this layout.
+Two changes to the partitioner's result save messages. First, a fed value goes inside RunGraph directly to the task that
+uses it, and a fetched value returns inside the task's answer; neither passes through the master's device as a tensor of
+its own. Second, a task gets a copy of a constant once, in its registered part, and not in every step. The inspector
+shows this layout.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from tfmini.placement.partition import Pair, Partitions
 
 
 class Route(Enum):
-    """How the value of a `Pair` gets from its source to its destination."""
+    """The way in which the value of a `Pair` gets from its source to its destination."""
 
     SENT = "sent"
-    """Pushed from task to task, in every step."""
+    """Sent from task to task in every step."""
     FED = "fed"
     """Inside RunGraph, from the master to the task that uses it."""
     FETCHED = "fetched"
@@ -31,28 +30,28 @@ class Route(Enum):
     COPIED = "copied"
     """A constant: it is part of the receiver's graph and does not travel in a step."""
     INNER = "inner"
-    """Between two devices of one task: never on the wire."""
+    """Between two devices of one task: it does not cross the network."""
     EXCHANGED = "exchanged"
-    """By a collective op, between the members of its group; no pair of the partitioner stands for it."""
+    """Sent by a collective op between the members of its group. The partitioner makes no pair for it."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Per task the nodes that it registers, in topological order, and the route of each pair, in their order."""
+    """The nodes that each task registers, in topological order, and the route of each pair, in the order of pairs."""
 
     tasks: dict[str, Nodes]
     routes: list[tuple[Pair, Route]]
 
 
 def lay_out(partitions: Partitions) -> Layout:
-    """Rearranges partitions for running; the argument is left as it is."""
+    """Makes the layout of partitions, without changing them."""
     arranging = _Arranging(partitions)
     routes = [(pair, arranging.route(pair)) for pair in partitions.pairs]
     return Layout(arranging.by_task(), routes)
 
 
 class _Arranging:
-    """Partitions rearranged for running: groups numbered plan-wide, client values short-cut."""
+    """Builds a layout: numbers the groups of the whole plan, and gives each pair its route."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions
@@ -60,7 +59,7 @@ class _Arranging:
         self.group_ids: dict[tuple[str, str, int], int] = {}
 
     def route(self, pair: Pair) -> Route:
-        """Decides how the pair travels and changes the parts accordingly."""
+        """Chooses the route of a pair and changes the parts accordingly."""
         if task_of_device(pair.src) == task_of_device(pair.dst):
             return Route.INNER
         if self._feeds_directly(pair):
@@ -73,14 +72,14 @@ class _Arranging:
         return Route.SENT
 
     def by_task(self) -> dict[str, Nodes]:
-        """The parts of all devices of a task as one graph."""
+        """Returns for each task the parts of all its devices as one graph."""
         tasks: dict[str, Nodes] = {}
         for device, nodes in self.parts.items():
             tasks.setdefault(task_of_device(device), {}).update(nodes)
         return {task: self._ordered(task, nodes) for task, nodes in tasks.items() if nodes}
 
     def _feeds_directly(self, pair: Pair) -> bool:
-        """A fed value that only passes through the client's device: the receiver is fed instead."""
+        """If the pair sends a fed value, feeds the receiver instead; returns whether it did."""
         source = self.partitions.parts[pair.src].get(pair.source[0])
         if pair.is_control or source is None or source.op != "_Recv":
             return False
@@ -91,7 +90,7 @@ class _Arranging:
         return True
 
     def _fetches_directly(self, pair: Pair) -> bool:
-        """A remote value that the client's device only hands to the client: the sender answers it."""
+        """If the pair sends only fetches of the client, lets the sender answer with them; returns whether it did."""
         consumers = self._consumers(pair.dst, pair.recv)
         if pair.is_control or not consumers:
             return False
@@ -104,7 +103,7 @@ class _Arranging:
         return True
 
     def _copies_constant(self, pair: Pair) -> bool:
-        """A constant: the receiver gets it as a node of its own."""
+        """If the pair sends a constant, gives the receiver a copy of the node; returns whether it did."""
         source = self.partitions.parts[pair.src].get(pair.source[0])
         if pair.is_control or source is None or source.op != "Const" or source.controls:
             return False
@@ -138,7 +137,7 @@ class _Arranging:
             self.parts[device].pop(name, None)
 
     def _ordered(self, task: str, nodes: Nodes) -> Nodes:
-        """A topological order of all devices of a task; pairs between them count as edges."""
+        """Sorts the nodes of all devices of a task topologically; pairs between the devices count as edges."""
         inner = [p for p in self.partitions.pairs if task_of_device(p.src) == task == task_of_device(p.dst)]
         if not inner:
             return nodes

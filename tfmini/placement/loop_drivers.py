@@ -1,10 +1,9 @@
-"""Loops that span devices: what makes a part of a loop go round where none of its variables live.
+"""Loop drivers: control loops for devices that run part of a while loop but hold none of its loop variables.
 
-Each device runs its part of a loop iteration by iteration, and what it receives from the others it
-receives once per iteration. A device that holds a variable of the loop knows when to go round: its
-variable's Switch is told. Another one gets a *driver*, a loop variable without meaning: Enter, Merge,
-Switch and NextIteration, steered by the loop's condition, which is sent to it in every iteration.
-(TensorFlow's partitioner does the same and calls it the control loop.)
+Each device runs its part of a loop iteration by iteration, and receives the values of other devices once per iteration.
+On a device with a loop variable, the variable's Switch receives the loop's condition and starts the next iteration. Any
+other device gets a *driver*: a loop variable without a use (Enter, Merge, Switch and NextIteration), whose Switch
+receives the condition in every iteration. TensorFlow's partitioner makes the same nodes, its control loop.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.errors import UnimplementedError
-from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, FramePath, frame_paths
+from tfmini.graph.frames import FramePath, frame_paths
 from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.node_types import output_dtypes
 from tfmini.graph.prune import in_topological_order
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
 
 if TYPE_CHECKING:
     from tfmini.placement.partition import Partitions
@@ -31,13 +31,13 @@ _T = {"T": dtypes.float32}
 
 
 class LoopDrivers:
-    """Finds or makes, per frame and device, the Merge that begins an iteration.
+    """Finds or makes for each frame and device the Merge that begins an iteration.
 
     Args:
       nodes: the whole graph, in topological order.
       device_of: op name -> device.
-      result: receives the nodes of drivers.
-      fresh: base name -> a name that nothing has.
+      result: receives the nodes of the drivers.
+      fresh: base name -> a name that no node has.
       is_uncertain: whether a value may be dead.
     """
 
@@ -67,20 +67,20 @@ class LoopDrivers:
                 self._merges.setdefault((path, device_of[name]), name)
 
     def controls(self, source: Endpoint, device: str) -> tuple[str, ...]:
-        """The control inputs of a ``_Recv`` on ``device``: in a loop, the Merge that begins an iteration."""
+        """Returns the control inputs of a ``_Recv`` on ``device``: inside a loop the Merge that begins an iteration."""
         path = self._paths.get(source[0], ())
         if self._nodes[source[0]].op in EXIT_OPS:
             path = path[:-1]
         return (self._merge(path, device),) if path else ()
 
     def finish(self, cross: Callable[[Endpoint, str], str]) -> None:
-        """Sends each loop's condition to its drivers; ``cross`` gives an endpoint's stand-in on a device."""
+        """Sends each loop's condition to its drivers; ``cross`` returns the node for an endpoint on another device."""
         spread = Counter(path for path, _ in self._places)
         for path, device in self._places:
             if spread[path] > 1:
                 self._merge(path, device)
         done = 0
-        while done < len(self._made):  # sending a condition may need a driver elsewhere
+        while done < len(self._made):  # to send a condition may need a driver on another device
             path, device, merge, next_name = self._made[done]
             done += 1
             condition = self._conditions[path]
@@ -94,9 +94,9 @@ class LoopDrivers:
             self._result.parts[device] = in_topological_order(self._result.parts[device])
 
     def _live_with_the_loop(self, path: FramePath, device: str, cross: Callable[[Endpoint, str], str]) -> None:
-        """A loop in a branch that is not taken does not run: its driver must not start either.
+        """Keeps the driver from running if the loop is in a branch that is not taken.
 
-        It waits for the first value that enters the loop, where that may be dead.
+        The driver's first value waits for the first value that enters the loop, if that one may be dead.
         """
         source = self._nodes[self._enters[path]].inputs[0]
         if not self._is_uncertain(source):
@@ -121,7 +121,7 @@ class LoopDrivers:
                 f"The loop of frame '{path[-1]}' spans devices (it has nodes on {device}) but has no LoopCond, so its"
                 " parts cannot be kept in step. Put the whole loop on one device with tf.device, or use tf.while_loop."
             )
-            raise UnimplementedError(None, None, text)
+            raise UnimplementedError.of(text)
         base = f"{path[-1]}/driver"
         outer = (self._merge(path[:-1], device),) if len(path) > 1 else ()
         attrs = {"dtype": dtypes.float32, "value": _NOTHING}

@@ -1,8 +1,8 @@
-"""Cutting a placed graph into one graph per device, joined by ``_Send``/``_Recv`` pairs.
+"""The partitioner: cuts a placed graph into one graph per device, joined by ``_Send``/``_Recv`` pairs.
 
-A tensor crosses to a device once, whoever wants it there. A control edge crosses as an empty
-float. Which pairs exist is decided in one sweep in topological order; which of them travel in
-one message is decided afterwards, per device, by `tfmini.placement.waves`.
+A tensor crosses to a device once, for all its consumers there. A control edge crosses as an empty float tensor. One
+pass in topological order makes the pairs; then `tfmini.placement.waves` decides for each device which of them share a
+message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import networkx
 
 CONTROL_SLOT = -1
-"""The output index by which a control edge is known, as in TensorFlow."""
+"""The output index of control edges, as in TensorFlow."""
 
 _NOTHING = np.zeros((0,), np.float32)
 _NOTHING.flags.writeable = False
@@ -40,8 +40,8 @@ class Pair:
       source: the endpoint; its index is `CONTROL_SLOT` for a control edge.
       src, dst: full device names.
       send, recv: names of the two nodes.
-      dtype: of the tensor (float32 for a control edge).
-      carriers: for a control edge, the Const that is sent and the Identity that stands for the edge.
+      dtype: the dtype of the tensor (float32 for a control edge).
+      carriers: for a control edge, the Const that is sent and the Identity that replaces the edge.
     """
 
     source: Endpoint
@@ -59,9 +59,9 @@ class Pair:
 
 @dataclass
 class Partitions:
-    """The result: per device a graph in topological order, and the pairs in order of first use.
+    """The result of the partitioner: a graph per device in topological order, and the pairs in order of first use.
 
-    ``drivers`` names the nodes that make a loop go round on devices that hold none of its variables.
+    ``drivers`` has the names of the nodes of loop drivers (see `loop_drivers`).
     """
 
     parts: dict[str, Nodes] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Partitions:
         return len(self.parts)
 
     def group_of(self, pair: Pair) -> int:
-        """The message of its (source, destination) link in which the pair travels."""
+        """Returns the number of the pair's message on its (source, destination) link."""
         return int(self.parts[pair.src][pair.send].attrs["_group"])
 
 
@@ -94,10 +94,10 @@ def partition(
 
     Args:
       nodes: in topological order.
-      placement: op name -> full device name; a node that is missing runs where its ``device`` says.
-      incarnations: per source device.
+      placement: op name -> full device name; the default is the node's ``device``.
+      incarnations: source device -> incarnation.
       name_counter: numbers for new names, unique within a session.
-      feeds_may_wait: feeds come one by one (a partial run), so that no message may wait for two of them.
+      feeds_may_wait: the client feeds values one by one (in a partial run), so that no message may wait for two.
 
     Raises:
       InvalidArgumentError: an input is missing, or a node has no device.
@@ -152,17 +152,13 @@ class _Cutter:
 
     def _new_part(self, name: str, device: str) -> Nodes:
         if not device:
-            raise InvalidArgumentError(
-                None, None, f"Node '{name}' has no assigned device; place the graph first."
-            )
+            raise InvalidArgumentError.of(f"Node '{name}' has no assigned device; place the graph first.")
         return {}
 
     def _cross_inputs(self, node: Node, device: str) -> tuple[Endpoint, ...]:
         missing = sum(source not in self.nodes for source, _ in node.inputs)
         if missing:
-            raise InvalidArgumentError(
-                None, None, f"Incomplete graph, missing {missing} inputs for {node.name}"
-            )
+            raise InvalidArgumentError.of(f"Incomplete graph, missing {missing} inputs for {node.name}")
         return tuple(
             endpoint if self.device_of[endpoint[0]] == device else (self._cross(endpoint, device), 0)
             for endpoint in node.inputs
@@ -172,14 +168,14 @@ class _Cutter:
         for source in node.controls:
             if source not in self.nodes:
                 message = f"Incomplete graph: control input ^{source} of {node.name} is not in it"
-                raise InvalidArgumentError(None, None, message)
+                raise InvalidArgumentError.of(message)
         return tuple(
             source if self.device_of[source] == device else self._cross((source, CONTROL_SLOT), device)
             for source in node.controls
         )
 
     def _cross(self, source: Endpoint, dst: str) -> str:
-        """The node in ``dst`` that stands for ``source`` there."""
+        """Returns the node in ``dst`` that has the value of ``source`` there; makes the pair if there is none."""
         key = (*source, dst)
         stand_in = self.crossed.get(key)
         if stand_in is None:
@@ -208,7 +204,7 @@ class _Cutter:
     def _send_recv(
         self, source: Endpoint, value: Endpoint, dtype: dtypes.DType, src: str, dst: str
     ) -> tuple[str, str]:
-        """Adds the two nodes; ``value`` is what is sent in the name of ``source``."""
+        """Adds the ``_Send`` and the ``_Recv``. ``value`` is sent under the name of ``source``."""
         shared: dict[str, Any] = {
             "tensor_name": f"edge_{len(self.result.pairs)}_{source[0]}".encode(),
             "send_device": src.encode(),
@@ -233,7 +229,7 @@ class _Cutter:
 
 
 def to_networkx(nodes: Nodes) -> networkx.MultiDiGraph:
-    """The graph for analysis: nodes carry ``op`` and ``device``, edges ``output`` and ``input`` indices.
+    """Converts a graph to networkx: nodes have ``op`` and ``device``, edges the indices ``output`` and ``input``.
 
     Control edges have both indices -1.
     """

@@ -1,10 +1,10 @@
-"""The placer: every op gets a full device name and the reasons for it.
+"""The placer: gives every op a full device name and the reasons for it.
 
-The rule for what a request leaves open is TensorFlow 2's: devices of the client's own task
-come first (then better device types, then names in order). So an op without any request runs
-where the session's master is, and never by accident on the first task of the cluster.
+If several devices meet a request, the placer follows TensorFlow 2: it prefers devices of the client's own task, then
+faster device types, then names in alphabetical order. So an op without a request runs on the task of the session's
+master, not on the first task of the cluster.
 
-Free ops are decided once per distinct (op type, request), which makes a large graph cheap.
+The decision for an op that is not colocated with others is made once per (op type, request).
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini.devices import ParsedDevice, canonical_name, matches, parse
-from tfmini.graph.frames import MERGE_OPS, NEXT_OPS, STEERING_OPS
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.node_types import OUTPUT_TYPES
+from tfmini.graph.node_types import MADE_BY_PASSES, OUTPUT_TYPES
 from tfmini.graph.registry import kernel_for
+from tfmini.graph.traits import MERGE_OPS, NEXT_OPS, ops_with
 from tfmini.placement import decision, refusal
-from tfmini.placement.colocation import Colocation, Group, OpTraits, colocate, requested
+from tfmini.placement.colocation import Colocation, Group, SignatureFacts, colocate, requested
 from tfmini.placement.decision import Decision, Placement, Reason
 
-# They come from passes with a full device and run inside the executor, so no kernel is looked up.
-_PRESET_OPS = frozenset({"_Send", "_Recv", "_Arg", "_Retval"})
-_NO_KERNEL_OPS = _PRESET_OPS | STEERING_OPS
-# They read the shape of a tensor and not its value: elsewhere they would drag the value along.
-_SHAPE_READERS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+# On another device than its input, such an op would make the whole value cross.
+_SHAPE_ONLY = ops_with("shape_only")
 _TYPE_PRIORITY = {"GPU": 210, "CPU": 60}
 
 Types = frozenset[str]
@@ -72,10 +69,10 @@ def place(
 
     Args:
       nodes: the graph of the client.
-      devices: what there is to choose from.
-      default_device: full name of the master's device; its task is preferred.
-      soft_placement: use another device of the same task where type or number cannot be had.
-      assigned: ops placed earlier; they keep their devices, and their groups follow them.
+      devices: all devices of the cluster.
+      default_device: full name of the master's device. Devices of its task are preferred.
+      soft_placement: use another device of the same task if the requested type or number does not exist.
+      assigned: the devices of ops that were placed earlier. These ops keep them, and their groups get the same.
 
     Raises:
       InvalidArgumentError: a request cannot be met, two contradict each other, or an op has no kernel.
@@ -98,7 +95,7 @@ class _Placer:
         self.home = parse(default_device)
         self.devices = [(parse(device.name), device.name) for device in sorted(devices, key=self._preference)]
         self.known_types: Types = frozenset(device.device_type for device in devices)
-        self.traits: dict[str, OpTraits] = {}
+        self.facts: dict[str, SignatureFacts] = {}
         self._types: dict[str, Types] = {}
         self._found: dict[tuple[ParsedDevice, Types], list[str]] = {}
         self._free: dict[tuple[str, str], Decision] = {}
@@ -107,9 +104,9 @@ class _Placer:
         self.result = Placement()
 
     def run(self) -> Placement:
-        colocation = colocate(self.nodes, self.assigned, self.traits, self.soft)
+        colocation = colocate(self.nodes, self.assigned, self.facts, self.soft)
         generators: dict[str, list[str]] = {}
-        result, free, traits = self.result, self._free, self.traits
+        result, free, facts = self.result, self._free, self.facts
         assigned, group_of = self.assigned, colocation.group_of
         for name, node in self.nodes.items():
             op = node.op
@@ -117,10 +114,10 @@ class _Placer:
                 result[name] = Decision(assigned[name], (decision.kept,))
             elif name in group_of:
                 result[name] = self._member(node, group_of[name], colocation)
-            elif traits[op].is_generator or op in _SHAPE_READERS or op in _PRESET_OPS:
+            elif facts[op].is_generator or op in _SHAPE_ONLY or op in MADE_BY_PASSES:
                 result[name] = self._special(node, generators)
             else:
-                # `_place_free` fills the table; nearly every op of a large graph ends at this look-up.
+                # `_place_free` fills the table. In a large graph this look-up decides nearly every op.
                 result[name] = free.get((op, node.device)) or self._place_free(node)
         self._place_generators(generators)
         self._keep_loop_variables_together()
@@ -149,10 +146,10 @@ class _Placer:
         return (decision.soft(node.device), asked) if fallback else (asked,)
 
     def _special(self, node: Node, generators: dict[str, list[str]]) -> Decision:
-        if node.op in _PRESET_OPS and node.device and requested(node).is_full:
+        if node.op in MADE_BY_PASSES and node.device and requested(node).is_full:
             return Decision(node.device, (decision.preset,))
         plain = self._free.get((node.op, node.device)) or self._place_free(node)
-        if self.traits[node.op].is_generator:
+        if self.facts[node.op].is_generator:
             generators[node.name] = []
             return plain
         if node.inputs and node.inputs[0][0] in self.result:
@@ -161,7 +158,7 @@ class _Placer:
         return plain
 
     def _moved(self, node: Node, plain: Decision, device: str, reason: Reason) -> Decision:
-        """``plain``, or ``device`` where the request leaves the choice."""
+        """Returns the decision for ``device`` if the request allows it, else ``plain``."""
         if device == plain.device:
             return plain
         found, _ = self._search(requested(node), self._types_of(node))
@@ -184,7 +181,7 @@ class _Placer:
                 self.result[name] = self._moved(self.nodes[name], self.result[name], homes.pop(), reason)
 
     def _keep_loop_variables_together(self) -> None:
-        """What goes round a loop stays where its Merge is: Enter and NextIteration only hand it on."""
+        """Places the Enter and the NextIteration of a loop variable with its Merge."""
         for name, node in self.nodes.items():
             if node.op in MERGE_OPS and any(
                 source in self.nodes and self.nodes[source].op in NEXT_OPS for source, _ in node.inputs
@@ -202,7 +199,7 @@ class _Placer:
             known = self._of_group[id(group)] = self._place_group(group)
         device, origin = known
         links = colocation.links.get(node.name, ())
-        # Members with the same single link and request share a decision; a large group has few kinds.
+        # Members with the same request and the same single link share a decision.
         kind = (id(group), node.device, id(links[0])) if len(links) == 1 else None
         shared = self._members.get(kind) if kind else None
         if shared is not None:
@@ -241,7 +238,7 @@ class _Placer:
         return types
 
     def _blamed(self, group: Group) -> Node:
-        """Who asked for the group's device, else the oldest member."""
+        """Returns the first member that requested the group's device, else the oldest member."""
         if group.asked_by:
             return self.nodes[group.asked_by[0]]
         members = set(group.members)
@@ -254,20 +251,20 @@ class _Placer:
         if types is None:
             types = frozenset(t for t in self.known_types if kernel_for(node.op, t) is not None)
             self._types[node.op] = types
-        if types or node.op in _NO_KERNEL_OPS:
+        if types or node.op in MADE_BY_PASSES:
             return types or self.known_types
-        if OUTPUT_TYPES in node.attrs or self._is_elsewhere(node):  # it is placed to be looked at, or known there
+        if OUTPUT_TYPES in node.attrs or self._is_elsewhere(node):  # for the inspector, or its task may have a kernel
             return self.known_types
         raise refusal.no_kernel(node, sorted(self.known_types))
 
     def _is_elsewhere(self, node: Node) -> bool:
-        """Whether the node asks for another task, which may know kernels that this one lacks."""
+        """Whether the node requests another task, which may have kernels that this one lacks."""
         request = requested(node)
         asks = request.job is not None or request.task is not None
         return asks and not matches(request._replace(device_type=None, device_index=None), self.home)
 
     def _search(self, request: ParsedDevice, types: Types) -> tuple[list[str], bool]:
-        """Candidates in order of preference, and whether type and number had to be dropped."""
+        """Returns the candidates in order of preference, and whether type and number had to be dropped."""
         found = self._candidates(request, types)
         if found or not self.soft or request.device_type is None:
             return found, False

@@ -1,4 +1,4 @@
-"""What the placer says when it cannot place an op: TensorFlow's wording, then the remedy."""
+"""The errors of the placer: TensorFlow's wording, followed by the remedy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tfmini.graph.registry import KERNELS
 def no_device(
     node: Node, own: ParsedDevice, request: ParsedDevice, available: Sequence[str], fitting: Sequence[str]
 ) -> InvalidArgumentError:
-    """No device meets the request.
+    """Makes the error for a request that no device meets.
 
     Args:
       node: the op to name.
-      own: what the op asked for itself.
-      request: what its group asks for.
+      own: the op's own request.
+      request: the request of its group.
       available: all devices.
-      fitting: those that match the request but have no kernel for the op.
+      fitting: the devices that match the request but have no kernel for the op.
     """
     if fitting:
         reason = _no_kernel_there(node, request)
@@ -45,7 +45,7 @@ def no_device(
 
 
 def no_kernel(node: Node, registered: Sequence[str]) -> InvalidArgumentError:
-    """The op type has no kernel for any device of this process."""
+    """Makes the error for an op type without a kernel for any device of this process."""
     text = (
         f"No OpKernel was registered to support Op '{node.op}' used by {{{{node {node.name}}}}}with "
         f"these attrs: "
@@ -61,7 +61,7 @@ def no_kernel(node: Node, registered: Sequence[str]) -> InvalidArgumentError:
 
 
 def no_common_type(node: Node, members: Sequence[Node]) -> InvalidArgumentError:
-    """The members of a group have no device type in common."""
+    """Makes the error for a group whose members have no device type in common."""
     others = next((m.name for m in members if m.name != node.name), node.name)
     lines = "\n".join(sorted({f"{m.op}: {', '.join(_kernel_types(m)) or 'none'}" for m in members}))
     text = (
@@ -103,7 +103,7 @@ def _cannot_assign(node: Node, reason: str) -> InvalidArgumentError:
 
 
 def _at(node: Node, message: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(None, None, message)
+    error = InvalidArgumentError.of(message)
     error.node_name = node.name
     return error
 

@@ -1,40 +1,34 @@
-"""Which sends travel in one message.
+"""Groups of sends: decides which tensors travel in one message.
 
-Two sends of one device to the same other device may share a message if neither can be held up
-by something that the other does not wait for: else the message could wait for an answer to
-itself. What can hold up a node is an arrival (a ``_Recv``) or an op that waits for other steps
-or tasks (a dequeue, a collective). So: the *wave* of a send is the set of such ops that it needs
-in its own partition, and sends of one link and one wave form a group. All that is between is
-arithmetic, which only takes time.
+A node may be delayed by an arrival (a ``_Recv``) or by an op that may wait for other steps or tasks (a dequeue, a
+collective). Two sends from one device to another may share a message only if the same arrivals and waiting ops delay
+both; otherwise the message could wait for an answer to itself. So the *wave* of a send is the set of arrivals and
+waiting ops that it needs in its own partition, and the sends of one link and one wave form a group. All other ops only
+take time.
 
-Inside a loop messages are sent once per iteration, so the frame is part of what sends must have in
-common, and so is what they need of the *same* iteration: a value that comes round needs all that the
-iteration before needed, and would else look as late as the iteration's own last one.
+Inside a loop, messages are sent once per iteration. So the sends of a group must be in the same frame and need the same
+arrivals of the *same* iteration. The second condition is necessary because a loop variable needs all arrivals of the
+previous iteration; without it, the first values of an iteration would be grouped with its last ones.
 
-The sets are bit sets, shared by all nodes of a chain that adds nothing, so a sweep is cheap.
-Loops are swept again until nothing changes, because a value may come round.
+The sets are bit sets, and a node without a wait of its own shares the set of its input, so a pass is cheap. With loops,
+passes repeat until no set changes.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-
-from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, FramePath, frame_paths, has_flow
+from tfmini.graph.frames import FramePath, frame_paths, has_flow
 from tfmini.graph.node import Node, Nodes
-from tfmini.graph.prune import BACK_EDGE_OPS
+from tfmini.graph.registry import may_wait
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, NEXT_OPS
 
 Wave = tuple[int, int]
-"""Bit sets of the waiting ops that a node needs: of its own iteration, and of any."""
-
-# Op types that may wait for other steps or tasks; to name one too many only splits a message.
-_WAITING = re.compile("Queue|Take|Barrier|Collective|Nccl|[Ss]tage|Reader|PyFunc|Iterator")
+"""Bit sets of the arrivals and waiting ops that a node needs: in the same iteration, and in any."""
 
 
 def number_groups(parts: dict[str, Nodes], feeds_may_wait: bool = False) -> None:
     """Gives both ends of every pair the attr ``_group``, an int counted per (source, destination).
 
-    Groups are numbered in the order in which their first sends stand in the source partition.
+    Groups get numbers in the order of their first sends in the source partition.
     """
     receivers: dict[bytes, Node] = {}
     for part in parts.values():
@@ -59,12 +53,10 @@ def _number_sends(
 
 
 def _waves(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath]) -> dict[str, Wave]:
-    """Per node the set of waiting ops that it needs, itself included, as a bit set: of its iteration, and of any."""
+    """Returns the wave of each node. A node that waits is in its own wave."""
     bits: dict[str, int] = {}
     for name, node in part.items():
-        if _waits(node.op) or (
-            node.op == "_Recv" and (feeds_may_wait or not node.attrs["client_terminated"])
-        ):
+        if _holds_up(node, feeds_may_wait):
             bits[name] = 1 << len(bits)
     needs = _needs(part, bits, paths)
     if not paths:
@@ -73,9 +65,15 @@ def _waves(part: Nodes, feeds_may_wait: bool, paths: dict[str, FramePath]) -> di
     return {name: (mask, needs[name]) for name, mask in _needs(once, bits, paths).items()}
 
 
+def _holds_up(node: Node, feeds_may_wait: bool) -> bool:
+    if node.op == "_Recv":
+        return feeds_may_wait or not node.attrs["client_terminated"]
+    return node.op != "_Send" and may_wait(node.op)
+
+
 def _begun(node: Node, part: Nodes) -> Node:
-    """The node without what comes to it from the iteration before."""
-    here = [endpoint for endpoint in node.inputs if part[endpoint[0]].op not in BACK_EDGE_OPS]
+    """Returns the node without its inputs from the previous iteration."""
+    here = [endpoint for endpoint in node.inputs if part[endpoint[0]].op not in NEXT_OPS]
     return node if len(here) == len(node.inputs) else node.replace(inputs=here)
 
 
@@ -87,7 +85,7 @@ def _needs(part: Nodes, bits: dict[str, int], paths: dict[str, FramePath]) -> di
 
 
 def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]) -> bool:
-    """A loop starts when all that enters is there, and is left when all of it has ended."""
+    """Adds waits of whole loops: a node needs what all Enters of its loop need, an Exit what any node inside needs."""
     entering: dict[FramePath, int] = {}
     inside: dict[FramePath, int] = {}
     for name, path in paths.items():
@@ -105,22 +103,17 @@ def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]
 
 
 def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> bool:
-    """Updates ``needs`` in place; True when a value that goes round a loop has changed."""
+    """Updates ``needs`` in place, in one pass; returns whether the set of a NextIteration has changed."""
     came_round = False
     for name, node in part.items():
-        mask = bits.get(name, 0) | needs[name]  # what a loop added stays
+        mask = bits.get(name, 0) | needs[name]  # keeps what `_close_loops` has added
         for source, _ in node.inputs:
-            if mask != needs[source]:  # equal sets stay one object
+            if mask != needs[source]:  # avoids new objects for equal sets
                 mask = mask | needs[source] if mask else needs[source]
         for source in node.controls:
             if mask != needs[source]:
                 mask = mask | needs[source] if mask else needs[source]
         if mask != needs[name]:
-            came_round |= node.op in BACK_EDGE_OPS
+            came_round |= node.op in NEXT_OPS
             needs[name] = mask
     return came_round
-
-
-@lru_cache(maxsize=4096)
-def _waits(op_type: str) -> bool:
-    return _WAITING.search(op_type) is not None

@@ -1,4 +1,4 @@
-"""What a transfer is to the user: a variable read, the gradient of a variable, the global step…"""
+"""The role of a transfer: a variable read, the gradient of a variable, the global step, …"""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from dataclasses import dataclass, field
 
 from tfmini.graph.node import Node, Nodes
 from tfmini.graph.registry import OPS
+from tfmini.graph.traits import VARIABLE_OPS, ops_with
 from tfmini.placement.partition import Pair, Partitions
 from tfmini.shapes import RawShape
 
-_VARIABLES = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"})
-_READS = frozenset({"Identity", "ReadVariableOp", "Enter", "RefEnter"})
-_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply", "Scatter", "ResourceScatter",
-            "Accumulator", "SparseAccumulator", "ResourceAccumulator")  # fmt: skip
-_GATHERS = ("Gather", "ResourceGather")
+_FORWARDS, _LOOKS_UP = ops_with("forwards", "value"), ops_with("looks_up")
+_UPDATES, _ACCUMULATES = ops_with("writes", "optimize", "scatter"), ops_with("accumulator", "apply")
 _GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "gradient_values", "gradient_shape",
                               "updates", "indices"})  # fmt: skip
-# What a gradient may pass on its way to the op that applies it: sums and means over replicas, clipping, slices.
-_ON_THE_WAY = frozenset({"Identity", "Add", "AddV2", "AddN", "Mul", "RealDiv", "Div", "Cast", "Reshape", "Mean", "Sum",
-                         "Pack", "ConcatV2", "ExpandDims", "Unique", "UnsortedSegmentSum", "GatherV2", "Select",
-                         "Maximum", "Minimum", "Switch", "Merge"})  # fmt: skip
+# Ops between a gradient and the op that applies it: sums and means over replicas, clipping, slices.
+_ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
 _FAR = 6
 
 Place = tuple[str, str]  # a device and a node on it
@@ -28,12 +24,12 @@ Place = tuple[str, str]  # a device and a node on it
 
 @dataclass
 class Wiring:
-    """Partitions with their uses and crossings looked up.
+    """Partitions with indexes of their edges.
 
     Attributes:
-      partitions: what was cut.
-      uses: per device, name -> the nodes that take its outputs.
-      beyond: the place of a Send -> the place of its Recv.
+      partitions: the result of the partitioner.
+      uses: device -> node name -> the nodes that take its outputs.
+      beyond: the place of a ``_Send`` -> the place of its ``_Recv``.
     """
 
     partitions: Partitions
@@ -55,7 +51,7 @@ def _uses(part: Nodes) -> dict[str, list[Node]]:
 
 @dataclass(frozen=True)
 class _Crossing:
-    """A pair among all others."""
+    """A pair with the partitions around it."""
 
     pair: Pair
     wiring: Wiring
@@ -78,7 +74,7 @@ class _Crossing:
 
 
 def role_of(pair: Pair, wiring: Wiring) -> str:
-    """The role of what goes from one part to another."""
+    """Returns the role of the pair's value."""
     if pair.is_control:
         return "control edge"
     crossing = _Crossing(pair, wiring)
@@ -86,11 +82,11 @@ def role_of(pair: Pair, wiring: Wiring) -> str:
 
 
 def updated_shape(part: Nodes, users: list[Node], role: str) -> RawShape:
-    """The shape of the variable that a dense gradient is for, None where there is none to be found."""
+    """Returns the shape of the variable that a dense gradient updates, None if it is not known."""
     if not role.startswith("gradient of"):
         return None
     for node in users:
-        if node.op.startswith(("Apply", "ResourceApply", "AccumulatorApply", "ResourceAccumulatorApply")):
+        if _takes_gradient(node) and not _takes_rows(node):
             holder = part.get(node.inputs[0][0])
             shape = holder.attrs.get("shape") if holder is not None else None
             if isinstance(shape, tuple):
@@ -103,25 +99,25 @@ def _global_step(c: _Crossing) -> str:
 
 
 def _token(c: _Crossing) -> str:
-    return "token" if c.source.op.startswith("QueueDequeue") and "sync_token" in c.source.name else ""
+    return "token" if c.source.op in ops_with("queue", "dequeue") and "sync_token" in c.source.name else ""
 
 
 def _variable_read(c: _Crossing) -> str:
-    if c.source.op in _VARIABLES:
+    if c.source.op in VARIABLE_OPS:
         return "variable read"
-    return "variable read" if c.source.op in _READS and _holder(c.source, c.source_part) else ""
+    return "variable read" if c.source.op in _FORWARDS and _holder(c.source, c.source_part) else ""
 
 
 def _rows(c: _Crossing) -> str:
-    """What was looked up in a variable where it lives, as embeddings are."""
-    holder = _holder(c.source, c.source_part) if c.source.op.startswith(_GATHERS) else ""
+    """Finds rows that an op looks up in a variable on the variable's own device, as for embeddings."""
+    holder = _holder(c.source, c.source_part) if c.source.op in _LOOKS_UP else ""
     return f"rows of {holder}" if holder else ""
 
 
 def _ids(c: _Crossing) -> str:
-    """Which rows to look up."""
+    """Finds the numbers of rows to look up in a variable."""
     for node in c.uses.get(c.pair.recv, []):
-        if node.op.startswith(_GATHERS) and len(node.inputs) > 1 and node.inputs[1][0] == c.pair.recv:
+        if node.op in _LOOKS_UP and len(node.inputs) > 1 and node.inputs[1][0] == c.pair.recv:
             holder = _holder(node, c.part)
             if holder:
                 return f"ids for {holder}"
@@ -129,18 +125,18 @@ def _ids(c: _Crossing) -> str:
 
 
 def _holder(node: Node, part: Nodes) -> str:
-    """The variable that the first input of a node is, or is read from, within its part."""
+    """Returns the variable in the same part that is, or gives, the first input of a node; "" if there is none."""
     holder = part.get(node.inputs[0][0])
-    while holder is not None and holder.op in _READS and holder.inputs:
+    while holder is not None and holder.op in _FORWARDS and holder.inputs:
         holder = part.get(holder.inputs[0][0])
-    return holder.name if holder is not None and holder.op in _VARIABLES else ""
+    return holder.name if holder is not None and holder.op in VARIABLE_OPS else ""
 
 
 def _update(c: _Crossing) -> str:
-    """The gradient or another input of an op that updates a variable, perhaps after some preparation."""
+    """Finds inputs of ops that update a variable, such as its gradient, also through ops that aggregate them."""
     is_gradient = any(part.startswith("gradients") for part in c.pair.source[0].split("/"))
     for device, node, slot in _downstream(c, is_gradient):
-        if node.op.startswith(_UPDATES) and node.inputs:
+        if node.inputs and _takes_gradient(node):
             name = _input_name(node, slot)
             if name in _GRADIENT_INPUTS or (name == "" and is_gradient):
                 return f"gradient of {_updated(node, c.wiring.partitions[device])}"
@@ -148,17 +144,26 @@ def _update(c: _Crossing) -> str:
     return ""
 
 
+def _takes_gradient(node: Node) -> bool:
+    return node.op in _UPDATES or node.op in _ACCUMULATES
+
+
+def _takes_rows(node: Node) -> bool:
+    """Whether the op takes a sparse gradient: some rows and their numbers."""
+    return any(_input_name(node, slot) in ("indices", "gradient_indices") for slot in range(len(node.inputs)))
+
+
 def _input_name(node: Node, slot: int) -> str:
-    """What the op calls its input; "" where it is not declared here or takes lists."""
+    """Returns the declared name of an input; "" if the op is not declared here or takes lists."""
     handle = OPS.get(node.op)
     inputs = handle.op_def.inputs if handle is not None else ()
     return inputs[slot].name if slot < len(inputs) == len(node.inputs) else ""
 
 
 def _downstream(c: _Crossing, anything: bool) -> Iterator[tuple[str, Node, int]]:
-    """The inputs that a value reaches, those near it first, on this and on further devices.
+    """Lists the inputs that a value reaches, the nearest first, on all devices.
 
-    With ``anything`` it is followed through any op, else only through what gradients pass on their way.
+    With ``anything`` it follows the value through any op, else only through those that gradients pass.
     """
     front: list[Place] = [(c.pair.dst, c.pair.recv)]
     seen = set(front)
@@ -168,7 +173,7 @@ def _downstream(c: _Crossing, anything: bool) -> Iterator[tuple[str, Node, int]]
         front = []
         for device, node, _ in reached:
             place = c.wiring.beyond.get((device, node.name), (device, node.name))
-            if place not in seen and (anything or node.op in _ON_THE_WAY or node.op == "_Send"):
+            if place not in seen and (anything or node.op == "_Send" or any(node.op in ops for ops in _ON_THE_WAY)):
                 seen.add(place)
                 front.append(place)
 
@@ -179,9 +184,9 @@ def _inputs(wiring: Wiring, device: str, name: str) -> Iterator[tuple[Node, int]
 
 
 def _updated(node: Node, part: Nodes) -> str:
-    """The variable that an op updates; of a gradient accumulator the one that it collects for."""
+    """Returns the variable that an op updates; for a gradient accumulator the variable of its gradients."""
     holder = part.get(node.inputs[0][0])
-    shared = holder.attrs.get("shared_name") if holder is not None and "Accumulator" in holder.op else None
+    shared = holder.attrs.get("shared_name") if holder is not None and node.op in _ACCUMULATES else None
     if isinstance(shared, bytes) and shared.endswith(b"/grad_accum"):
         return shared.decode().removesuffix("/grad_accum").partition(":")[0]
     return node.inputs[0][0]

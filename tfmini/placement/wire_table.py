@@ -1,4 +1,4 @@
-"""What a step sends over the wire, as a list and as a plain table."""
+"""The transfers of a step: what it sends between devices, as a list and as a text table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfmini.shapes import RawShape
 
 @dataclass(frozen=True)
 class Transfer:
-    """One tensor or control edge on its way between two devices.
+    """One tensor or control edge that a step sends from one device to another.
 
     Attributes:
       tensor: ``x:0``, or ``^x`` for a control edge.
@@ -24,16 +24,16 @@ class Transfer:
       shape: None when unknown.
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
-      role: what it is for: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
+      role: its purpose: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
         ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, for the client's values
         ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
-      group: the message of its link in which it travels.
-      route: how it gets there.
+      group: the number of its message on the link.
+      route: how it travels.
       producer: the op that computes it.
-      consumers: the ops that it is for, on ``dst``.
-      key: its name in the rendezvous, as TensorFlow writes it.
+      consumers: the ops on ``dst`` that use it.
+      key: its rendezvous key, as TensorFlow formats it.
       send, recv: the two nodes that the partitioner made.
-      messages: how many messages a collective needs for it; 1 for all else.
+      messages: the number of messages that a collective sends for it; otherwise 1.
     """
 
     tensor: str
@@ -59,12 +59,11 @@ def transfers(
     shapes: Mapping[Endpoint, RawShape] | None = None,
     routes: Sequence[tuple[Pair, Route]] | None = None,
 ) -> list[Transfer]:
-    """The transfers of a step, in the order of the partitioner.
+    """Lists the transfers of a step, in the order of the partitioner's pairs.
 
     Args:
-      shapes: static shape per endpoint of the graph that was cut, as far as known.
-      routes: how the pairs travel (`Layout.routes`); constants that were copied once are then left out.
-        Default: every pair as the partitioner drew it.
+      shapes: the known static shapes of endpoints in the graph that was cut.
+      routes: the routes of the pairs (`Layout.routes`). Copied constants are left out. Default: all pairs are sent.
     """
     shapes = shapes or {}
     wiring = Wiring(partitions)
@@ -83,7 +82,7 @@ def _transfer(pair: Pair, route: Route, wiring: Wiring, shapes: Mapping[Endpoint
     source = partitions[pair.src].get(name)
     endpoint = pair.source
     if source is not None and source.op == "_Recv" and source.attrs["client_terminated"]:
-        tensor = source.attrs["tensor_name"].decode()  # the client's value, under the name that was fed
+        tensor = source.attrs["tensor_name"].decode()  # the client's value, by the name of the feed
         endpoint = (tensor.rpartition(":")[0], int(tensor.rpartition(":")[2]))
     shape: RawShape = (0,) if pair.is_control else shapes.get(endpoint)
     users = wiring.uses[pair.dst].get(pair.recv, [])
@@ -114,7 +113,7 @@ def _client_role(route: Route) -> str:
 
 
 def _named(pair: Pair, users: list[Node], part: Nodes) -> tuple[str, ...]:
-    """The ops that wait for the pair; those of a control edge stand behind its Identity."""
+    """Returns the ops that use the pair. Those of a control edge are the consumers of its Identity."""
     if pair.carriers is not None:
         return tuple(name for name, node in part.items() if pair.carriers[1] in node.controls)
     return tuple(dict.fromkeys(node.name for node in users))
@@ -136,9 +135,9 @@ def _payload(shape: RawShape, dtype: dtypes.DType) -> int | None:
 
 
 def format_transfers(rows: Sequence[Transfer]) -> str:
-    """A plain table: one block per link with its transfers, and the totals of each."""
+    """Formats a text table: a block per link, with its transfers and their totals."""
     if not rows:
-        return "nothing crosses devices\n"
+        return "no transfers between devices\n"
     links: dict[tuple[str, str], list[Transfer]] = {}
     for row in rows:
         links.setdefault((row.src, row.dst), []).append(row)
@@ -159,7 +158,7 @@ def _cells(row: Transfer) -> tuple[str, ...]:
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    # Sizes are read from the right, everything else from the left.
+    # Sizes are aligned on the right, other columns on the left.
     return "  ".join(
         c.rjust(w) if i == 3 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
     ).rstrip()
@@ -167,7 +166,7 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 def _total(rows: Sequence[Transfer]) -> str:
     known = sum(row.bytes or 0 for row in rows)
-    # What the client feeds and fetches is inside RunGraph and its answer, which are no messages of their own.
+    # Fed and fetched values travel inside RunGraph and its answer, not in messages of their own.
     messages = len({(row.src, row.dst, row.group) for row in rows if row.route not in (Route.FED, Route.FETCHED)})
     unknown = sum(row.bytes is None for row in rows)
     text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"

@@ -1,5 +1,5 @@
 """How processes talk: messages, codec, reactor, transports, endpoints.
 
-Import what you need from the modules: `messages` (what is said), `endpoint` (who says it to
-whom), `reactor` (the one loop of the process), `security` (addresses and keys).
+Import from the modules: `messages` (the message kinds), `endpoint` (serving, calling and connecting),
+`reactor` (the event loop of the process), `addresses` and `keys`.
 """

@@ -1,4 +1,4 @@
-"""The two ends of a request: `CallHandle` where it was made, `Responder` where it is answered."""
+"""The two ends of a request: the caller's `CallHandle` and the server's `Responder`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tfmini.rpc.messages import error_of, status_of
 from tfmini.rpc.records import Message
 
 if TYPE_CHECKING:
-    from tfmini.rpc.channel import Peer
     from tfmini.rpc.link import Link
+    from tfmini.rpc.peer import Peer
 
 Answer = Message | errors.OpError
 OnReply = Callable[[Answer], Any]
 
 
 class CallHandle:
-    """A request under way. Its callback is called exactly once, with a reply or an error."""
+    """A request in flight. Its callback is called exactly once, with a reply or an error."""
 
     __slots__ = ("incarnation", "on_reply", "parts", "peer", "request", "request_id", "timer")
 
@@ -31,23 +31,30 @@ class CallHandle:
         self.request_id = request_id
         self.on_reply = on_reply
         self.incarnation = incarnation
-        # The encoded request while it may go out (again) with the next connection.
+        # The encoded request, as long as the next connection may send it (again).
         self.parts: Any = None
         self.timer: Any = None
 
     def cancel(self) -> None:
-        """Gives up: the callback gets `CancelledError` now, and the peer is told."""
+        """Cancels the request: the callback gets `CancelledError` now, and the peer gets a Cancel message."""
         self._give_up(
-            errors.CancelledError(None, None, f"{self.request.__name__} to {self.peer} was cancelled.")
+            errors.CancelledError.of(f"{self.request.__name__} to {self.peer} was cancelled.")
         )
 
+    def withdraw(self) -> None:
+        """Asks the peer to give up a request; the callback still gets the peer's answer, whichever it is."""
+        if self.parts is not None:  # it has not been sent
+            self.cancel()
+        else:
+            self.peer.send_if_ready(Cancel(self.request_id))
+
     def expire(self, timeout_s: float) -> None:
-        """The time is up."""
+        """Fails the request with `DeadlineExceededError`."""
         peer = self.peer
         state = f"; {peer.why}" if peer.why else ""
         self._give_up(
-            errors.DeadlineExceededError(
-                None, None, f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."
+            errors.DeadlineExceededError.of(
+                f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."
             )
         )
 
@@ -57,7 +64,7 @@ class CallHandle:
             self.finish(error)
 
     def finish(self, answer: Answer) -> None:
-        """Hands over the answer; the caller has taken the handle out of the peer's table."""
+        """Passes the answer to the callback. The handle must be out of the peer's table already."""
         if self.timer is not None:
             self.timer.cancel()
         if type(answer) is self.request.row.reply or isinstance(answer, errors.OpError):
@@ -66,13 +73,13 @@ class CallHandle:
             self.on_reply(error_of(answer))
         else:
             text = f"{self.peer} answered {self.request.__name__} with {type(answer).__name__}."
-            self.on_reply(errors.InternalError(None, None, text))
+            self.on_reply(errors.InternalError.of(text))
 
 
 class Responder:
     """Answers one request, once: call it with the reply or an `OpError`, from any thread.
 
-    ``cancelled`` turns true when the caller gives up or is lost; `on_cancel` tells at once.
+    ``cancelled`` turns true when the caller cancels the request or its connection ends; `on_cancel` reports it.
     """
 
     __slots__ = ("_callbacks", "_link", "_request", "cancelled", "request_id")
@@ -93,23 +100,21 @@ class Responder:
         if type(answer) is not self._request.row.reply:
             if not isinstance(answer, errors.OpError):
                 name = type(answer).__name__
-                answer = errors.InternalError(
-                    None, None, f"the answer to {self._request.__name__} was a {name}"
-                )
+                answer = errors.InternalError.of(f"the answer to {self._request.__name__} was a {name}")
             answer = status_of(answer, link.endpoint.task)
         try:
             link.post(answer, self.request_id)
         except Exception as error:  # noqa: BLE001 - without an answer the caller would wait for ever
             text = f"the answer to {self._request.__name__} cannot be sent: {type(error).__name__}: {error}"
-            link.post(status_of(errors.InternalError(None, None, text), link.endpoint.task), self.request_id)
+            link.post(status_of(errors.InternalError.of(text), link.endpoint.task), self.request_id)
 
     @property
     def is_open(self) -> bool:
-        """Whether the answer is still due."""
+        """Whether the request has not been answered yet."""
         return self._link is not None
 
     def on_cancel(self, callback: Callable[[], Any]) -> None:
-        """Calls back when the caller gives up before the answer; at once if it has."""
+        """Calls back when the request is cancelled before it is answered; at once if it is already."""
         if self.cancelled:
             callback()
         elif self._callbacks is None:
@@ -118,7 +123,7 @@ class Responder:
             self._callbacks.append(callback)
 
     def cancel(self) -> None:
-        """The caller has given up."""
+        """Marks the request as cancelled and runs the callbacks."""
         self.cancelled = True
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():

@@ -1,4 +1,4 @@
-"""Messages to parts and back.
+"""Encodes messages as parts and decodes them.
 
 `encode` gives a list of one-dimensional byte buffers: frame 0 (msgpack) and the raw frames of
 the larger tensors, which are the arrays' own memory. `decode` gives arrays that are read-only
@@ -12,9 +12,9 @@ views of the parts (transports deliver read-only parts). A tensor is described i
 
 `encode` raises LocalProtocolError and `decode` RemoteProtocolError, and nothing else.
 
-What frame 0 becomes in memory is bounded, because one byte of it can become an empty map of 64
-bytes: it may be as long as its kind needs (`header_limit`), and a long one may hold so many
-containers per byte as a graph does. All large things travel in frames of their own.
+The memory that frame 0 takes when unpacked is bounded, because one byte can become an empty map of
+64 bytes. Its length is limited per kind (`header_limit`), and a long one may hold only as many
+containers per byte as a graph needs. Large tensors travel in frames of their own.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Part = Union[bytes, memoryview, "np.ndarray[Any, Any]"]
 
 INLINE_LIMIT = 2048  # bytes; tensors up to this size travel inside frame 0
 MESSAGE_LIMIT = 16 << 30  # bytes of all parts together
-HANDSHAKE_LIMIT = 64 << 10  # bytes of a message from somebody who has not said Hello
+HANDSHAKE_LIMIT = 64 << 10  # bytes of a message from an unauthenticated peer
 _HANDSHAKE_ITEMS = 16  # entries of a list in such a message
 _ITEMS_LIMIT = 1 << 20  # entries of any list or map in frame 0
-# A shorter frame 0 is harmless whatever it holds; in a longer one containers are counted.
+# A shorter frame 0 is harmless whatever it holds; in a longer one, containers are counted.
 _COUNTED_FROM = 1 << 20
 _BYTES_PER_CONTAINER = 6
 
@@ -54,11 +54,11 @@ _EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE = 1, 2, 3
 _STRING = dtypes.string.as_datatype_enum
 _LENGTH = np.dtype(np.uint64)
 
-# Filled as types are met: hashing a numpy dtype is far cheaper than dtypes.as_dtype.
+# Filled on the first use of a type: hashing a numpy dtype is far cheaper than dtypes.as_dtype.
 _enum_of: dict[Any, int] = {}
 _numpy_of: dict[int, np.dtype[Any]] = {}
 
-# Packers allocate 256 KB each, so they are reused; a thread takes one out while it packs.
+# Idle packers, reused because each allocates 256 KB. A thread takes one out while it packs.
 _packers: list[msgpack.Packer] = []
 
 
@@ -68,10 +68,10 @@ _packers: list[msgpack.Packer] = []
 
 
 def encode(message: Message, request_id: int = 0) -> list[Any]:
-    """The parts of a message.
+    """Encodes a message as parts.
 
-    Contiguous arrays are not copied: their memory must stay as it is until the transport has
-    taken it (the local lane and the in-process transport take it at once).
+    Contiguous arrays are not copied: their memory must not change until the transport has sent it
+    (the local lane and the in-process transport copy it at once).
     """
     frames: list[Any] = [None]
     try:
@@ -86,12 +86,12 @@ def encode(message: Message, request_id: int = 0) -> list[Any]:
         raise LocalProtocolError(f"{type(message).__name__} cannot be encoded: {error}") from error
     if len(frames[0]) > message.header_limit:
         raise LocalProtocolError(
-            f"{type(message).__name__} is too large: {len(frames[0])} bytes beside its tensors, and at most"
-            f" {message.header_limit} may travel"
+            f"{type(message).__name__} is too large: {len(frames[0])} bytes without its tensors; the limit is"
+            f" {message.header_limit}"
         )
     if len(frames) > 1 and (size := sum(map(len, frames))) > MESSAGE_LIMIT:
         raise LocalProtocolError(
-            f"{type(message).__name__} is too large: {size} bytes, and at most {MESSAGE_LIMIT} may travel at once"
+            f"{type(message).__name__} is too large: {size} bytes; the limit is {MESSAGE_LIMIT}"
         )
     return frames
 
@@ -101,7 +101,7 @@ def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[A
     for value in values:
         if type(value) is np.ndarray and value.nbytes <= INLINE_LIMIT:
             enum = _enum_of.get(value.dtype)
-            if enum is not None and enum != _STRING:  # the usual one, without a call
+            if enum is not None and enum != _STRING:  # inlined, since this is the usual case
                 described.append([enum, value.tobytes(), *value.shape])
                 continue
         described.append(_describe(value, frames))
@@ -109,15 +109,13 @@ def _describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[A
 
 
 def _describe(value: Any, frames: list[Any]) -> list[Any]:
-    if type(value) is bytes:  # a kernel's rank-0 string; as an array it would lose trailing zero bytes
-        return _describe_strings([value], (), frames)
+    if isinstance(value, bytes):  # a rank-0 string; as an array it would lose trailing zero bytes
+        return _describe_strings([bytes(value)], (), frames)
     if type(value) is not np.ndarray:
-        if isinstance(value, bytes):  # a scalar string; numpy would cut off zero bytes at its end
-            return _describe_strings([bytes(value)], (), frames)
         value = np.asarray(value)
     enum = _enum_of.get(value.dtype)
     if enum is None:
-        value, enum = _learn(value)
+        value, enum = _register_dtype(value)
     if enum == _STRING:
         return _describe_strings(_string_elements(value), value.shape, frames)
     if value.nbytes <= INLINE_LIMIT:
@@ -126,13 +124,13 @@ def _describe(value: Any, frames: list[Any]) -> list[Any]:
         shape, value = value.shape, np.ascontiguousarray(value)
     else:
         shape = value.shape
-    # Not memoryview.cast: bfloat16 and complex have no buffer format that it knows.
+    # memoryview.cast does not know the buffer formats of bfloat16 and complex.
     frames.append(value.reshape(-1).view(np.uint8).data)
     return [enum, len(frames) - 1, *shape]
 
 
-def _learn(value: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    """The type number of a numpy dtype met for the first time; foreign byte order is converted."""
+def _register_dtype(value: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
+    """Registers the dtype of ``value``; returns the value in native byte order and the type number."""
     if value.dtype.kind in "SU":
         return value.astype(np.object_), _STRING
     if not value.dtype.isnative:
@@ -168,14 +166,14 @@ def _as_bytes(item: Any) -> bytes:
 
 
 def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
-    """msgpack's hook for what it does not know itself."""
+    """msgpack's hook for types that it does not know."""
     if isinstance(value, (np.ndarray, np.generic)):
         return msgpack.ExtType(_EXT_TENSOR, msgpack.packb(_describe(value, frames)))
     if isinstance(value, DType):
         return msgpack.ExtType(_EXT_DTYPE, bytes([value.as_datatype_enum]))
     if isinstance(value, TensorShape):
         return msgpack.ExtType(_EXT_SHAPE, msgpack.packb(value.raw))
-    raise TypeError(f"a {type(value).__name__} cannot travel: {value!r:.80}")
+    raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -184,19 +182,19 @@ def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
 
 
 def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]:
-    """The message and its request id.
+    """Decodes a message; returns it and its request id.
 
     Args:
-      handshake: the sender is a stranger, who may only say Hello, and that briefly.
+      handshake: the sender is unauthenticated: accept only a short message of the handshake.
 
     Raises:
-      VersionMismatchError: the peer speaks another version.
-      RemoteProtocolError: anything else that is wrong with the parts.
+      VersionMismatchError: the peer uses another version of the protocol.
+      RemoteProtocolError: the parts are not a valid message.
     """
     used: list[int] = []
     request_id = 0
     try:
-        header = _unpack_stranger(parts) if handshake else _unpack(parts, used)
+        header = _unpack_handshake(parts) if handshake else _unpack(parts, used)
         if type(header) is not list or len(header) < 3:
             raise RemoteProtocolError("the header is not a list of at least three entries")
         if header[0] != PROTOCOL_VERSION:
@@ -220,7 +218,7 @@ def decode(parts: Sequence[Any], handshake: bool = False) -> tuple[Message, int]
             )
     except RemoteProtocolError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever bytes make the decoder stumble, their sender is to blame
+    except Exception as error:  # noqa: BLE001 - any error here is caused by the bytes that the peer sent
         raise RemoteProtocolError(f"bad message: {_describe_error(error)}", request_id) from error
     return message, request_id
 
@@ -229,8 +227,8 @@ def _describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, (ValueError, LocalProtocolError)) else f"{type(error).__name__}: {error}"
 
 
-def _unpack_stranger(parts: Sequence[Any]) -> Any:
-    """Frame 0 of a message from somebody who has not said Hello."""
+def _unpack_handshake(parts: Sequence[Any]) -> Any:
+    """Unpacks frame 0 of a message from an unauthenticated peer."""
     size = sum(map(len, parts))
     if size > HANDSHAKE_LIMIT or len(parts) != 1:
         raise RemoteProtocolError(f"expected a Hello, got {len(parts)} parts of {size} bytes together")
@@ -240,7 +238,7 @@ def _unpack_stranger(parts: Sequence[Any]) -> Any:
 
 
 def _unpack(parts: Sequence[Any], used: list[int]) -> Any:
-    """Frame 0 as Python objects."""
+    """Unpacks frame 0 to Python objects."""
     head = parts[0]
     if len(head) < _COUNTED_FROM:
         return msgpack.unpackb(
@@ -258,7 +256,7 @@ def _unpack(parts: Sequence[Any], used: list[int]) -> Any:
 
 
 def _kind_of(head: Any) -> type[Message] | None:
-    """The kind of a message whose frame 0 is not unpacked yet: ``[version, kind, ...]``, both below 128."""
+    """Reads the kind from a packed frame 0: ``[version, kind, ...]``, both below 128."""
     start = 1 if head[0] & 0xF0 == 0x90 else 3  # a list of up to 15 entries, or of up to 65535
     cls = REGISTRY.get(head[start + 1])
     if cls is None:
@@ -267,7 +265,7 @@ def _kind_of(head: Any) -> type[Message] | None:
 
 
 class _Containers:
-    """Counts lists and maps while they are unpacked, and stops that when there are too many."""
+    """Counts lists and maps while they are unpacked; raises ValueError when there are too many."""
 
     __slots__ = ("_left",)
 
@@ -277,7 +275,7 @@ class _Containers:
     def count(self, container: Any) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise ValueError("the header holds more lists and maps than a message of its length can need")
+            raise ValueError("the header holds too many lists and maps for its length")
         return container
 
 
@@ -320,19 +318,19 @@ def _restore(entry: Any, parts: Sequence[Any], used: list[int]) -> np.ndarray[An
     dtype = _numpy_of.get(enum)
     if dtype is None:
         dtype = _numpy_dtype(enum)
-    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, payload)  # refuses a buffer that is too small
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, payload)  # raises if the buffer is too small
     if array.nbytes != len(payload):
         raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {shape}")
     return array
 
 
 def _split_strings(frame: Any, count: int) -> list[bytes]:
-    """The elements of a string tensor from its frame."""
+    """Splits the frame of a string tensor into its elements."""
     start = 8 * count
     if start > len(frame):
         raise ValueError(f"{len(frame)} bytes cannot hold {count} strings")
     ends = np.frombuffer(frame, _LENGTH, count).cumsum().tolist()
-    # Each is compared: a sum may have wrapped around.
+    # Every end is checked, since the sum may have overflowed.
     items, body, begin = [], memoryview(frame)[start:], 0
     for end in ends:
         if not begin <= end <= len(body):

@@ -1,4 +1,4 @@
-"""The message kinds of a connection itself, which any two tasks exchange (see `tfmini.rpc.messages`)."""
+"""The message kinds of the connection itself: handshake, failure, cancellation, heartbeat and lane switch."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ CONNECTION = "any"
 
 @message(kind=2, direction=CONNECTION, is_reply=True)
 class HelloReply(Message):
-    """The listener's answer: who it is, and where a lane to it opens.
+    """The listener's answer to `Hello`, with the same fields for its identity, and the address of a lane to it.
 
     ``lane_address`` is ``lane://name`` for a local lane, ``stream://port`` for a stream lane on the
-    host that was dialled, or empty.
+    same host, or empty.
     """
 
     version: int
     task: str
     incarnation: int
-    cluster_fingerprint: str
-    host_id: str
+    task_address: str
+    host_proof: bytes
     lane_address: str
     lane_token: bytes
 
 
 @message(kind=1, direction=CONNECTION, reply=HelloReply, retry=Retry.SAFE)
 class Hello(Message):
-    """First message of the side that connects.
+    """The first message of the connecting side.
 
-    ``expected_task`` is whom it hopes to reach ("": anyone). ``host_id`` is "" when it does not
-    want a local lane, and ``wants_stream`` whether it would take a stream lane.
+    ``task`` is its name ("": a client), ``task_address`` the address of that task in its own ClusterSpec.
+    ``host_proof`` is a salted hash of its host id, or empty if it does not want a local lane.
+    ``wants_stream`` says whether it accepts a stream lane. ``expected_task`` is the task that it wants to
+    reach ("": any).
     """
 
     version: int
     task: str
     incarnation: int
-    cluster_fingerprint: str
-    host_id: str
+    task_address: str
+    host_proof: bytes
     wants_stream: bool
     expected_task: str
 
@@ -55,27 +57,27 @@ class Status(Message):
 
 @message(kind=4, direction=CONNECTION)
 class Cancel(Message):
-    """The caller no longer wants the answer to that request."""
+    """The caller has cancelled the request."""
 
     request_id: int
 
 
 @message(kind=5, direction=CONNECTION)
 class Heartbeat(Message):
-    """Sent on a connection that had nothing to send for a second."""
+    """Sent on a connection that has sent nothing for a second."""
 
 
 @message(kind=6, direction=CONNECTION)
 class Goodbye(Message):
-    """The last message: the sender closes the connection, and why."""
+    """The last message on a connection: its sender closes it for this reason."""
 
     reason: str
 
 
 @message(kind=7, direction=CONNECTION)
 class LaneSwitch(Message):
-    """The last message by the old route: all later ones come by the lane."""
+    """The sender's last message on the old connection: later ones arrive on the lane."""
 
 
 HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
-"""What may come from somebody who has not said Hello."""
+"""The kinds that an unauthenticated peer may send."""

@@ -1,4 +1,4 @@
-"""An endpoint: one task's (or client's) presence on the network.
+"""Endpoints: one task's (or client's) listeners, handlers and connections.
 
 ::
 
@@ -7,9 +7,9 @@
     address = endpoint.listen("localhost:2222")
     endpoint.peer("localhost:2223", "/job:worker/replica:0/task:0").call(GetStatus(), on_reply)
 
-A handler is called as ``handler(peer, request, respond)`` in whatever thread drives the reactor;
-it must not block, and calls ``respond(reply or OpError)`` once, now or later (``respond`` is None
-for one-way messages). Requests of one peer are handled in the order in which it sent them.
+A handler is called as ``handler(peer, request, respond)`` in the thread that drives the reactor. It
+must not block, and calls ``respond(reply or OpError)`` once, now or later (``respond`` is None for
+one-way messages). Requests of one peer are handled in the order in which it sent them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini import errors
-from tfmini.rpc.channel import Peer, State
+from tfmini.rpc.addresses import parse_address
 from tfmini.rpc.inproc_transport import InprocTransport
+from tfmini.rpc.keys import KEYS_ENV, Keys, own_keys
 from tfmini.rpc.lane_listener import host_id
 from tfmini.rpc.lanes import Lanes
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import TICK_S, RecentIds
+from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.records import Message
-from tfmini.rpc.security import Keys, check_exposure, keys_of_environment, parse_address
 from tfmini.rpc.stream_lane import streams_wanted
 from tfmini.rpc.transport import Connection, Listener, Transport
 from tfmini.rpc.waiter import Clock, Waiter
@@ -49,11 +50,11 @@ class Endpoint:
     Args:
       reactor: the process's reactor, or a simulated one.
       task: full task name, or "" for a client.
-      incarnation: a random number that names this life of the task.
-      cluster_fingerprint: refuse peers that name another one; "": accept all.
-      transports: by scheme, instead of the usual ones.
-      keys: CURVE keys for tcp; None: see ``TFMINI_KEYS``.
-      insecure: allow listening beyond loopback without keys; None: see ``TFMINI_INSECURE``.
+      incarnation: a random number, different in each process that runs the task.
+      cluster: the addresses of the tasks, by full name, as far as this task's ClusterSpec tells.
+      transports: by scheme, instead of the default ones.
+      keys: CURVE keys; None: see `own_keys`.
+      insecure: admit everyone if there are no ``keys``; None: see ``TFMINI_INSECURE``.
       lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
     """
 
@@ -62,7 +63,7 @@ class Endpoint:
         reactor: Clock,
         task: str,
         incarnation: int,
-        cluster_fingerprint: str = "",
+        cluster: Mapping[str, str] | None = None,
         *,
         transports: Mapping[str, Transport] | None = None,
         keys: Keys | None = None,
@@ -72,7 +73,8 @@ class Endpoint:
         self.reactor = reactor
         self.task = task
         self.incarnation = incarnation
-        self.cluster_fingerprint = cluster_fingerprint
+        self.cluster = cluster or {}
+        self.task_address = self.cluster.get(task, "")
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
         self.recent_ids = RecentIds()
@@ -81,15 +83,15 @@ class Endpoint:
         self._real = reactor if isinstance(reactor, Reactor) else None
         self.host_id = host_id() if self._real is not None and lanes is not False else ""
         self.streams = self._real is not None and lanes is not False and streams_wanted()
-        self._keys = keys_of_environment() if keys is None else keys
-        self._insecure = insecure
-        self._transports = dict(transports) if transports is not None else self._usual_transports()
+        self.keys = own_keys(insecure) if keys is None and transports is None else keys
+        self._admitted = self.keys.admitted.version() if self.keys is not None else 0
+        self._transports = dict(transports) if transports is not None else self._default_transports()
         self._lock = threading.Lock()
         self._peers: dict[tuple[str, str | None], Peer] = {}
         self._links: set[Link] = set()
-        self._routes: set[Connection] = set()  # open connections, ours until they report their end
+        self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
-        self.lanes = Lanes(self._real)
+        self.lanes = Lanes(self._real, sealed=self.keys is not None)
         self._all_closed: Waiter | None = None
         self._ready_callbacks: list[Callable[[Peer], Any]] = []
         self._last_tick = reactor.now()
@@ -98,10 +100,10 @@ class Endpoint:
     def __str__(self) -> str:
         return self.task or "this client"
 
-    def _usual_transports(self) -> dict[str, Transport]:
+    def _default_transports(self) -> dict[str, Transport]:
         if self._real is None:
             raise ValueError("an endpoint on a simulated reactor needs its transports")
-        zmq = ZmqTransport(self._real, self._keys)
+        zmq = ZmqTransport(self._real, self.keys)
         return {"tcp": zmq, "ipc": zmq, "inproc": InprocTransport(self._real)}
 
     # -- public --------------------------------------------------------------------------
@@ -124,17 +126,21 @@ class Endpoint:
 
         Raises:
           errors.InvalidArgumentError: the address cannot be understood or bound.
-          errors.UnknownError: it is taken.
-          errors.FailedPreconditionError: strangers could connect (`security.check_exposure`).
+          errors.UnknownError: the address is in use.
+          errors.FailedPreconditionError: the keys of this process are those of a client.
         """
         parsed = parse_address(address)
-        check_exposure(parsed, self._keys, self._insecure)
+        if self.keys is not None and self.keys.server:
+            raise errors.FailedPreconditionError.of(
+                f"{self} cannot listen at {parsed} with {self.keys}: it belongs to a client of a cluster. Tasks need "
+                f"the key file of the cluster itself; set {KEYS_ENV} to it."
+            )
         listener = self._transport(parsed.scheme).listen(str(parsed), self._on_connection)
         self._listeners.append(listener)
         return listener.address
 
     def peer(self, address: str, expect_task: str | None = None) -> Peer:
-        """The peer at an address; connects when first used.
+        """Returns the peer at an address; it connects when first used.
 
         Raises:
           errors.InvalidArgumentError: the address cannot be understood.
@@ -143,24 +149,24 @@ class Endpoint:
         key = (str(parsed), expect_task)
         with self._lock:
             if self.closed:
-                raise errors.CancelledError(None, None, f"{self} has been closed.")
+                raise errors.CancelledError.of(f"{self} has been closed.")
             if key not in self._peers:
                 self._transport(parsed.scheme)
                 self._peers[key] = Peer(self, key[0], expect_task)
             return self._peers[key]
 
     def on_peer_ready(self, callback: Callable[[Peer], Any]) -> None:
-        """Calls back with every peer whose connection has been established, either way."""
+        """Calls back with each peer whose connection becomes established, whichever side opened it."""
         self._ready_callbacks.append(callback)
 
     def peers(self) -> list[Peer]:
-        """All peers connected now, and those that were dialled by name."""
+        """All peers that are connected now or were returned by `peer`."""
         with self._lock:
             linked = {link.peer for link in self._links if link.peer is not None}
             return [*self._peers.values(), *(p for p in linked if p not in self._peers.values())]
 
     def close(self, reason: str = "closed") -> None:
-        """Says goodbye to all peers and releases all sockets and addresses. Idempotent."""
+        """Sends every peer a Goodbye and releases all sockets and addresses. Idempotent."""
         with self._lock:
             if self.closed:
                 return
@@ -178,24 +184,24 @@ class Endpoint:
         for listener in self._listeners:
             listener.close()
         self.lanes.close()
-        self._await_routes()
+        self._await_connections()
 
-    def _await_routes(self) -> None:
-        """Until every connection has reported its end: then its sockets are released."""
+    def _await_connections(self) -> None:
+        """Waits until every connection has reported its end, so that its sockets are released."""
         self._all_closed = waiter = Waiter()
-        inside = self._real is not None and self._real.runs_here()  # cannot wait for the handler we are in
-        if self._routes and not inside:
+        inside = self._real is not None and self._real.runs_here()  # a handler cannot wait for itself
+        if self._connections and not inside:
             self.reactor.drive(waiter, self.reactor.now() + _CLOSE_S)
 
-    # -- for channel.py ------------------------------------------------------------------
+    # -- for peer.py and link.py ---------------------------------------------------------
 
     def dial(self, peer: Peer) -> Link:
         """Opens a connection to the peer's address."""
         connection = self._transport(parse_address(peer.address).scheme).connect(peer.address)
         return self._add(Link(self, connection, peer))
 
-    def new_guest(self) -> Peer:
-        """A peer that has connected to this endpoint."""
+    def new_accepted_peer(self) -> Peer:
+        """Returns a new peer object for a connection that the other side opened."""
         return Peer(self, "", None)
 
     def _on_connection(self, connection: Connection) -> None:
@@ -205,7 +211,7 @@ class Endpoint:
             self._add(Link(self, connection, None))
 
     def _add(self, link: Link) -> Link:
-        self.route_opened(link.connection)
+        self.connection_opened(link.connection)
         with self._lock:
             self._links.add(link)
         if link.peer is not None:
@@ -217,32 +223,32 @@ class Endpoint:
         with self._lock:
             self._links.discard(link)
 
-    def route_opened(self, route: Connection) -> None:
-        """A started connection will report its end to `route_closed`."""
+    def connection_opened(self, connection: Connection) -> None:
+        """Notes a started connection; it will report its end to `connection_closed`."""
         with self._lock:
-            self._routes.add(route)
+            self._connections.add(connection)
 
-    def route_closed(self, route: Connection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         with self._lock:
-            self._routes.discard(route)
-        if self._all_closed is not None and not self._routes:
+            self._connections.discard(connection)
+        if self._all_closed is not None and not self._connections:
             self._all_closed.set()
 
     def peer_ready(self, peer: Peer) -> None:
         for callback in self._ready_callbacks:
             callback(peer)
 
-    def report(self, what: str, error: Exception) -> None:
-        """Notes something that went wrong and was dealt with."""
+    def report(self, event: str, error: Exception) -> None:
+        """Counts and logs an error that has been handled."""
         self.counters["errors"] += 1
-        _log.warning("%s: %s: %s: %s", self, what, type(error).__name__, error, exc_info=_is_bug(error))
+        _log.warning("%s: %s: %s: %s", self, event, type(error).__name__, error, exc_info=_is_bug(error))
 
     def _transport(self, scheme: str) -> Transport:
         try:
             return self._transports[scheme]
         except KeyError:
-            raise errors.InvalidArgumentError(
-                None, None, f"No transport for {scheme}:// here; there are {sorted(self._transports)}."
+            raise errors.InvalidArgumentError.of(
+                f"There is no transport for {scheme}://; the schemes are {sorted(self._transports)}."
             ) from None
 
     def _tick(self) -> None:
@@ -252,6 +258,14 @@ class Endpoint:
             self._ticker = self.reactor.call_later(TICK_S, self._tick)
             for link in list(self._links):
                 link.tick(elapsed)
+            self._check_admissions()
+
+    def _check_admissions(self) -> None:
+        """Ends the links whose keys have been revoked."""
+        if self.keys is not None and (version := self.keys.admitted.version()) != self._admitted:
+            self._admitted = version
+            for link in list(self._links):
+                link.check_admission()
 
 
 def _is_bug(error: Exception) -> bool:

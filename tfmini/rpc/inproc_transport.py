@@ -1,7 +1,7 @@
-"""Connections between endpoints of one process: encoded parts, delivered by the reactor.
+"""Connections between endpoints of one process: the reactor delivers the encoded parts.
 
-Parts that a sender may still change (views of arrays) are copied, so a received tensor is a
-snapshot here as it is on every other transport.
+Parts that the sender may still change (views of arrays) are copied, so a received tensor is a
+snapshot, as on every other transport.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _serial = itertools.count(1)
 
 
 class InprocTransport(Transport):
-    """Addresses are ``inproc://name``; ``inproc://*`` invents a name."""
+    """Transport between endpoints of one process, at ``inproc://name``; ``inproc://*`` makes a new name."""
 
     def __init__(self, reactor: Clock) -> None:
         self._reactor = reactor
@@ -40,16 +40,14 @@ class InprocTransport(Transport):
             address = f"inproc://anonymous-{next(_serial)}"
         with _lock:
             if address in _names:
-                raise errors.UnknownError(
-                    None, None, f"{address} is in use by another endpoint of this process"
-                )
+                raise errors.UnknownError.of(f"{address} is in use by another endpoint of this process")
             _names[address] = listener = _InprocListener(address, on_connection, self._reactor)
         return listener
 
     def connect(self, address: str) -> Connection:
         listener = _names.get(address)
         if listener is None:
-            return RefusedConnection(self._reactor, address, "nothing in this process listens there")
+            return RefusedConnection(self._reactor, address, "no endpoint of this process listens there")
         near = InprocConnection(self._reactor, address)
         far = InprocConnection(listener.reactor, address)
         near._other, far._other = far, near
@@ -58,7 +56,7 @@ class InprocTransport(Transport):
 
 
 class InprocConnection(Connection):
-    """One end of a pair."""
+    """One of the two ends of an in-process connection."""
 
     def __init__(self, reactor: Clock, address: str) -> None:
         self.address = address
@@ -101,7 +99,7 @@ class InprocConnection(Connection):
             self._reactor.call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        """Hands up what is queued: messages, or the reason of the end. Runs in the reactor only."""
+        """Delivers the queued messages and the reason of the end. Runs in the reactor only."""
         while self._queue:
             item = self._queue.popleft()
             if isinstance(item, list):
@@ -113,7 +111,7 @@ class InprocConnection(Connection):
 
 
 def _ignore(_: Any) -> None:
-    """Takes the place of `on_parts` after the end."""
+    """Replaces `on_parts` after the end."""
 
 
 class _InprocListener(Listener):

@@ -1,7 +1,9 @@
-"""Opening lanes: who may, and between whom a local one can work. See `local_lane` for the lane itself."""
+"""Opens lanes: one-time tokens authenticate the peer. See `lane_connection` for the lane itself."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import hmac
 import os
 import secrets
@@ -10,22 +12,23 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.rpc.local_lane import LaneConnection
+from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Listener
 
 TOKEN_BYTES = 32
 _AUTH_S = 5.0
-_UNPROVEN_LIMIT = 256  # connections that have not shown a token yet
+_PENDING_LIMIT = 256  # connections that have not sent a token yet
 
 OnLane = Callable[[LaneConnection], None]
 
 
 def host_id() -> str:
-    """The same for two processes exactly if a lane between them can work; "" when lanes are off.
+    """Identifies the host, network namespace and user: equal in two processes if a local lane can connect them.
 
-    ``TFMINI_LANE=off`` switches lanes off.
+    It is a hash, so that no message tells the boot id, machine id or user.
+    "" when local lanes are switched off (``TFMINI_LANE=off``) or unsupported.
     """
     if os.environ.get("TFMINI_LANE", "").lower() in ("off", "0", "no"):
         return ""
@@ -35,7 +38,8 @@ def host_id() -> str:
         machine = _read_line("/etc/machine-id") if os.path.exists("/etc/machine-id") else ""
     except OSError:
         return ""
-    return f"{boot}/{machine}/{network}/{os.geteuid()}"
+    facts = f"{boot}/{machine}/{network}/{os.geteuid()}"
+    return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
 
 def _read_line(path: str) -> str:
@@ -44,40 +48,49 @@ def _read_line(path: str) -> str:
 
 
 class TokenListener(Listener):
-    """Accepts lanes from holders of a token, on a socket that listens already.
+    """Accepts lanes from peers that send a valid token. Subclasses define how the token is sent.
 
-    Subclasses say whom they trust and how the token is shown.
+    Args:
+      sock: a listening socket.
+      address: the address that `HelloReply` gives to peers.
     """
 
     def __init__(self, sock: socket.socket, address: str, reactor: Reactor) -> None:
         self.address = address
         self._reactor = reactor
-        self._expected: dict[bytes, tuple[bool, OnLane]] = {}
-        self._unproven: dict[int, tuple[socket.socket, Source, Any]] = {}
+        self._expected: dict[bytes, tuple[bytes, bool, OnLane]] = {}  # by what the peer shows
+        self._pending: dict[int, tuple[socket.socket, Source, Any]] = {}
         self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
         reactor.watch(self._source)
 
-    def invite(self, on_connection: OnLane, once: bool = True) -> bytes:
-        """A token; ``on_connection`` gets the lane of the one who shows it."""
+    def issue_token(self, on_connection: OnLane, once: bool = True) -> bytes:
+        """Returns a new token; ``on_connection`` gets the lane of the peer that sends it."""
         token = secrets.token_bytes(TOKEN_BYTES)
-        self._expected[token] = (once, on_connection)
+        self._expected[self._shown(token)] = (token, once, on_connection)
         return token
 
-    def uninvite(self, token: bytes) -> None:
-        """Makes a token worthless."""
-        self._expected.pop(token, None)
+    def revoke_token(self, token: bytes) -> None:
+        """Makes a token invalid."""
+        self._expected.pop(self._shown(token), None)
+
+    def _shown(self, token: bytes) -> bytes:
+        """What the peer sends to show that it has the token."""
+        return token
+
+    def _make_lane(self, sock: socket.socket, fd_sock: socket.socket | None, token: bytes) -> LaneConnection:
+        return LaneConnection(sock, fd_sock, self._reactor, self.address)
 
     def _is_trusted(self, sock: socket.socket) -> bool:
-        """Whether the one who connects may show a token at all."""
+        """Whether the peer may try a token."""
         return True
 
     def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
-        """The token, and the socket for descriptors.
+        """Reads what shows the token, and the socket for descriptors if the lane has one.
 
         Raises:
-          BlockingIOError: it has not come yet.
-          OSError: it will not come.
+          BlockingIOError: the token has not arrived yet.
+          OSError: the connection broke.
         """
         raise NotImplementedError
 
@@ -88,66 +101,67 @@ class TokenListener(Listener):
             except (BlockingIOError, ConnectionError):
                 return
             sock.setblocking(False)
-            if len(self._unproven) >= _UNPROVEN_LIMIT or not self._is_trusted(sock):
+            if len(self._pending) >= _PENDING_LIMIT or not self._is_trusted(sock):
                 sock.close()
                 continue
             fd = sock.fileno()
-            source = self._reactor.source(fd, lambda fd=fd: self._prove(fd))  # type: ignore[misc]
-            self._unproven[fd] = (sock, source, self._reactor.call_later(_AUTH_S, self._reject, fd, sock))
+            source = self._reactor.source(fd, functools.partial(self._authenticate, fd))
+            self._pending[fd] = (sock, source, self._reactor.call_later(_AUTH_S, self._reject, fd, sock))
             self._reactor.watch(source)
 
-    def _prove(self, fd: int) -> None:
-        entry = self._unproven.get(fd)
+    def _authenticate(self, fd: int) -> None:
+        entry = self._pending.get(fd)
         if entry is None:
             return
         sock = entry[0]
         try:
-            token, fd_sock = self._read_token(sock)
+            shown, fd_sock = self._read_token(sock)
         except BlockingIOError:
             return
         except OSError:
             self._reject(fd, sock)
             return
-        on_connection = self._redeem(token)
-        if on_connection is None:
+        expected = self._take_expected(shown)
+        if expected is None:
             if fd_sock is not None:
                 fd_sock.close()
             self._reject(fd, sock)
             return
         self._forget(fd)
-        on_connection(LaneConnection(sock, fd_sock, self._reactor, self.address))
+        token, _, on_connection = expected
+        on_connection(self._make_lane(sock, fd_sock, token))
 
-    def _redeem(self, token: bytes) -> OnLane | None:
-        for known, (once, on_connection) in list(self._expected.items()):
-            if hmac.compare_digest(known, token):
-                if once:
+    def _take_expected(self, shown: bytes) -> tuple[bytes, bool, OnLane] | None:
+        for known, expected in list(self._expected.items()):
+            if hmac.compare_digest(known, shown):
+                if expected[1]:
                     self._expected.pop(known, None)
-                return on_connection
+                return expected
         return None
 
     def _reject(self, fd: int, sock: socket.socket) -> None:
-        if fd in self._unproven and self._unproven[fd][0] is sock:
+        if fd in self._pending and self._pending[fd][0] is sock:
             self._forget(fd)
             sock.close()
 
     def _forget(self, fd: int) -> None:
-        _, source, timer = self._unproven.pop(fd)
+        _, source, timer = self._pending.pop(fd)
         timer.cancel()
         self._reactor.unwatch(source)
 
     def close(self) -> None:
         self._reactor.unwatch(self._source)
         self._sock.close()
-        for fd, (sock, _, _) in list(self._unproven.items()):
+        for fd, (sock, _, _) in list(self._pending.items()):
             self._reject(fd, sock)
 
 
 class LaneListener(TokenListener):
     """Accepts local lanes.
 
-    Nothing unprotected listens: the socket's abstract name is unguessable, the kernel vouches for
-    the peer's user id, and the first bytes must be the one-time token from the Hello. With the
-    token comes one end of a second socket, by which the descriptors of shared memory travel.
+    Three checks authenticate the peer: the socket's abstract name is random, the kernel reports the
+    peer's user id, and the first bytes must be the one-time token from the HelloReply. One end of a
+    second socket, which carries the descriptors of shared memory, arrives with the token.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -165,7 +179,7 @@ class LaneListener(TokenListener):
         if len(fds) != 1:
             for passed in fds:
                 os.close(passed)
-            raise ConnectionAbortedError("no socket for descriptors came with the token")
+            raise ConnectionAbortedError("the peer sent no socket for descriptors with the token")
         return token, socket.socket(fileno=fds[0])
 
 
@@ -175,16 +189,16 @@ def _peer_uid(sock: socket.socket) -> int:
 
 
 def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection:
-    """Connects to a `LaneListener` and shows the token.
+    """Connects to a `LaneListener` and sends the token.
 
     Raises:
-      OSError: nobody listens there, or somebody else does.
+      OSError: no process of this user listens there.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.connect("\0" + address.removeprefix("lane://"))
         if _peer_uid(sock) != os.geteuid():
-            raise PermissionError("the lane is held by another user")
+            raise PermissionError("the lane belongs to another user")
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(sock, [token], [theirs.fileno()])

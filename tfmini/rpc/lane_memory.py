@@ -1,6 +1,6 @@
-"""The shared memory of one local lane: its own blocks, the peer's, and the notes that give them back.
+"""The shared memory of one local lane: its own blocks, the peer's blocks, and the notes that return them.
 
-Descriptors of blocks travel by a second socket, so the message socket can be read without
+Descriptors of blocks travel on a second socket, so the message socket can be read without
 ancillary data.
 """
 
@@ -15,16 +15,16 @@ from tfmini.rpc.lane_wire import FLAG, PLACE
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
 
-_URGENT_BYTES = 1 << 20  # a freed block of this size goes back at once, smaller ones with the next message
+_URGENT_BYTES = 1 << 20  # a freed block of this size is returned at once, smaller ones with the next message
 _FREE_TICK_S = 0.02
 
 
 class LaneMemory:
-    """See the module.
+    """The shared memory of one local lane; see the module.
 
     Args:
       sock: the socket for descriptors.
-      send_notes: sends a message that only takes the notes along.
+      send_notes: sends a message that has only notes.
     """
 
     def __init__(self, sock: socket.socket, reactor: Reactor, send_notes: Callable[[], None]) -> None:
@@ -39,13 +39,13 @@ class LaneMemory:
         sock.setblocking(False)
 
     def statistics(self) -> dict[str, int]:
-        """Blocks of this side, and transfers of the other side still in use here."""
+        """Counts this side's blocks, and the peer's transfers that are still in use here."""
         return {**self._pool.statistics(), "borrowed": self._cache.borrowed}
 
     # -- this side's blocks --------------------------------------------------------------
 
     def share(self, parts: list[Any]) -> Block | None:
-        """Copies the parts into one block; None when there is none to be had."""
+        """Copies the parts into one block; returns None when no block is available."""
         block = self._pool.take(sum(len(part) + (-len(part) & 63) for part in parts))
         if block is None:
             return None
@@ -56,8 +56,8 @@ class LaneMemory:
             return None
         return block
 
-    def pass_on(self, block: Block) -> bool:
-        """Sends the descriptor ahead of the message; False when its socket is full."""
+    def send_descriptor(self, block: Block) -> bool:
+        """Sends the block's descriptor before the message; returns False when the socket is full."""
         if block.fd < 0:
             return True
         try:
@@ -65,11 +65,11 @@ class LaneMemory:
         except BlockingIOError:
             self._pool.give_back(block.id)
             return False
-        block.forget_fd()
+        block.close_fd()
         return True
 
-    def take_notes(self) -> list[int]:
-        """The notes that wait, for a message that takes them along."""
+    def pop_notes(self) -> list[int]:
+        """Removes and returns the notes that wait, to be sent with a message."""
         notes = []
         while self.notes:
             notes.append(self.notes.popleft())
@@ -78,25 +78,25 @@ class LaneMemory:
     # -- the peer's blocks ---------------------------------------------------------------
 
     def borrow(self, block_id: int) -> Any:
-        """The bytes of a transfer.
+        """Returns the bytes of a transfer.
 
         Raises:
-          ValueError, BlockingIOError: the peer broke the rules.
+          ValueError, BlockingIOError: the peer violated the protocol.
         """
         while block_id not in self._cache:
             message, fds, _, _ = socket.recv_fds(self._sock, PLACE.size, 1)
             if len(message) != PLACE.size or len(fds) != 1:
-                raise ValueError("a shared memory block did not come")
+                raise ValueError("the descriptor of a shared memory block is missing")
             self._cache.add(PLACE.unpack(message)[0], fds[0])
         if self._timer is None:
             self._timer = self._reactor.call_later(_FREE_TICK_S, self._return_blocks, _FREE_TICK_S)
         return self._cache.borrow(block_id)
 
     def read_notes(self, notes: Sequence[int]) -> None:
-        """Takes in the peer's notes.
+        """Handles the peer's notes.
 
         Raises:
-          ValueError: a block comes back that was not lent.
+          ValueError: the peer returns a block that was not lent to it.
         """
         for note in notes:
             if note & FLAG:
@@ -105,16 +105,16 @@ class LaneMemory:
             try:
                 self.notes.extend(block_id | FLAG for block_id in self._pool.give_back(note))
             except KeyError:
-                raise ValueError(f"block {note} was given back but not lent") from None
+                raise ValueError(f"block {note} was returned but not lent") from None
 
     def _on_free(self, block_id: int, nbytes: int) -> None:
-        """The last view of a transfer has died; see `BlockCache` for what is allowed here."""
+        """Notes that the last view of a transfer is gone. See `BlockCache`: this must not lock."""
         self.notes.append(block_id)
         if nbytes >= _URGENT_BYTES and not self._closed:
             self._reactor.call_soon(self._send_notes)
 
     def _return_blocks(self, delay: float) -> None:
-        """Sends back what no message has taken along, ever more rarely while transfers are in use."""
+        """Sends the notes that no message has carried; repeats with growing delays while transfers are in use."""
         self._timer = None
         self._send_notes()
         if self._cache.borrowed and not self._closed:
@@ -122,7 +122,7 @@ class LaneMemory:
             self._timer = self._reactor.call_later(delay, self._return_blocks, delay)
 
     def close(self) -> None:
-        """Releases all; transfers in use stay valid."""
+        """Releases the blocks, mappings and socket; transfers in use stay valid."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,12 +1,12 @@
-"""How a message lies in the byte stream of a lane.
+"""The format of a message in the byte stream of a lane.
 
 Every piece is padded to 16 bytes, so that arrays are aligned::
 
     u32 parts, u32 notes, u64 total bytes | u64 per part: length | u64 per note | part, part, ...
 
-The top bit of a part's length says that it is in shared memory and that its piece is the block's
-id and the offset there. A note gives a block back to its owner, or, with the top bit set, tells
-the receiver to forget one.
+If the top bit of a part's length is set, the part is in shared memory, and its piece holds the block's
+id and the offset in it. A note returns a block to its owner, or, with the top bit set, tells the
+receiver to drop its mapping of a block.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from tfmini.rpc import codec
 
 SHARE_FROM = 64 << 10  # bytes; smaller parts go through the socket
-# Bytes of one message in the stream. Memory for it is taken when it is announced, but the system finds pages
-# only for what comes.
+# Bytes of one message in the stream. The receiver allocates it when the prefix arrives, but the system
+# provides pages only for received bytes.
 MESSAGE_LIMIT = codec.MESSAGE_LIMIT + (64 << 20)
 PARTS_LIMIT = 1 << 20
 FLAG = 1 << 63
 
 PREFIX = struct.Struct("<IIQ")
 PLACE = struct.Struct("<QQ")
-SINGLE = struct.Struct("<IIQQQ")  # the whole table of a message of one part, padded
+SINGLE = struct.Struct("<IIQQQ")  # the padded table of a message with one part
 PADDING = [bytes(-n % 16) for n in range(16)]
 _tables: dict[int, struct.Struct] = {}
 
@@ -41,18 +41,18 @@ def _table(count: int) -> struct.Struct:
 
 
 def pack_single(part: Any) -> bytes:
-    """The usual message, one small part: a header with its small tensors inside."""
+    """Packs a message of one small part, the usual case."""
     size = len(part)
     padding = PADDING[size & 15]
     return b"".join((SINGLE.pack(1, 0, 32 + size + len(padding), size, 0), part, padding))
 
 
 def pack(parts: Sequence[Any], notes: Sequence[int], block_id: int | None) -> tuple[list[Any], int]:
-    """The pieces of a message, and how many bytes they are.
+    """Packs a message; returns its pieces and their size in bytes.
 
     Args:
-      block_id: the block that holds the parts from `SHARE_FROM` on, each at the next multiple of
-        64; None: they follow in the stream.
+      block_id: the block that holds the parts of at least `SHARE_FROM` bytes, each at the next
+        multiple of 64; None: they follow in the stream.
     """
     numbers: list[int] = []
     body: list[Any] = []
@@ -76,10 +76,10 @@ def pack(parts: Sequence[Any], notes: Sequence[int], block_id: int | None) -> tu
 
 
 def read_prefix(data: Any, offset: int) -> tuple[int, int, int]:
-    """(parts, notes, total bytes) of the message at ``offset``.
+    """Reads (parts, notes, total bytes) of the message at ``offset``.
 
     Raises:
-      ValueError: it cannot be one.
+      ValueError: a number is out of bounds.
     """
     count, notes, total = PREFIX.unpack_from(data, offset)
     if total > MESSAGE_LIMIT or count > PARTS_LIMIT or notes > PARTS_LIMIT or total < 16:
@@ -90,14 +90,14 @@ def read_prefix(data: Any, offset: int) -> tuple[int, int, int]:
 def unpack(
     data: Any, start: int, prefix: tuple[int, int, int], borrow: Callable[[int], Any]
 ) -> tuple[list[Any], Sequence[int]]:
-    """The parts and notes of a complete message.
+    """Unpacks the parts and notes of a complete message.
 
     Args:
-      data: what the message lies in, at ``start``; parts are slices of it.
+      data: the bytes that hold the message, at ``start``; parts are slices of it.
       borrow: block id -> the bytes of that block.
 
     Raises:
-      ValueError: the message contradicts itself.
+      ValueError: the message is malformed.
     """
     count, notes, total = prefix
     position = start + 16 + 8 * (count + notes)

@@ -1,4 +1,4 @@
-"""The lanes of one endpoint: its listeners, made when first wanted, and the opening of lanes to others."""
+"""The lanes of one endpoint: listeners, created on first use, and connections to the lanes of peers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ _LOCAL = ""
 
 
 class Lanes:
-    """See the module. ``reactor`` is None in the simulator, where there are no lanes."""
+    """Listens for lanes and connects to them.
 
-    def __init__(self, reactor: Reactor | None) -> None:
+    Args:
+      reactor: None in the simulator, which has no lanes.
+      sealed: whether stream lanes are encrypted.
+    """
+
+    def __init__(self, reactor: Reactor | None, sealed: bool) -> None:
         self._reactor = reactor
+        self._is_sealed = sealed
         self._lock = threading.Lock()
-        self._listeners: dict[str, TokenListener | None] = {}  # by interface; None: it cannot be had
+        self._listeners: dict[str, TokenListener | None] = {}  # by interface; None: it failed to bind
         self._closed = False
 
     def local_listener(self) -> TokenListener | None:
-        """The listener for local lanes; None when there can be none."""
+        """Returns the listener for local lanes; None when it cannot bind."""
         return self._listener(_LOCAL, LaneListener)
 
     def stream_listener(self, interface: str) -> TokenListener | None:
-        """The listener for stream lanes at a numeric address; None when there can be none."""
-        return self._listener(interface, lambda reactor: StreamListener(interface, reactor))
+        """Returns the listener for stream lanes at a numeric address; None when it cannot bind."""
+        return self._listener(interface, lambda reactor: StreamListener(interface, reactor, self._is_sealed))
 
     def _listener(self, key: str, make: Callable[[Reactor], TokenListener]) -> TokenListener | None:
         with self._lock:
@@ -43,7 +49,7 @@ class Lanes:
             return self._listeners.get(key)
 
     def open_local(self, address: str, token: bytes) -> Connection | None:
-        """Connects to a local lane; None when that fails, and the link stays as it is."""
+        """Connects to a local lane; returns None when that fails (the link keeps its connection)."""
         assert self._reactor is not None
         try:
             return connect_lane(address, token, self._reactor)
@@ -54,22 +60,22 @@ class Lanes:
     def open_stream(
         self, host: str, address: str, token: bytes, on_open: Callable[[Connection], None]
     ) -> bool:
-        """Begins to connect to a stream lane; if that fails the link stays as it is."""
+        """Begins to connect to a stream lane; if that fails, the link keeps its connection."""
         port = address.removeprefix(SCHEME)
         if self._reactor is None or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             return False
         try:
-            StreamOpening(host, int(port), token, self._reactor, on_open)
+            StreamOpening(host, int(port), token, self._reactor, on_open, self._is_sealed)
         except OSError as error:  # out of descriptors
             _log.info("no stream lane to %s: %s", host, error)
             return False
         return True
 
-    def uninvite(self, token: bytes) -> None:
-        """Makes a token worthless."""
+    def revoke_token(self, token: bytes) -> None:
+        """Makes a token invalid."""
         for listener in tuple(self._listeners.values()):
             if listener is not None:
-                listener.uninvite(token)
+                listener.revoke_token(token)
 
     def close(self) -> None:
         """Stops listening."""

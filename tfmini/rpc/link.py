@@ -1,12 +1,13 @@
-"""Links: one connection each, from its Hello to its end.
+"""Links: the handshake, the messages and the end of one connection to a peer.
 
-The side that connects says Hello and learns from the reply whether the right task of the right
-cluster answered; a wrong one is told why in a Goodbye, so that both sides know.
+The connecting side sends Hello and checks in the HelloReply that the expected task answered. The listening
+side checks that the two ClusterSpecs agree on the connecting task. A side that refuses the other sends a
+Goodbye with the reason, so that both can report it.
 
-Then the link moves to a lane, if there can be one (`local_lane`): the reply names the lane and a
-token; the connecting side opens it; the listening side sends `LaneSwitch` by the old route as the last
-message there, and the connecting side, when it reads that, does the same. Each side reads the
-lane only after the other's LaneSwitch, so the order of messages holds.
+Then the link moves to a lane, if one is possible (`lane_connection`). The HelloReply has the lane's address
+and a token, and the connecting side opens the lane. The listening side then sends `LaneSwitch` as its
+last message on the old connection; the connecting side answers it in the same way. Each side reads the
+lane only after the other's LaneSwitch, so messages stay in order.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from tfmini import errors
 from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
-from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_S, Liveness, Verdict
+from tfmini.rpc.handshake import addresses_conflict, host_proof, is_same_host
+from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_ENV, LOST_AFTER_S, Liveness, Verdict
 from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.stream_lane import SCHEME
-from tfmini.rpc.transport import Connection
+from tfmini.rpc.transport import Connection, MakeError
 
 if TYPE_CHECKING:
-    from tfmini.rpc.channel import Peer
     from tfmini.rpc.endpoint import Endpoint
     from tfmini.rpc.lane_listener import TokenListener
+    from tfmini.rpc.peer import Peer
 
 HELLO_TIMEOUT_S = 4.0
 
 
 class Link:
-    """One connection, from its Hello to its end."""
+    """One connection to a peer, from its handshake to its end."""
 
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
         self.endpoint = endpoint
-        self.peer = peer  # None on the listening side until the Hello
-        self.connection = connection  # by which this side sends
-        self._inflow = self._first_route = connection  # by which the other side does
+        self.peer = peer  # None on the listening side until the handshake
+        self.connection = connection  # on which this side sends
+        self._incoming = self._first_connection = connection  # on which the peer sends
         self.received = 0
         self.sent = 0
         self.liveness = Liveness()
@@ -49,15 +51,15 @@ class Link:
         self._lane: Any = None
         self._token = b""
         self._over = False
-        self._is_stranger = True  # until the Hello
-        self._deadline = endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._hello_is_late)
+        self._in_handshake = True
+        self._deadline = endpoint.reactor.call_later(HELLO_TIMEOUT_S, self._on_handshake_timeout)
         self._handle: Callable[[Message, int], None] = self._handshake
-        self.send: Callable[[Any], None] = self._send_by_route
+        self.send: Callable[[Any], None] = self._send_locked
 
     def start(self) -> None:
-        """Begins to listen; the connecting side says Hello."""
-        route = self.connection
-        route.start(self._on_parts, lambda reason: self._on_closed(route, reason))
+        """Begins to receive; the connecting side sends Hello."""
+        connection = self.connection
+        connection.start(self._on_parts, lambda reason: self._on_closed(connection, reason))
         if self.peer is not None:
             own = self.endpoint
             self.post(
@@ -65,8 +67,8 @@ class Link:
                     PROTOCOL_VERSION,
                     own.task,
                     own.incarnation,
-                    own.cluster_fingerprint,
-                    own.host_id,
+                    own.task_address,
+                    host_proof(own.host_id),
                     own.streams,
                     self.peer.expected_task or "",
                 ),
@@ -74,12 +76,12 @@ class Link:
             )
 
     def post(self, message: Message, request_id: int = 0) -> None:
-        """Sends a message by the current route."""
+        """Sends a message on the current connection."""
         self.sent += 1
         self.send(encode(message, request_id))
 
-    def _send_by_route(self, parts: Any) -> None:
-        with self._lock:  # so that nothing goes by the old route after the LaneSwitch
+    def _send_locked(self, parts: Any) -> None:
+        with self._lock:  # so that no message follows the LaneSwitch on the old connection
             self.connection.send(parts)
 
     # -- arrival -------------------------------------------------------------------------
@@ -87,18 +89,20 @@ class Link:
     def _on_parts(self, parts: list[Any]) -> None:
         self.received += 1
         try:
-            message, request_id = decode(parts, self._is_stranger)
+            message, request_id = decode(parts, self._in_handshake)
         except RemoteProtocolError as error:
             self._on_malformed(error)
             return
         try:
             self._handle(message, request_id)
         except Exception as error:  # noqa: BLE001 - see below
-            # A bug in a handler: the caller is told, the server lives on.
+            # A bug in a handler: the caller gets an error, and the server keeps running.
             self.endpoint.report(f"{type(message).__name__} from {self.peer}", error)
             responder = self.active.get(request_id)
             if responder is not None and responder.is_open:
                 responder(_as_op_error(error))
+            elif type(message).row.retry is Retry.ONE_WAY and not type(message).is_reply:
+                self._end_unusable(type(message).__name__, error)
 
     def dispatch(self, message: Message, request_id: int) -> None:
         """Handles a message of an established link."""
@@ -123,18 +127,14 @@ class Link:
         if retry is Retry.NEVER and not self.endpoint.recent_ids.is_new(request_id):
             self.endpoint.counters["duplicates"] += 1
             responder(
-                errors.AbortedError(
-                    None,
-                    None,
-                    f"The same {cls.__name__} request was received twice. Request id: {request_id}",
-                )
+                errors.AbortedError.of(f"The same {cls.__name__} request was received twice. Request id: {request_id}")
             )
             return
         self.active[request_id] = responder
         handler(peer, message, responder)
 
     def _control(self, message: Message, request_id: int) -> None:
-        """What the connection itself understands; the rest is refused."""
+        """Handles the messages of the connection itself; refuses other kinds."""
         if isinstance(message, Heartbeat):
             return
         if isinstance(message, Cancel):
@@ -142,34 +142,42 @@ class Link:
             if responder is not None:
                 responder.cancel()
         elif isinstance(message, Goodbye):
-            self.end(f"it said goodbye: {message.reason}")
+            self.end(f"the peer closed the connection: {message.reason}")
         elif isinstance(message, LaneSwitch):
-            self._follow_to_lane()
+            self._on_lane_switch()
         else:
             self.endpoint.counters["unserved"] += 1
             if request_id:
                 name = type(message).__name__
-                text = f"{self.endpoint} does not serve {name}"
+                text = f"{self.endpoint} has no handler for {name}"
                 self.post(
-                    status_of(errors.UnimplementedError(None, None, text), self.endpoint.task), request_id
+                    status_of(errors.UnimplementedError.of(text), self.endpoint.task), request_id
                 )
 
     def _on_malformed(self, error: RemoteProtocolError) -> None:
         self.endpoint.counters["malformed"] += 1
         self.endpoint.report(f"a message from {self.peer or self.connection.address}", error)
-        if self._is_stranger:
-            self.refuse(str(error), permanent=True)
+        if self._in_handshake:
+            self.refuse(str(error))
         elif isinstance(error, VersionMismatchError):
             self.end(str(error))
         elif error.request_id:
             bad_reply = self.peer.calls.pop(error.request_id, None)  # type: ignore[union-attr]
             if bad_reply is not None:
                 bad_reply.finish(
-                    errors.InternalError(None, None, f"{self.peer} sent a malformed reply: {error}")
+                    errors.InternalError.of(f"{self.peer} sent a malformed reply: {error}")
                 )
             else:
-                status = status_of(errors.InvalidArgumentError(None, None, str(error)), self.endpoint.task)
+                status = status_of(errors.InvalidArgumentError.of(str(error)), self.endpoint.task)
                 self.post(status, error.request_id)
+        else:
+            self._end_unusable("a message", error)
+
+    def _end_unusable(self, message: str, error: Exception) -> None:
+        """Ends the link, since a one-way message is lost: its step would wait for it, and nobody can be answered."""
+        reason = f"{message} could not be used by {self.endpoint}: {type(error).__name__}: {error}"
+        self.post(Goodbye(reason))
+        self.end(reason)
 
     # -- handshake -----------------------------------------------------------------------
 
@@ -179,29 +187,30 @@ class Link:
         elif self.peer is not None and isinstance(message, HelloReply):
             self._on_hello_reply(message)
         elif isinstance(message, Goodbye):
-            self.end(f"it refused: {message.reason}", permanent=True)
+            self.end(f"the peer refused the connection: {message.reason}", errors.FailedPreconditionError.of)
         else:
-            self.refuse(f"expected a Hello, got {type(message).__name__}", permanent=True)
+            self.refuse(f"expected a Hello, got {type(message).__name__}")
 
     def _on_hello(self, hello: Hello, request_id: int) -> None:
         own = self.endpoint
         if hello.expected_task and own.task and hello.expected_task != own.task:
-            text = f"you look for {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two differ"
-            self.refuse(text, permanent=True)
+            text = f"expected {hello.expected_task}, but this is {own.task}: the ClusterSpecs of the two tasks differ"
+            self.refuse(text)
             return
-        if not self._is_own_cluster(hello):
+        same_host = is_same_host(hello.host_proof, own.host_id)
+        if not self._is_own_cluster(hello, same_host):
             return
-        lane = self._listener_for(hello)
+        lane = own.lanes.local_listener() if same_host else self._stream_listener(hello)
         if lane is not None:
-            self._token = lane.invite(self._on_lane)
+            self._token = lane.issue_token(self._on_lane)
         address = lane.address if lane is not None else ""
         self.post(
             HelloReply(
                 PROTOCOL_VERSION,
                 own.task,
                 own.incarnation,
-                own.cluster_fingerprint,
-                own.host_id,
+                own.task_address,
+                host_proof(own.host_id),
                 address,
                 self._token,
             ),
@@ -209,60 +218,59 @@ class Link:
         )
         if lane is None:
             self.send = self.connection.send
-        self.peer = own.new_guest()
+        self.peer = own.new_accepted_peer()
         self._established(hello)
 
-    def _listener_for(self, hello: Hello) -> TokenListener | None:
-        """Where this peer can open a lane."""
+    def _stream_listener(self, hello: Hello) -> TokenListener | None:
+        """Returns the listener where this peer can open a stream lane; None for no lane."""
         own = self.endpoint
-        if hello.host_id and hello.host_id == own.host_id:
-            return own.lanes.local_listener()
-        if hello.wants_stream and own.streams and self.connection.plain_host:
-            return own.lanes.stream_listener(self.connection.plain_host)
+        if hello.wants_stream and own.streams and self.connection.stream_host:
+            return own.lanes.stream_listener(self.connection.stream_host)
         return None
 
     def _on_hello_reply(self, reply: HelloReply) -> None:
         peer = self.peer
         assert peer is not None
         if peer.expected_task and reply.task != peer.expected_task:
-            who = reply.task or "a process that is no task"
-            self.refuse(f"{who} answers at {peer.address}, not {peer.expected_task}", permanent=True)
-            return
-        if not self._is_own_cluster(reply):
+            found = reply.task or "a client, not a task,"
+            self.refuse(f"{found} answers at {peer.address}, not {peer.expected_task}")
             return
         if not reply.lane_address or not self._open_lane(reply):
             self.send = self.connection.send
         self._established(reply)
 
-    def _is_own_cluster(self, hello: Hello | HelloReply) -> bool:
-        ours, theirs = self.endpoint.cluster_fingerprint, hello.cluster_fingerprint
-        if ours and theirs and ours != theirs:
+    def _is_own_cluster(self, hello: Hello, same_host: bool) -> bool:
+        """Refuses a task that is elsewhere in this task's ClusterSpec: it belongs to another cluster."""
+        own = self.endpoint
+        known = own.cluster.get(hello.task, "")
+        if hello.task and hello.task_address and addresses_conflict(known, hello.task_address, same_host):
             self.refuse(
-                f"{hello.task or 'a client'} belongs to another cluster ({theirs}) than "
-                f"{self.endpoint.task or 'this process'} ({ours}); compare the ClusterSpecs",
-                permanent=True,
+                f"{hello.task} is at {hello.task_address} in its own ClusterSpec and at {known} in that of {own}: two "
+                f"clusters share an address by mistake, or one of them was started with an old ClusterSpec. Give all "
+                f"tasks the same ClusterSpec. (A task that others reach at another address than its own can name "
+                f"0.0.0.0:PORT as its own)"
             )
             return False
         return True
 
     def _established(self, hello: Hello | HelloReply) -> None:
         self._deadline.cancel()
-        self._is_stranger = False
+        self._in_handshake = False
         self._handle = self.dispatch
         assert self.peer is not None
         self.peer.link_ready(self, hello.task, hello.incarnation)
 
-    def _hello_is_late(self) -> None:
-        self.end(f"silent: it did not answer the Hello within {HELLO_TIMEOUT_S:g} s")
+    def _on_handshake_timeout(self) -> None:
+        self.end(f"silent: it did not complete the handshake within {HELLO_TIMEOUT_S:g} s")
 
     # -- lane ----------------------------------------------------------------------------
 
     def _open_lane(self, reply: HelloReply) -> bool:
-        """Connecting side: begins to open the lane; whether there may be one."""
-        lanes, host = self.endpoint.lanes, self.connection.plain_host
+        """Connecting side: begins to open the lane; returns False if there can be none."""
+        lanes, host = self.endpoint.lanes, self.connection.stream_host
         if reply.lane_address.startswith(SCHEME) and host:
             return lanes.open_stream(host, reply.lane_address, reply.lane_token, self._stream_opened)
-        if reply.host_id != self.endpoint.host_id:
+        if not is_same_host(reply.host_proof, self.endpoint.host_id):
             return False
         self._lane = lanes.open_local(reply.lane_address, reply.lane_token)
         return self._lane is not None
@@ -270,12 +278,12 @@ class Link:
     def _stream_opened(self, lane: Connection) -> None:
         self._lane = lane
         if self._over:
-            lane.close("the connection is over")
+            lane.close("the connection has ended")
 
     def _on_lane(self, lane: Connection) -> None:
         """Listening side: the peer has opened the lane."""
         if self._over:
-            lane.close("the connection is over")
+            lane.close("the connection has ended")
             return
         self._lane, self._token = lane, b""
         self._switch_sending()
@@ -286,65 +294,77 @@ class Link:
             self.connection = self._lane
             self.send = self._lane.send
 
-    def _follow_to_lane(self) -> None:
-        """The peer has sent its last message by the old route."""
-        lane, old = self._lane, self._inflow
+    def _on_lane_switch(self) -> None:
+        """Handles the peer's last message on the old connection."""
+        lane, old = self._lane, self._incoming
         if lane is None:
-            self.end("it switched to a lane that does not exist")
+            self.end("the peer switched to a lane that does not exist")
             return
-        self._inflow = lane
+        self._incoming = lane
         if self.connection is old:  # connecting side
             self._switch_sending()
-        else:  # all that was sent by the old route has come; who sends there must not cut it short
+        else:  # both sides have left the old connection
             old.close("moved to a lane")
         self.endpoint.counters["lanes"] += 1
-        self.endpoint.route_opened(lane)
+        self.endpoint.connection_opened(lane)
         lane.start(self._on_parts, lambda reason: self._on_closed(lane, reason))
 
     # -- the end -------------------------------------------------------------------------
 
     def tick(self, elapsed_s: float) -> None:
-        """Heartbeat and failure detection."""
-        # Messages, and the bytes of those that are still coming or that nobody has had time to read.
-        received = self.received + self._inflow.activity
+        """Sends heartbeats and detects a silent peer."""
+        # Messages, and the bytes of messages that are incomplete or not read yet.
+        received = self.received + self._incoming.activity
         lane = self._lane
-        if lane is not None and lane is not self._inflow:
-            received += lane.activity  # the switch to it may be waiting behind a message that takes long to handle
+        if lane is not None and lane is not self._incoming:
+            received += lane.activity  # the LaneSwitch may wait behind a message whose handler takes long
         verdict = self.liveness.tick(elapsed_s, received, self.sent)
-        if self._is_stranger:
+        if self._in_handshake:
             return
         if verdict is Verdict.BEAT:
             self.post(Heartbeat())
         elif verdict is Verdict.LOST:
             self.end(
-                f"silent: nothing came for {LOST_AFTER_S:g} s though it should speak "
-                f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or cut off"
+                f"silent: it sent nothing for {LOST_AFTER_S:g} s, and should send a heartbeat "
+                f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or unreachable "
+                f"(if it is only busy for so long, set {LOST_AFTER_ENV} to more seconds)"
             )
 
-    def refuse(self, reason: str, permanent: bool = False) -> None:
-        """Tells the peer why, and ends the link."""
+    def refuse(self, reason: str) -> None:
+        """Sends the peer a Goodbye with the reason and ends the link; connecting again would be useless."""
         self.endpoint.report(f"a connection with {self.peer or self.connection.address}", ValueError(reason))
         self.post(Goodbye(reason))
-        self.end(reason, permanent)
+        self.end(reason, errors.FailedPreconditionError.of)
 
-    def _on_closed(self, route: Connection, reason: str) -> None:
-        if route is self.connection or route is self._inflow:  # not a route that both have left
-            self.end(reason)
-        self.endpoint.route_closed(route)
+    def _on_closed(self, connection: Connection, reason: str) -> None:
+        if connection is self.connection or connection is self._incoming:  # else both sides have left it
+            dialled = self.peer if self._in_handshake else None
+            self.end(reason, dialled.final_error(connection.refusal) if dialled is not None else None)
+        self.endpoint.connection_closed(connection)
 
-    def end(self, reason: str, permanent: bool = False) -> None:
-        """Closes the link and tells the peer object; once."""
+    def check_admission(self) -> None:
+        """Ends the link if the key by which the peer was admitted has been revoked."""
+        keys, public = self.endpoint.keys, self._first_connection.peer_key
+        if public and keys is not None and not keys.admits(public):
+            self.refuse(f"the key {public.decode()} has been removed from {keys.admitted.path}")
+
+    def end(self, reason: str, permanent: MakeError | None = None) -> None:
+        """Closes the link and notifies the peer object. Idempotent.
+
+        Args:
+          permanent: makes the error of all calls, if the reason will not go away, so that connecting again is useless.
+        """
         with self._lock:
             if self._over:
                 return
             self._over = True
         self._deadline.cancel()
         if self._token:
-            self.endpoint.lanes.uninvite(self._token)
+            self.endpoint.lanes.revoke_token(self._token)
         self.connection.close(reason)
-        for route in (self._first_route, self._lane):
-            if route is not None and route is not self.connection:
-                route.close(reason)
+        for other in (self._first_connection, self._lane):
+            if other is not None and other is not self.connection:
+                other.close(reason)
         self.endpoint.link_ended(self)
         for responder in list(self.active.values()):
             responder.cancel()
@@ -355,4 +375,4 @@ class Link:
 def _as_op_error(error: Exception) -> errors.OpError:
     if isinstance(error, errors.OpError):
         return error
-    return errors.InternalError(None, None, f"{type(error).__name__}: {error}")
+    return errors.InternalError.of(f"{type(error).__name__}: {error}")

@@ -1,27 +1,42 @@
-"""Decisions about peers as plain state: no socket, thread or clock. Time comes in as numbers."""
+"""Failure detection, back-off and duplicate detection as plain state: no socket, thread or clock."""
 
 from __future__ import annotations
 
 import enum
+import os
+
+LOST_AFTER_ENV = "TFMINI_LOST_AFTER"
+
+
+def _lost_after_s() -> float:
+    text = os.environ.get(LOST_AFTER_ENV, "") or "4"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 2 <= seconds <= 86400:
+        raise ValueError(f"{LOST_AFTER_ENV} must be a number of seconds from 2 to 86400, got {text!r}.")
+    return seconds
+
 
 BEAT_AFTER_S = 1.0
-LOST_AFTER_S = 4.0
+LOST_AFTER_S = _lost_after_s()
 TICK_S = 0.25
 
 
 class Verdict(enum.Enum):
-    """What to do about a connection at a tick."""
+    """The result of a check of one connection."""
 
     FINE = enum.auto()
-    BEAT = enum.auto()  # say something: we have been quiet
-    LOST = enum.auto()  # the peer has been quiet for too long
+    BEAT = enum.auto()  # send a heartbeat
+    LOST = enum.auto()  # the peer has sent nothing for too long
 
 
 class Liveness:
-    """Watches one connection by its message counters, so that the hot path only counts.
+    """Detects a silent peer from the counters of one connection, so that the hot path only counts.
 
-    A tick that comes late counts as two at most: when this process itself was stopped or busy,
-    the peer's messages may be waiting unread, and that is not the peer's silence.
+    A late tick counts as two ticks at most: if this process was stopped or busy, the peer's messages
+    may be waiting unread, so the peer is not silent.
     """
 
     __slots__ = ("_quiet_s", "_received", "_sent", "silence_s")
@@ -33,7 +48,7 @@ class Liveness:
         self._sent = -1
 
     def tick(self, elapsed_s: float, received: int, sent: int) -> Verdict:
-        """Judges the connection, ``elapsed_s`` seconds after the last tick."""
+        """Checks the connection, ``elapsed_s`` seconds after the last tick."""
         elapsed_s = min(elapsed_s, 2 * TICK_S)
         self.silence_s = 0.0 if received != self._received else self.silence_s + elapsed_s
         self._quiet_s = 0.0 if sent != self._sent else self._quiet_s + elapsed_s
@@ -46,7 +61,7 @@ class Liveness:
 
 
 class Backoff:
-    """When to try to connect again: 50 ms after the first failure, doubling up to a second."""
+    """The delay before the next attempt to connect: 50 ms after the first failure, doubling up to a second."""
 
     FIRST_S, LIMIT_S = 0.05, 1.0
 
@@ -60,30 +75,30 @@ class Backoff:
         return delay
 
     def succeeded(self) -> None:
-        """Starts over."""
+        """Resets the delay."""
         self._next_s = self.FIRST_S
 
 
 class RecentIds:
-    """The last so many request ids, to refuse a request that comes twice.
+    """The most recent request ids, to refuse a request that arrives twice.
 
-    Two generations of a set: between ``limit`` and twice as many ids are known. At 5,000 steps a
-    second 100,000 ids are 20 seconds, longer than any sender tries again.
+    It has two generations, so it knows between ``limit`` and twice as many ids. At 5,000 steps a
+    second, 100,000 ids last for 20 seconds, longer than any sender retries.
     """
 
-    __slots__ = ("_limit", "_old", "_young")
+    __slots__ = ("_limit", "_new", "_old")
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
-        self._young: set[int] = set()
+        self._new: set[int] = set()
         self._old: set[int] = set()
 
     def is_new(self, request_id: int) -> bool:
-        """Notes an id; False when it is known already."""
-        young = self._young
-        if request_id in young or request_id in self._old:
+        """Adds an id; returns False when it is known already."""
+        new = self._new
+        if request_id in new or request_id in self._old:
             return False
-        young.add(request_id)
-        if len(young) >= self._limit:
-            self._old, self._young = young, set()
+        new.add(request_id)
+        if len(new) >= self._limit:
+            self._old, self._new = new, set()
         return True

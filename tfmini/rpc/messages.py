@@ -1,9 +1,9 @@
-"""The message kinds of the protocol's services, declared once each; `connection_messages` has the others.
+"""The message kinds of the protocol's services; `connection_messages` has those of the connection itself.
 
 Frame 0 is msgpack ``[protocol_version, kind, request_id, field, ...]``, the fields in the order
-below. A reply is a message of the request's reply kind, or `Status`, that carries the request's
-id. One-way messages carry id 0. The layout of the first three entries, and of `Goodbye`, stays
-the same in all versions, so that a mismatch can be explained to both sides.
+below. A reply is a message of the request's reply kind, or `Status`, with the request's id. One-way
+messages have id 0. The layout of the first three entries, and of `Goodbye`, is the same in all
+versions, so that both sides can report a version mismatch.
 
 Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-111 worker to worker.
 Within a service requests are even and the reply of a request is the next odd number.
@@ -31,7 +31,7 @@ class CreateSessionReply(Message):
 
 @message(kind=16, direction=MASTER, reply=CreateSessionReply, retry=Retry.NEVER)
 class CreateSession(Message):
-    """``config``: serialized ConfigProto. ``target``: the address the client used."""
+    """Creates a session. ``config``: serialized ConfigProto. ``target``: the address that the client used."""
 
     graph: Structure
     config: bytes
@@ -54,7 +54,7 @@ class ExtendSession(Message):
 
 @message(kind=23, direction=MASTER, is_reply=True)
 class RunStepReply(Message):
-    """``metadata``: serialized RunMetadata, or empty."""
+    """The fetched values. ``metadata``: serialized RunMetadata, or empty."""
 
     values: Tensors
     metadata: bytes
@@ -62,7 +62,7 @@ class RunStepReply(Message):
 
 @message(kind=22, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
 class RunStep(Message):
-    """``options``: serialized RunOptions, or empty."""
+    """Runs one step. ``options``: serialized RunOptions, or empty."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -70,39 +70,6 @@ class RunStep(Message):
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
     options: bytes
-
-
-@message(kind=25, direction=MASTER, is_reply=True)
-class MakeCallableReply(Message):
-    handle: int
-
-
-@message(kind=24, direction=MASTER, reply=MakeCallableReply, retry=Retry.NEVER)
-class MakeCallable(Message):
-    session_handle: str
-    feeds: tuple[str, ...]
-    fetches: tuple[str, ...]
-    targets: tuple[str, ...]
-    options: bytes
-
-
-@message(kind=26, direction=MASTER, reply=RunStepReply, retry=Retry.NEVER)
-class RunCallable(Message):
-    session_handle: str
-    handle: int
-    feed_values: Tensors
-    options: bytes
-
-
-@message(kind=29, direction=MASTER, is_reply=True)
-class ReleaseCallableReply(Message):
-    pass
-
-
-@message(kind=28, direction=MASTER, reply=ReleaseCallableReply, retry=Retry.NEVER)
-class ReleaseCallable(Message):
-    session_handle: str
-    handle: int
 
 
 @message(kind=31, direction=MASTER, is_reply=True)
@@ -145,7 +112,7 @@ class DescribeWaitReply(Message):
 
 @message(kind=36, direction=MASTER, reply=DescribeWaitReply, retry=Retry.SAFE)
 class DescribeWait(Message):
-    """What does the session's step of this signature wait for?"""
+    """Asks what the session's running step with this signature waits for."""
 
     session_handle: str
     feeds: tuple[str, ...]
@@ -177,8 +144,8 @@ class CreateWorkerSessionReply(Message):
 
 @message(kind=50, direction=WORKER, reply=CreateWorkerSessionReply, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
-    """``tasks``: the addresses of the cluster as the master knows them. ``task``: who of them the receiver is, or
-    empty: who it says it is."""
+    """Creates a worker session. ``tasks``: the cluster's addresses as the master knows them. ``task``: the receiver's
+    task name in that cluster; empty: the name that it reports."""
 
     session_handle: str
     isolate: bool
@@ -215,37 +182,23 @@ class DeregisterGraphReply(Message):
 
 @message(kind=56, direction=WORKER, reply=DeregisterGraphReply, retry=Retry.SAFE)
 class DeregisterGraph(Message):
-    session_handle: str
     graph_handle: int
 
 
 @message(kind=59, direction=WORKER, is_reply=True)
 class RunGraphReply(Message):
-    """``stats``: serialized StepStats, or empty."""
+    """The values that the partition returns."""
 
     values: Tensors
-    stats: bytes
 
 
 @message(kind=58, direction=WORKER, reply=RunGraphReply, retry=Retry.NEVER)
 class RunGraph(Message):
-    """Runs one registered partition. ``step_id``: 56 bits. ``options``: flag bits."""
+    """Runs one registered partition. ``step_id``: 56 bits."""
 
-    session_handle: str
     graph_handle: int
     step_id: int
     feed_values: Tensors
-    options: int
-
-
-@message(kind=61, direction=WORKER, is_reply=True)
-class CleanupGraphReply(Message):
-    pass
-
-
-@message(kind=60, direction=WORKER, reply=CleanupGraphReply, retry=Retry.SAFE)
-class CleanupGraph(Message):
-    step_id: int
 
 
 @message(kind=63, direction=WORKER, is_reply=True)
@@ -261,7 +214,7 @@ class CleanupAll(Message):
 @message(kind=65, direction=WORKER, is_reply=True)
 class LoggingReply(Message):
     """``clock_ns``: the task's wall clock when it answered, in nanoseconds since 1970. ``stats``: a serialized
-    StepStats in that time, or empty."""
+    StepStats with times of that clock, or empty."""
 
     clock_ns: int
     stats: bytes
@@ -269,7 +222,7 @@ class LoggingReply(Message):
 
 @message(kind=64, direction=WORKER, reply=LoggingReply, retry=Retry.NEVER)
 class Logging(Message):
-    """Asks for the time and, unless ``step_id`` is 0, for what a traced step recorded here; given out once."""
+    """Asks for the time and, unless ``step_id`` is 0, takes the receiver's records of that traced step."""
 
     step_id: int
 
@@ -283,7 +236,7 @@ class DescribeStepReply(Message):
 
 @message(kind=68, direction=WORKER, reply=DescribeStepReply, retry=Retry.SAFE)
 class DescribeStep(Message):
-    """What does this step wait for here?"""
+    """Asks what this step waits for in the receiver."""
 
     step_id: int
 
@@ -295,36 +248,31 @@ class DescribeStep(Message):
 
 @message(kind=96, direction=PEER)
 class SendTensors(Message):
-    """Tensors that became ready together. Bit i of ``dead`` marks value i as dead.
+    """Tensors that became ready together. Bit i % 8 of byte i // 8 of ``dead`` marks value i as dead.
 
-    ``iteration`` numbers the iterations of the while loops around, outermost first: "" or like "3.0".
+    ``iteration`` has the iteration number of each enclosing while loop, outermost first: "" or like "3.0".
     """
 
     step_id: int
     iteration: str
     group: int
-    dead: int
+    dead: bytes
     values: Tensors
 
 
 @message(kind=98, direction=PEER)
 class AbortStep(Message):
-    """The step has failed elsewhere; the rest is the failure, as in `Status`."""
+    """The step has ended elsewhere. ``message`` gives the reason, for people."""
 
     step_id: int
-    code: int
     message: str
-    node: str
-    device: str
-    task: str
-    derived: bool
 
 
 @message(kind=101, direction=PEER, is_reply=True)
 class CollectiveGroup(Message):
-    """All members of a group (full device names, in the order of the ring) in one life of it.
+    """All members of a group (full device names, in the order of the ring) in one epoch of it.
 
-    ``places`` says where the memory of each is that others on its host can map; "": nowhere.
+    ``places`` has the address of each member's shared memory for members on its host; "": none.
     """
 
     epoch: int
@@ -334,7 +282,7 @@ class CollectiveGroup(Message):
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)
 class CollectiveJoin(Message):
-    """To the leader: a device waits for its group to be complete."""
+    """Tells the leader that a device waits for its group to be complete."""
 
     group_key: int
     group_size: int
@@ -344,7 +292,7 @@ class CollectiveJoin(Message):
 
 @message(kind=102, direction=PEER)
 class CollectiveData(Message):
-    """A part of an exchange, from one rank of a group to another; the count-th of that instance."""
+    """A part of an exchange, from one rank of a group to another, in the count-th run of that instance."""
 
     epoch: int
     rank: int
@@ -358,7 +306,7 @@ class CollectiveData(Message):
 
 @message(kind=104, direction=PEER)
 class CollectiveProbe(Message):
-    """The sender has waited so long for ``rank`` in an exchange; as an answer, -1: it has not been called here."""
+    """Reports how long the sender has waited for ``rank`` in an exchange. In an answer, -1: not called there yet."""
 
     epoch: int
     rank: int
@@ -372,7 +320,7 @@ class CollectiveProbe(Message):
 
 @message(kind=106, direction=PEER)
 class CollectiveFailure(Message):
-    """This life of a group has ended; the rest is the failure, as in `Status`."""
+    """This epoch of a group has ended. The other fields describe the failure, as in `Status`."""
 
     epoch: int
     code: int
@@ -385,7 +333,7 @@ class CollectiveFailure(Message):
 
 @message(kind=108, direction=PEER)
 class CollectiveStage(Message):
-    """In the sender's shared memory, its parts of a collective lie there from its count-th run on.
+    """Tells ``rank`` the place in the sender's shared memory of its parts of a collective, from its count-th run on.
 
     See `collectives.stages`.
     """
@@ -402,24 +350,23 @@ class CollectiveStage(Message):
 
 @message(kind=110, direction=PEER)
 class CollectiveBell(Message):
-    """What ``rank`` waits for in a collective has come to lie in shared memory."""
+    """Wakes ``rank``: the data that it waits for in a collective is in shared memory."""
 
     epoch: int
     rank: int
-    sender: int
     instance: int
 
 
 def status_of(error: BaseException, task: str) -> Status:
-    """The failure as a message; ``task`` is the reporter if the error does not name one."""
+    """Converts an error to a message; ``task`` is the reporting task, used if the error names none."""
     if not isinstance(error, errors.OpError):
         return Status(errors.INTERNAL, f"{type(error).__name__}: {error}", "", "", task, False)
     node = error.node_name
     return Status(error.error_code, error.message, node, error.device, error.task or task, error.derived)
 
 
-def error_of(status: Status | AbortStep | CollectiveFailure) -> errors.OpError:
-    """The exception that a failure message stands for."""
+def error_of(status: Status | CollectiveFailure) -> errors.OpError:
+    """Converts a failure message to an exception."""
     return errors.from_code(
         status.code,
         status.message,

@@ -1,7 +1,7 @@
-"""Peers: who is at the other end, whether it can be reached, and requests to it.
+"""Peers: the identity and reachability of another task or client, and requests to it.
 
-A `Peer` is a task (or client) that may be reached by several `Link`s one after the other. It
-connects when there is something to send, and again, with back-off, while somebody waits for it.
+A `Peer` uses one `Link` at a time. It connects when there is a message to send, and reconnects with
+back-off while calls wait for it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from tfmini.rpc.connection_messages import Goodbye
 from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff
 from tfmini.rpc.records import Message, Retry
+from tfmini.rpc.transport import MakeError, Refusal
 
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
 OnDropped = Callable[[errors.OpError], Any]
-_RETRY_AT_ONCE_S = 0.1  # a call may cause a new attempt this long after the last one
+_MIN_ATTEMPT_INTERVAL_S = 0.1  # seconds between two attempts that calls cause
 
 
 class State(enum.Enum):
-    """Whether a peer can be talked to."""
+    """The state of the connection to a peer."""
 
     IDLE = "not connected yet"
     CONNECTING = "connecting"
@@ -38,7 +39,7 @@ class State(enum.Enum):
 
 
 class Peer:
-    """A task or client that this endpoint talks to. Methods may be called from any thread."""
+    """A task or client at the other end of a connection. Methods may be called from any thread."""
 
     def __init__(self, endpoint: Endpoint, address: str, expected_task: str | None) -> None:
         self.address = address
@@ -51,21 +52,22 @@ class Peer:
         self._endpoint = endpoint
         self._link: Link | None = None
         self._lock = threading.RLock()  # guards everything below and changes of state
-        # What waits for the connection: the parts and either the call or whom to tell if it is dropped.
+        # Messages that wait for the connection: the parts, and the call or the callback for a dropped message.
         self._waiting: collections.deque[tuple[Any, CallHandle | OnDropped | None]] = collections.deque()
         self._lost_callbacks: list[Callable[[Peer, str], Any]] = []
         self._backoff = Backoff()
         self._retry: Any = None
         self._last_attempt = float("-inf")
+        self._refused = False  # whether the last attempt to connect was refused
 
     def __str__(self) -> str:
-        # A task has its name as soon as it has answered; whoever we connect to serves.
-        who = self.task or ("the server" if self.address else "client")
-        return f"{who} at {self.address}" if self.address else who
+        # A task's name is known after the handshake. Only servers have an address.
+        name = self.task or ("the server" if self.address else "client")
+        return f"{name} at {self.address}" if self.address else name
 
     @property
     def backlog(self) -> int:
-        """Bytes sent to it that the layers below have not taken yet."""
+        """Bytes queued for the peer that the transport has not sent yet."""
         link = self._link
         return link.connection.backlog if link is not None else 0
 
@@ -75,7 +77,7 @@ class Peer:
         return self._link
 
     def on_lost(self, callback: Callable[[Peer, str], Any]) -> Callable[[], None]:
-        """Calls ``callback(peer, why)`` at each loss of the connection; returns a function that ends that."""
+        """Calls ``callback(peer, reason)`` whenever the connection is lost; returns a function that unregisters it."""
         self._lost_callbacks.append(callback)
 
         def forget() -> None:
@@ -87,11 +89,11 @@ class Peer:
     # -- sending -------------------------------------------------------------------------
 
     def send(self, message: Message, on_dropped: OnDropped | None = None) -> None:
-        """Sends a one-way message; if the peer cannot be reached it is dropped and counted.
+        """Sends a one-way message; if the peer cannot be reached, drops and counts the message.
 
         Args:
-          on_dropped: gets an UnavailableError if it was dropped before it went out. What a connection
-            that breaks had taken already is lost without a word; see `on_lost`.
+          on_dropped: gets an UnavailableError if the message was dropped before it was sent. Messages in
+            flight on a connection that breaks are lost without notice; see `on_lost`.
         """
         parts = encode(message)
         link = self._link
@@ -102,7 +104,7 @@ class Peer:
             self._enqueue(parts, on_dropped)
 
     def send_if_ready(self, message: Message) -> None:
-        """Sends a one-way message that is worth nothing later."""
+        """Sends a one-way message if the peer is connected; otherwise drops it."""
         link = self._link
         if link is not None and self.state is State.READY:
             link.post(message)
@@ -121,9 +123,9 @@ class Peer:
           request: a message whose kind has a reply.
           on_reply: gets the reply message or an `OpError`, once, in the thread that learns of it.
           timeout_s: seconds until it fails with DeadlineExceededError.
-          incarnation: fail with AbortedError unless this life of the task gets it.
-          wait_for_ready: keep trying to connect instead of failing with UnavailableError; a request
-            that may be repeated (`Retry.SAFE`) then also outlasts a connection that breaks.
+          incarnation: fail with AbortedError if the task has another incarnation.
+          wait_for_ready: keep trying to connect instead of failing with UnavailableError; a `Retry.SAFE`
+            request is also sent again after a connection that breaks.
         """
         request_id = self._endpoint.next_id()
         parts = encode(request, request_id)
@@ -133,7 +135,7 @@ class Peer:
         if wait_for_ready:
             handle.parts = parts
         self.calls[request_id] = handle
-        # The table first, then the state: a loss in between finds the call in the table.
+        # The call enters the table before the state is read, so that a concurrent loss finds it there.
         link = self._link
         if link is None or self.state is not State.READY:
             self._enqueue(parts, handle)
@@ -149,7 +151,7 @@ class Peer:
     @staticmethod
     def _transmit(link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         if isinstance(handle, CallHandle) and handle.parts is not None and handle.request.row.retry is not Retry.SAFE:
-            handle.parts = None  # its fate is unknown from now on if the link breaks
+            handle.parts = None  # no retry: if the link breaks, nobody knows whether the peer has executed it
         link.sent += 1
         link.send(parts)
 
@@ -161,7 +163,7 @@ class Peer:
 
     def _enqueue(self, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         with self._lock:
-            if self.state is State.READY and self._link is not None:  # since we looked
+            if self.state is State.READY and self._link is not None:  # it became ready meanwhile
                 self._transmit(self._link, parts, handle)
                 return
             if self.state is State.CLOSED or not self.address:
@@ -185,21 +187,19 @@ class Peer:
 
     def unavailable(self) -> errors.UnavailableError:
         """The error for a request that cannot be answered."""
-        return errors.UnavailableError(None, None, f"{self} is unavailable: {self.why or self.state.value}.")
+        return errors.UnavailableError.of(f"{self} is unavailable: {self.why or self.state.value}.")
 
     def _restarted(self, incarnation: int) -> errors.AbortedError:
-        return errors.AbortedError(
-            None,
-            None,
+        return errors.AbortedError.of(
             f"{self} was restarted: its incarnation was {incarnation:016x} and is {self.incarnation:016x}, "
-            f"so its state is gone. Create a new session.",
+            f"so its state is gone. Create a new session."
         )
 
     # -- connecting ----------------------------------------------------------------------
 
     def _attempt_soon(self) -> None:
         reactor = self._endpoint.reactor
-        wait = self._last_attempt + _RETRY_AT_ONCE_S - reactor.now()
+        wait = self._last_attempt + _MIN_ATTEMPT_INTERVAL_S - reactor.now()
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -218,7 +218,7 @@ class Peer:
             self._link = self._endpoint.dial(self)
 
     def link_ready(self, link: Link, task: str, incarnation: int) -> None:
-        """The Hello is done: sends what has been waiting, then everything goes straight through."""
+        """The handshake has succeeded: sends the waiting messages in order; later ones are sent at once."""
         with self._lock:
             self._link = link
             self.task, self.incarnation = task, incarnation
@@ -232,11 +232,21 @@ class Peer:
                         continue
                 self._transmit(link, parts, handle)
             self.state, self.why = State.READY, ""
+            self._refused = False
             self._backoff.succeeded()
         self._endpoint.peer_ready(self)
 
-    def link_ended(self, link: Link, reason: str, permanent: bool) -> None:
-        """The link is over, established or not."""
+    def final_error(self, refusal: Refusal | None) -> MakeError | None:
+        """The error if a refused connection is final: the second in a row, or the first if that is certain."""
+        again, self._refused = self._refused, refusal is not None
+        return refusal.error if refusal is not None and (again or refusal.is_certain) else None
+
+    def link_ended(self, link: Link, reason: str, permanent: MakeError | None) -> None:
+        """The link has ended, whether it was established or not.
+
+        Args:
+          permanent: makes the error of all calls, if connecting again is useless.
+        """
         with self._lock:
             if link is not self._link:
                 return
@@ -244,18 +254,18 @@ class Peer:
             if self.state is not State.CLOSED:
                 self.state = State.LOST
             self.why, self._link = reason, None
-            failed = self._sort_out(permanent)
+            failed = self._split_calls(permanent is not None)
         error: errors.OpError = self.unavailable()
-        if permanent and not was_ready:
-            error = errors.FailedPreconditionError(None, None, f"{self} cannot be used: {reason}.")
+        if permanent is not None and not was_ready:
+            error = permanent(f"{self} cannot be used: {reason}.")
         for handle in failed:
             self._fail(handle, error)
         if was_ready:
             for callback in list(self._lost_callbacks):
                 callback(self, reason)
 
-    def _sort_out(self, permanent: bool) -> list[CallHandle]:
-        """Which calls the end of the link fails; the others wait for the next attempt."""
+    def _split_calls(self, permanent: bool) -> list[CallHandle]:
+        """Requeues the calls that wait for the next attempt; returns the calls that fail with the link."""
         for _, handle in self._waiting:
             if not isinstance(handle, CallHandle):
                 self._drop(handle)
@@ -269,7 +279,7 @@ class Peer:
         return [handle for request_id, handle in list(self.calls.items()) if request_id not in waiting]
 
     def close(self, reason: str) -> None:
-        """Says goodbye; the peer is of no more use."""
+        """Closes the connection with a Goodbye and fails all calls; the peer cannot be used afterwards."""
         with self._lock:
             link, ready = self._link, self.state is State.READY
             self.state, self.why = State.CLOSED, reason
@@ -279,7 +289,7 @@ class Peer:
         for _, handle in waiting:
             if not isinstance(handle, CallHandle):
                 self._drop(handle)
-        error = errors.CancelledError(None, None, f"The connection to {self} was closed here: {reason}.")
+        error = errors.CancelledError.of(f"The connection to {self} was closed here: {reason}.")
         for call in list(self.calls.values()):
             self._fail(call, error)
         if link is not None:

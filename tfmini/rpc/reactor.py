@@ -1,27 +1,27 @@
-"""The one loop of a process: it owns every socket, and a thread that waits drives it itself.
+"""The event loop of a process: it watches every socket, and a waiting thread runs it itself.
 
-Waking a thread costs more than a message, so a step must not hand over between threads. A
-thread that waits for a reply calls `Reactor.drive`: it becomes the *leader*, sits in
-``epoll_wait`` and dispatches whatever arrives, its own reply included. Further waiting threads
-are *followers*: each sleeps on its own lock until its waiter is done or the lead is free.
+Waking a thread costs more than a message, so a step must not switch threads. The threads follow the
+leader/followers pattern. A thread that waits for a reply calls `Reactor.drive`: it becomes the *leader*,
+calls ``epoll_wait`` and dispatches the events. Further waiting threads are *followers*: each sleeps on
+its own lock until its waiter is done or there is no leader.
 
-When nobody drives, a daemon thread, the *steward*, does. It stays in ``epoll_wait`` while a
-leader is there too, because Linux wakes the latest waiter of an epoll first: a leader that came
-later gets the events and the steward sleeps on. Only when an event slips through before the
-leader has arrived does the steward handle it; it then wakes the leader if that was what it
-waited for, and stays out of ``epoll_wait`` (*parks*) until no leader is using it, since entering
-after the leader would make it steal every event. A leader that is busy in a long handler is not
-using it either, so one slow handler does not stop the process from answering.
+A daemon thread, the *background thread*, runs the loop when there is no leader. It stays in
+``epoll_wait`` when a leader enters, because Linux wakes the latest waiter of an epoll first: the leader
+gets the events, and the background thread sleeps on. If an event arrives before the leader sleeps,
+the background thread handles it and, if it finishes the leader's waiter, wakes the leader. It then
+*parks* outside ``epoll_wait`` until no leader polls: as the latest waiter it would get every event. It also
+takes over while the leader runs a long handler.
 
 Sources are edge-triggered: with level triggering the kernel passes every event on to the next
-waiter, which would wake the steward each time. So a callback reads until nothing is left, or
-asks to be called again with `Source.again`. One source is never dispatched by two threads at
-once, so what arrives on one connection is handled in order.
+waiter, which would wake the background thread each time. So a callback reads until its descriptor is
+empty, or calls `Source.again`. No two threads dispatch one source at once, so the messages of one
+connection are handled in order.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import os
 import select
@@ -33,46 +33,44 @@ from typing import Any
 
 from tfmini.rpc.source import Source
 from tfmini.rpc.timers import Timer, TimerHeap
-from tfmini.rpc.waiter import Waiter, open_gate
+from tfmini.rpc.waiter import Waiter, unlock
 
 _log = logging.getLogger("tfmini.rpc")
 
 _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _FOREVER = float("inf")
-_BATCH = 32  # events taken per epoll_wait
-_TICK = 0.005  # seconds between two looks of a parked steward
-_LONG_PARK = 1.0  # seconds; ends at once when the idle leader gets something to do
+_BATCH, _TICK = 32, 0.005  # events taken per epoll_wait; seconds between two checks of the parked background thread
+_LONG_PARK = 1.0  # seconds; the leader ends it when it gets an event
 
 
 class Reactor:
-    """See the module. All methods may be called from any thread.
+    """The event loop; see the module. All methods may be called from any thread.
 
     Args:
-      spin_s: seconds a leader polls before it sleeps. Sleeping at once is best when cores are
-        scarce; on idle cores 50 µs of spinning can save the wake-up.
+      spin_s: seconds for which a leader polls before it sleeps. On idle cores 50 µs can save the wake-up.
     """
 
     def __init__(self, spin_s: float = 0.0) -> None:
         self._spin_s = spin_s
         self._epoll = select.epoll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # Edge-triggered, so that a ring wakes one thread and needs no reading.
-        self._epoll.register(self._bell, select.EPOLLIN | select.EPOLLET)
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # Edge-triggered, so that a write wakes one thread and needs no read.
+        self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
         self._sources: dict[int, Source] = {}
-        self._ready: collections.deque[tuple[int, int]] = collections.deque()  # events that nobody has handled yet
+        self._ready: collections.deque[tuple[int, int]] = collections.deque()  # events not handled yet
         self._soon: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
         self._soon_owner = 0  # the thread that is making these calls
         self._soon_lock = allocate_lock()
         self._timers = TimerHeap()
-        self._inside: set[int] = set()  # threads that run the loop: they look at `_soon` before they sleep
-        self._lead = allocate_lock()
+        self._inside: set[int] = set()  # threads that run the loop: they check `_soon` before they sleep
+        self._leader_lock = allocate_lock()
         self._leader = 0
         self._leader_waiter: Waiter | None = None
         self._followers: collections.deque[Any] = collections.deque()
         self._polling = False  # whether the leader is in epoll_wait
-        self._turns = 0
-        self._steward: threading.Thread | None = None
-        self._steward_until = self._leader_until = _FOREVER
+        self._polls = 0
+        self._background: threading.Thread | None = None
+        self._background_until = self._leader_until = _FOREVER
         self._park = allocate_lock()
         self._park.acquire()
         self._parked_long = False
@@ -84,55 +82,55 @@ class Reactor:
     now = staticmethod(time.monotonic)
 
     def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
-        """Makes the call from the loop, after what is being dispatched. Calls stay in order."""
+        """Makes the call from the loop, after the events that are being dispatched. Calls stay in order."""
         self._soon.append((call, args))
         if get_ident() not in self._inside:
-            self._employ_steward()
-            self.kick()
+            self._start_background()
+            self.wake()
 
     def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> Timer:
         """Makes the call after ``delay`` seconds."""
         timer = self._timers.add(time.monotonic() + delay, call, args)
-        self._employ_steward()
+        self._start_background()
         if get_ident() not in self._inside and self._timers.due == timer.when:
-            self.kick()
+            self.wake()
         return timer
 
     def runs_here(self) -> bool:
-        """Whether the calling code runs inside the loop, in a handler."""
+        """Whether the calling thread runs the loop, so that the caller is a handler."""
         return get_ident() in self._inside
 
-    def kick(self) -> None:
-        """Wakes whoever is in epoll_wait."""
+    def wake(self) -> None:
+        """Wakes the thread that is in epoll_wait."""
         try:
-            os.eventfd_write(self._bell, 1)
-        except OSError:  # closed, or rung 2**64 times: nobody left to wake, or awake
+            os.eventfd_write(self._wake_fd, 1)
+        except OSError:  # closed, or the counter is full: no thread to wake, or it is awake
             return
 
     # -- sources -------------------------------------------------------------------------
 
     def source(self, fd: int, callback: Callable[[], None]) -> Source:
-        """A source for `watch`. Store it first: the callback may run before `watch` returns."""
+        """Makes a source for `watch`. Store it first: the callback may run before `watch` returns."""
         return Source(fd, callback, self)
 
     def watch(self, source: Source, writable: bool = False) -> None:
-        """Runs the source's callback on every edge of readability (and writability)."""
+        """Runs the source's callback whenever the descriptor becomes readable (or writable, if asked)."""
         self._sources[source.fd] = source
         self._epoll.register(source.fd, self._mask(writable))
-        self._employ_steward()
+        self._start_background()
 
     def watch_writable(self, source: Source, writable: bool) -> None:
-        """Adds or drops interest in writability; also repeats the edges that are due now."""
-        self._epoll.modify(source.fd, self._mask(writable))
+        """Adds or removes interest in writability; events that are pending now are reported again."""
+        if self._sources.get(source.fd) is source:
+            with contextlib.suppress(FileNotFoundError):  # another thread has just removed the source
+                self._epoll.modify(source.fd, self._mask(writable))
 
     def unwatch(self, source: Source) -> None:
-        """Forgets a source; call it before closing the descriptor."""
+        """Stops watching a source; call it before closing the descriptor."""
         if self._sources.get(source.fd) is source:
             del self._sources[source.fd]
-            try:
+            with contextlib.suppress(OSError, ValueError):  # the descriptor or the reactor has been closed
                 self._epoll.unregister(source.fd)
-            except (OSError, ValueError):  # the descriptor or the reactor has been closed
-                return
 
     @staticmethod
     def _mask(writable: bool) -> int:
@@ -144,7 +142,7 @@ class Reactor:
         """Runs the loop in this thread until the waiter is done.
 
         Args:
-          waiter: what to wait for.
+          waiter: the condition to wait for.
           deadline: on this reactor's clock, in seconds; None: no limit.
 
         Returns:
@@ -158,7 +156,7 @@ class Reactor:
         if self._leader == me:  # a handler waits inside the loop
             return self._run_until(waiter, deadline)
         while not waiter.done:
-            if not self._lead.acquire(False):
+            if not self._leader_lock.acquire(False):
                 if not self._follow(waiter, deadline):
                     return waiter.done
                 continue
@@ -167,8 +165,8 @@ class Reactor:
                 return self._run_until(waiter, deadline)
             finally:
                 self._leader, self._leader_waiter = 0, outer
-                self._lead.release()
-                self._hand_over()
+                self._leader_lock.release()
+                self._promote_follower()
         return True
 
     def _run_until(self, waiter: Waiter, deadline: float | None) -> bool:
@@ -181,9 +179,14 @@ class Reactor:
             while not waiter.done:
                 if self._soon and self._soon_owner in (0, me):
                     self._run_soon()
+                    if self._soon and self._soon_owner in (0, me) and not waiter.done:
+                        # Calls that queue calls (a source that is read in turns) must not starve the others.
+                        self._dispatch(self._epoll.poll(0, _BATCH))
+                        if deadline is not None and not waiter.done and time.monotonic() >= deadline:
+                            return False
                     continue
                 self._polling = True
-                # Checked after announcing: whoever sets or leaves something from now on rings the bell.
+                # Check after setting `_polling`: a thread that adds work or sets the waiter from now on calls `wake`.
                 if waiter.done:
                     break
                 if self._ready:
@@ -193,10 +196,10 @@ class Reactor:
                 self._leader_until = self._timers.due
                 events = self._wait(limit)
                 self._polling = False
-                self._turns += 1
+                self._polls += 1
                 if self._parked_long:
                     self._parked_long = False
-                    open_gate(self._park)
+                    unlock(self._park)
                 self._dispatch(events)
                 if deadline is not None and not waiter.done and time.monotonic() >= deadline:
                     return False
@@ -208,59 +211,56 @@ class Reactor:
                 self._inside.discard(me)
 
     def _follow(self, waiter: Waiter, deadline: float | None) -> bool:
-        """Sleeps until the waiter is done or the lead may be free; False when the time is up."""
-        gate = allocate_lock()
-        gate.acquire()
-        waiter._gate = gate
-        self._followers.append(gate)
+        """Sleeps until the waiter is done or there may be no leader; returns False when the deadline passes."""
+        sleep_lock = allocate_lock()
+        sleep_lock.acquire()
+        waiter._sleep_lock = sleep_lock
+        self._followers.append(sleep_lock)
         in_time = False
         try:
-            if waiter.done or not self._lead.locked():
-                in_time = True
-            else:
+            in_time = waiter.done or not self._leader_lock.locked()
+            if not in_time:
                 left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-                in_time = gate.acquire(True, left)
+                in_time = sleep_lock.acquire(True, left)
             return in_time
         finally:
-            waiter._gate = None
+            waiter._sleep_lock = None
             try:
-                self._followers.remove(gate)
-            except ValueError:  # chosen to lead
+                self._followers.remove(sleep_lock)
+            except ValueError:  # this thread was promoted
                 if waiter.done or not in_time:
-                    self._hand_over()  # but no longer needs to: pass it on
+                    self._promote_follower()  # this thread no longer waits: promote another one
 
-    def _hand_over(self) -> None:
+    def _promote_follower(self) -> None:
         try:
-            open_gate(self._followers.popleft())
+            unlock(self._followers.popleft())
         except IndexError:
-            if self._timers.due < self._steward_until or self._soon:
-                self.kick()
+            if self._timers.due < self._background_until or self._soon:
+                self.wake()
 
     def _wait(self, limit: float) -> list[tuple[int, int]]:
-        """The next events; none when a timer is due or the limit is reached."""
+        """Returns the next events; none when a timer is due or the limit is reached."""
         if self._spin_s:
             until = time.monotonic() + self._spin_s
             while time.monotonic() < until:
                 events = self._epoll.poll(0, _BATCH)
                 if events:
                     return events
-        due = self._timers.due
-        due = min(due, limit)
+        due = min(self._timers.due, limit)
         if due == _FOREVER:
             return self._epoll.poll(-1, _BATCH)
-        left = due - time.monotonic()
-        return self._epoll.poll(max(0.0, left), _BATCH)
+        return self._epoll.poll(max(0.0, due - time.monotonic()), _BATCH)
 
     def _dispatch(self, events: list[tuple[int, int]]) -> None:
-        """Handles what came. The caller's thread is in `_inside`.
+        """Handles events. The caller's thread is in `_inside`.
 
-        Edges come once, and a handler may take long or wait inside the loop: what came with the event that it
-        handles is there for whoever goes on.
+        The kernel reports an edge once, and a handler may take long or wait inside the loop. So the remaining
+        events stay queued in `_ready`; the next thread that polls handles them.
         """
         ready = self._ready
         ready.extend(events)
-        if len(ready) > 1 and (self._polling or self._steward_until):
-            self.kick()  # somebody else sleeps, and could take one of them
+        if len(ready) > 1 and (self._polling or self._background_until):
+            self.wake()  # a sleeping thread can handle one of them
         while ready:
             try:
                 fd, mask = ready.popleft()
@@ -273,9 +273,9 @@ class Reactor:
                 source.hung_up = True
             try:
                 source.ready()
-            except BaseException:  # Ctrl-C in the driving thread: nothing of its event may be lost
+            except BaseException:  # KeyboardInterrupt: the event must not be lost
                 self._soon.append((source.ready, ()))
-                self.kick()
+                self.wake()
                 raise
         if self._timers.due <= time.monotonic():
             self._queue_timers()
@@ -283,17 +283,18 @@ class Reactor:
             self._run_soon()
 
     def _queue_timers(self) -> None:
-        """Queues the calls of the timers that are due, so that they are made one after the other."""
+        """Queues the calls of the timers that are due, so that one thread makes them in order."""
         with self._timers.lock:
             while (timer := self._timers.pop_due(time.monotonic())) is not None:
                 self._soon.append((timer.fire, ()))
 
     def _run_soon(self) -> None:
+        """Makes the queued calls, unless another thread is making them; that thread looks again afterwards."""
         me = get_ident()
-        if self._soon_owner == me:  # a queued call waits inside the loop for another one
+        if self._soon_owner == me:  # a queued call runs the loop and waits for a later one
             self._make_calls()
             return
-        while self._soon and self._soon_lock.acquire(False):
+        if self._soon and self._soon_lock.acquire(False):
             self._soon_owner = me
             try:
                 self._make_calls()
@@ -302,7 +303,7 @@ class Reactor:
                 self._soon_lock.release()
 
     def _make_calls(self) -> None:
-        # A bounded round, so that calls that queue calls cannot starve the sockets.
+        # One bounded round, so that calls that queue calls cannot starve the sockets.
         for _ in range(len(self._soon)):
             if self._soon:
                 self._guarded(*self._soon.popleft())
@@ -312,64 +313,67 @@ class Reactor:
         try:
             call(*args)
         except Exception:  # noqa: BLE001 - see below
-            # As in Source.ready: the loop outlives a bug in one of its users.
+            # As in Source.ready: a bug in one handler must not end the loop.
             _log.exception("a call from the reactor failed: %r", call)
 
-    # -- steward -------------------------------------------------------------------------
+    # -- background thread ---------------------------------------------------------------
 
-    def is_steward(self) -> bool:
-        """Whether this is the steward's thread, behind which nobody looks after the sockets."""
-        return self._steward is threading.current_thread()
+    def is_background_thread(self) -> bool:
+        """Whether the caller runs in the background thread: no other thread then takes over the loop."""
+        return self._background is threading.current_thread()
 
-    def _employ_steward(self) -> None:
-        if self._steward is None and not self._closed:
+    def _start_background(self) -> None:
+        if self._background is None and not self._closed:
             with self._timers.lock:
-                if self._steward is None:
-                    self._steward = threading.Thread(target=self._stew, name="tfmini-reactor", daemon=True)
-                    self._steward.start()
+                if self._background is None:
+                    self._background = threading.Thread(target=self._run_background, name="tfmini-reactor", daemon=True)
+                    self._background.start()
 
-    def _stew(self) -> None:
+    def _run_background(self) -> None:
         self._inside.add(get_ident())
         while not self._closed:
+            if self._soon and not self._soon_owner:
+                self._dispatch([] if self._polling else self._epoll.poll(0, _BATCH))
+                continue
             if self._polling:
                 self._wait_out_leader()
                 continue
-            self._steward_until = self._timers.due
+            self._background_until = self._timers.due
             try:
-                # As above: looked at after announcing.
+                # As in `_run_until`: check after setting `_background_until`.
                 events = [] if self._ready else self._wait(_FOREVER)
-            except (OSError, ValueError):  # closed under us
+            except (OSError, ValueError):  # closed meanwhile
                 return
-            self._steward_until = 0.0
+            self._background_until = 0.0
             self._dispatch(events)
             leader = self._leader_waiter
-            if leader is not None and leader.done and any(fd == self._bell for fd, _ in events):
-                self.kick()  # the ring was meant for the leader
+            if leader is not None and leader.done and any(fd == self._wake_fd for fd, _ in events):
+                self.wake()  # that wake-up was meant for the leader
 
     def _wait_out_leader(self) -> None:
-        """Parks until the leader has neither polled nor moved for a tick."""
-        self._steward_until = 0.0
+        """Parks until the leader has been outside epoll_wait for a whole tick."""
+        self._background_until = 0.0
         if self._timers.due < self._leader_until:
-            self.kick()  # what the steward has just handled set an earlier timer
+            self.wake()  # a handler in the background thread has set an earlier timer
         while not self._closed:
-            turns = self._turns
+            polls = self._polls
             if self._park.acquire(True, _LONG_PARK if self._parked_long else _TICK):
-                continue  # the leader got work after a long idle time: look closely again
+                continue  # the leader got an event after a long idle time: check often again
             if self._polling:
-                self._parked_long = turns == self._turns
-            elif turns == self._turns:
+                self._parked_long = polls == self._polls
+            elif polls == self._polls:
                 self._parked_long = False
                 return
 
     def close(self) -> None:
-        """Stops the steward and releases the epoll. For tests; the process's own never closes."""
+        """Stops the background thread and closes the epoll. For tests; the process's own reactor never closes."""
         self._closed = True
-        self.kick()
-        open_gate(self._park)
-        if self._steward is not None and self._steward is not threading.current_thread():
-            self._steward.join(5)
+        self.wake()
+        unlock(self._park)
+        if self._background is not None and self._background is not threading.current_thread():
+            self._background.join(5)
         self._epoll.close()
-        os.close(self._bell)
+        os.close(self._wake_fd)
 
 
 _reactor: Reactor | None = None
@@ -377,7 +381,7 @@ _reactor_lock = threading.Lock()
 
 
 def get_reactor() -> Reactor:
-    """The reactor of this process; a forked child gets its own."""
+    """Returns the reactor of this process; a forked child gets its own."""
     global _reactor
     reactor = _reactor
     if reactor is None or reactor.pid != os.getpid():

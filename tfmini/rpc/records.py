@@ -1,4 +1,4 @@
-"""How a message kind is declared: once, as a frozen slotted dataclass that refuses to be built wrong.
+"""Declares message kinds: each is a frozen slotted dataclass that checks its fields.
 
 ::
 
@@ -9,12 +9,12 @@
 
 Everything else (construction with validation, packing, the service tables, the protocol page of
 the docs) is derived from the declaration. Constructor and packer are generated, straight-line
-functions, as `dataclasses` does it: a message is built four times per round trip, and a frozen
-dataclass's own constructor is three times slower. It works by filling a mutable twin with the
-same slots and then making it an instance of the frozen class.
+functions, as in `dataclasses`: a message is built four times per round trip, and a frozen
+dataclass's own constructor is three times slower. The constructor fills an instance of a mutable twin
+class with the same slots and then sets its class to the frozen class.
 
-Blame is part of an error: `LocalProtocolError` means that this process built something wrong,
-`RemoteProtocolError` that the peer sent something wrong.
+An error names the faulty side: `LocalProtocolError` means that this process built an invalid message,
+`RemoteProtocolError` that the peer sent one.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-PROTOCOL_VERSION = 4  # tests/rpc/protocol.txt says what it stands for
+PROTOCOL_VERSION = 7  # tests/rpc/protocol.txt lists the messages of this version
 
-# Bytes of frame 0 of kinds with a graph (a million nodes fit); with bytes, names or tensors; with numbers and texts.
+# Limits of frame 0 in bytes, for kinds with a graph (a million nodes fit); with bytes, names or tensors; others.
 _GRAPH_HEADER, _BULKY_HEADER, _PLAIN_HEADER = 256 << 20, 64 << 20, 1 << 20
 
 
 class ProtocolError(Exception):
-    """A message that breaks the protocol. Use the subclass that says who is to blame."""
+    """A message violates the protocol. The subclasses name the faulty side."""
 
     blame: ClassVar[str] = ""
 
 
 class LocalProtocolError(ProtocolError):
-    """This process built or sent something wrong."""
+    """This process built an invalid message."""
 
     blame = "local"
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something wrong.
+    """The peer sent an invalid message.
 
     Attributes:
-      request_id: of the offending message, or 0 when it could not be read.
+      request_id: the id of that message, or 0 when it could not be read.
     """
 
     blame = "remote"
@@ -60,26 +60,26 @@ class RemoteProtocolError(ProtocolError):
 
 
 class VersionMismatchError(RemoteProtocolError):
-    """The peer speaks another version of the protocol."""
+    """The peer uses another version of the protocol."""
 
     def __init__(self, theirs: Any) -> None:
         super().__init__(
-            f"the peer speaks protocol version {theirs!r}, this process version {PROTOCOL_VERSION}; "
+            f"the peer uses protocol version {theirs!r}, this process version {PROTOCOL_VERSION}; "
             f"run the same version of tfmini everywhere"
         )
         self.theirs = theirs
 
 
 class Retry(enum.Enum):
-    """Whether a request may be sent again when its fate is unknown."""
+    """Whether a request may be sent again when the connection breaks before its reply."""
 
-    SAFE = "safe"  # doing it twice is the same as doing it once
+    SAFE = "safe"  # it is idempotent
     NEVER = "never"  # the server refuses a request id that it has seen
-    ONE_WAY = "one-way"  # has no reply, so nobody can know
+    ONE_WAY = "one-way"  # it has no reply
 
 
 class FieldKind(enum.Enum):
-    """How the codec treats a field."""
+    """The kinds of fields that the codec distinguishes."""
 
     SCALAR = "scalar"
     STRINGS = "strings"
@@ -113,13 +113,13 @@ class Field:
     default: Any
 
     def describe(self) -> str:
-        """The type as the protocol page shows it."""
+        """Returns the type as the protocol page shows it."""
         return _SCALARS[self.scalar] if self.scalar else self.kind.value
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What the declaration of one message kind says; `Message.row`."""
+    """The declaration of one message kind; `Message.row`."""
 
     kind: int
     name: str
@@ -144,7 +144,7 @@ class Message:
     has_structure: ClassVar[bool]
     is_reply: ClassVar[bool]
 
-    # Written once here and not generated for every kind: importing 50 kinds should take no time.
+    # Written here and not generated for every kind, so that importing 50 kinds is fast.
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in self.row.fields)
@@ -177,10 +177,10 @@ def message(
 
     Args:
       kind: its number on the wire.
-      direction: ``"client->master"`` and so on; for people and the page of the protocol.
+      direction: ``"client->master"`` and so on; for the protocol page.
       reply: the kind that answers it; None for one-way messages and replies.
       retry: whether it may be sent twice.
-      is_reply: whether it only ever answers a request.
+      is_reply: whether it only answers requests.
     """
 
     def register(cls: type[M]) -> type[M]:
@@ -189,14 +189,14 @@ def message(
                 f"message kind {kind} is {REGISTRY[kind].__name__} already, so not {cls.__name__}"
             )
         fields = tuple(_fields_of(cls))
-        cls.__doc__ = cls.__doc__ or f"{direction}, kind {kind}."  # else dataclass works out a signature
+        cls.__doc__ = cls.__doc__ or f"{direction}, kind {kind}."  # else dataclass computes a signature
         frozen = dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)(cls)
         frozen.row = Row(kind, cls.__name__, direction, fields, reply, retry, is_reply)
         frozen.width, frozen.is_reply = len(fields) + 3, is_reply
         frozen.has_structure = any(f.kind is FieldKind.STRUCTURE for f in fields)
         frozen.header_limit = _header_limit(fields)
         _generate(frozen, fields)
-        # On the class and not on Message, so that storing into its mutable twin stays fast.
+        # Set on the class, not on Message, so that storing into the mutable twin stays fast.
         frozen.__setattr__ = _refuse_setting  # type: ignore[assignment,method-assign]
         frozen.__delattr__ = _refuse_deleting  # type: ignore[assignment,method-assign]
         REGISTRY[kind] = frozen
@@ -220,7 +220,7 @@ def _refuse_deleting(self: Message, name: str) -> None:
 
 
 def _fields_of(cls: type[Message]) -> list[Field]:
-    annotations = inspect.get_annotations(cls)  # as text: this is not the place to evaluate them
+    annotations = inspect.get_annotations(cls)  # as text
     return [
         _field(name, text, cls.__dict__.get(name, dataclasses.MISSING)) for name, text in annotations.items()
     ]
@@ -231,23 +231,16 @@ def _field(name: str, annotation: str, default: Any) -> Field:
         return Field(name, FieldKind.SCALAR, _SCALAR_OF[annotation], default)
     if annotation in _KIND_OF:
         return Field(name, _KIND_OF[annotation], None, default)
-    raise TypeError(f"field {name!r} has type {annotation!r}, which cannot travel")
+    raise TypeError(f"field {name!r} has type {annotation!r}, which a message cannot contain")
 
 
 def _generate(cls: type[Message], fields: tuple[Field, ...]) -> None:
-    """Writes the constructor, the packer and the unpacker of `cls`."""
+    """Generates the constructor, the packer and the unpacker of `cls`."""
     names = [f.name for f in fields]
     twin = type("_" + cls.__name__, (Message,), {"__slots__": tuple(names)})
     space: dict[str, Any] = {"twin": twin, "refuse": _refuse, "check": _check_items, "ndarray": np.ndarray}
     space |= {"cls": cls, "strings": _strings}
-    space |= {
-        "str_": str,
-        "bool_": bool,
-        "int_": int,
-        "float_": float,
-        "bytes_": bytes,
-        "NoneType_": type(None),
-    }
+    space |= {name + "_": scalar for scalar, name in _SCALARS.items()}
     params = []
     for field in fields:
         has_default = field.default is not dataclasses.MISSING
@@ -267,21 +260,21 @@ def _generate(cls: type[Message], fields: tuple[Field, ...]) -> None:
     lines += [f"    {f.name} = restore({f.name}, parts, used)" for f in fields if f.kind is FieldKind.TENSORS]
     lines += [f"    {f.name} = strings({f.name})" for f in fields if f.kind is FieldKind.STRINGS]
     lines += [*_checks(fields), *build]
-    exec("\n".join(lines), space)  # noqa: S102 - source made of declared names only
+    exec("\n".join(lines), space)  # noqa: S102 - the source contains declared names only
     cls.__new__ = space["__new__"]  # type: ignore[method-assign]
     cls.pack = space["pack"]
     cls.unpack = space["unpack"]
 
 
 def _strings(items: Any) -> tuple[str, ...]:
-    """A list of strings from the wire as a tuple."""
+    """Converts a list of strings from the wire to a tuple."""
     if type(items) is not list or not all(type(item) is str for item in items):
         raise LocalProtocolError(f"expected a list of strings, got {items!r:.80}")
     return tuple(items)
 
 
 def _checks(fields: tuple[Field, ...]) -> list[str]:
-    """A statement that refuses a wrong type of any field."""
+    """Returns the statement that refuses a wrong type of any field."""
     tests = []
     for field in fields:
         if field.scalar is not None:
@@ -293,7 +286,7 @@ def _checks(fields: tuple[Field, ...]) -> list[str]:
 
 
 def _item_checks(fields: tuple[Field, ...]) -> list[str]:
-    """Statements that refuse wrong elements of tuples."""
+    """Returns the statements that refuse wrong elements of tuples."""
     lines = []
     for field in fields:
         if field.kind in (FieldKind.TENSORS, FieldKind.STRINGS):
@@ -304,7 +297,7 @@ def _item_checks(fields: tuple[Field, ...]) -> list[str]:
 
 
 def _check_items(cls: type[Message], name: str, item: Any, wanted: type) -> None:
-    """The slow path of an element check: numpy scalars, strings of rank 0 and array subclasses are fine."""
+    """The slow path of an element check: accepts numpy scalars, rank-0 strings and array subclasses."""
     if wanted is np.ndarray and isinstance(item, (np.ndarray, np.generic, bytes)):
         return
     raise LocalProtocolError(

@@ -1,7 +1,7 @@
-"""What a non-blocking stream socket has not taken yet.
+"""The send queue of a non-blocking stream socket.
 
-Large pieces wait as they are, not as copies: whoever sends an array leaves its memory alone while
-somebody holds it (see decision 3), and the queue does.
+Large pieces are queued without a copy: a sender does not change an array while another object holds it
+(see decision 3), and the queue holds it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 from tfmini.rpc.transport import Backlog
 
-_JOIN_LIMIT = 256 << 10  # bytes; up to here copying together beats scattered writing
-_TURN = 16 << 20  # bytes written before others get their turn
+_JOIN_LIMIT = 256 << 10  # bytes; up to here, joining the pieces is faster than sendmsg
+TURN = 16 << 20  # bytes written before the reactor serves other sources
 _IOV_LIMIT = 1000
 
 
-class Outflow:
-    """The sending half of a socket. Its `lock` is held by whoever writes, and by the caller of `write`.
+class SendQueue:
+    """Writes to a socket and queues the bytes that it does not accept. The caller of each method holds `lock`.
 
     Args:
-      on_backlog: called, with the lock held, when something has begun to wait for the socket.
-      on_broken: called with the reason, with the lock held, when nothing more can be sent.
+      on_backlog: called when the queue is no longer empty.
+      on_broken: called with the reason when the connection has broken.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class Outflow:
         self._on_broken = on_broken
 
     def __bool__(self) -> bool:
-        """Whether something waits."""
+        """Whether anything is queued."""
         return bool(self._queue)
 
     @property
     def bytes(self) -> int:
-        """How much waits."""
+        """The number of queued bytes."""
         return self._backlog.bytes
 
     def write(self, pieces: list[Any], total: int) -> None:
-        """Writes what the socket takes and queues the rest."""
+        """Writes as much as the socket accepts and queues the rest."""
         if self._queue:
             excess = self._backlog.excess()
             if excess:
@@ -72,7 +72,7 @@ class Outflow:
             self._on_backlog()
 
     def _enqueue(self, pieces: list[Any], skip: int) -> None:
-        """Queues all but the first ``skip`` bytes; small neighbours are put together."""
+        """Queues all but the first ``skip`` bytes; joins small neighbours."""
         small: list[Any] = []
         for piece in pieces:
             if skip >= len(piece):
@@ -94,8 +94,8 @@ class Outflow:
             small.clear()
 
     def flush(self) -> bool:
-        """Writes what the socket takes, up to a turn; returns whether that took it all the time."""
-        budget = _TURN
+        """Writes queued bytes; returns True if the queue is empty or `TURN` bytes were written."""
+        budget = TURN
         while self._queue and budget > 0:
             first = self._queue[0]
             try:
@@ -114,6 +114,6 @@ class Outflow:
         return True
 
     def clear(self) -> None:
-        """Forgets what waits."""
+        """Drops the queued bytes."""
         self._queue.clear()
         self._backlog.clear()

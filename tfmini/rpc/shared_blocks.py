@@ -1,11 +1,11 @@
-"""Large parts between processes of one host: blocks of shared memory, one copy per transfer.
+"""Shared memory for large parts between processes of one host: one copy per transfer.
 
 The sender owns memfd blocks in a few size classes and reuses them, so their pages stay warm (a
-fresh 64 MB block costs more in page faults than the copy). A block's descriptor is passed once;
-the receiver maps it read-only, once, and keeps the mapping. All large parts of one message share
-a block. Every transfer is one numpy array over the mapping, the parts are views of it; when the
-last one dies the block's id goes back to the sender. Blocks are sealed against resizing, so a
-broken sender cannot make the receiver fault.
+fresh 64 MB block costs more in page faults than the copy). The sender passes a block's descriptor once;
+the receiver maps it once and keeps the mapping. All large parts of one message share a block. Every
+transfer is one read-only numpy array over the mapping, and the parts are views of it; when the last
+view is gone, the receiver returns the block's id to the sender. Blocks are sealed against resizing, so
+a faulty sender cannot cause a SIGBUS in the receiver.
 
 Python's mmap keeps a descriptor per mapping, so the number of blocks is bounded, too.
 """
@@ -32,11 +32,11 @@ _GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 IDLE_LIMIT = 256 << 20  # bytes of idle blocks kept warm per connection
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
-LARGEST = 20 << 30  # bytes; a receiver refuses to map more. The size class of the largest message
+LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
 
 
 def size_class(nbytes: int) -> int:
-    """The block size for a part: a power of two times 1, 1.25, 1.5 or 1.75, at least 64 KiB."""
+    """Returns the block size for a part: a power of two times 1, 1.25, 1.5 or 1.75, at least 64 KiB."""
     if nbytes <= 1 << 16:
         return 1 << 16
     quarter = 1 << (nbytes - 1).bit_length() - 3
@@ -44,11 +44,11 @@ def size_class(nbytes: int) -> int:
 
 
 class Block:
-    """A sender's block. ``fd`` is -1 once the receiver has it.
+    """A sender's block. ``fd`` is -1 after the descriptor was passed to the receiver.
 
-    Its pages come with the first `fill`: that writes through the descriptor, which costs half of
-    faulting the pages in and, unlike populating the mapping, leaves the interpreter to others
-    (3 GB take seconds, in which no heartbeat would go out).
+    The first `fill` allocates the pages: it writes through the descriptor, which takes half the time of
+    page faults and, unlike populating the mapping, releases Python's interpreter lock (3 GB take
+    seconds, in which no heartbeat could be sent).
     """
 
     __slots__ = ("_is_fresh", "bytes", "capacity", "fd", "id")
@@ -71,7 +71,7 @@ class Block:
         """Copies the parts into the block, each to the next multiple of 64.
 
         Raises:
-          OSError: there is no memory for it.
+          OSError: out of memory.
         """
         offset = 0
         for part in parts:
@@ -83,7 +83,7 @@ class Block:
             offset += size + (-size & 63)
         self._is_fresh = False
 
-    def forget_fd(self) -> None:
+    def close_fd(self) -> None:
         """Closes the descriptor; the mapping stays."""
         if self.fd >= 0:
             os.close(self.fd)
@@ -110,7 +110,7 @@ class BlockPool:
         self._closed = False
 
     def take(self, nbytes: int) -> Block | None:
-        """A block that can hold ``nbytes``, lent until `give_back`; None when there is none to be had."""
+        """Lends a block that can hold ``nbytes``, until `give_back`; returns None when none is available."""
         capacity = size_class(nbytes)
         with self._lock:
             for block in reversed(self._idle.values()):
@@ -130,12 +130,12 @@ class BlockPool:
         return block
 
     def give_back(self, block_id: int) -> list[int]:
-        """Takes a block back; returns the ids of blocks that the receiver should forget.
+        """Takes a block back; returns the ids of dropped blocks, whose mappings the receiver should drop.
 
         Raises:
           KeyError: that block is not lent.
         """
-        forgotten = []
+        dropped = []
         with self._lock:
             block = self._lent.pop(block_id)
             self._idle[block_id] = block
@@ -143,17 +143,17 @@ class BlockPool:
             while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
                 _, oldest = self._idle.popitem(last=False)
                 self._idle_bytes -= oldest.capacity
-                oldest.forget_fd()
-                forgotten.append(oldest.id)
-        return forgotten
+                oldest.close_fd()
+                dropped.append(oldest.id)
+        return dropped
 
     def discard(self, block_id: int) -> None:
-        """Drops a block that was lent but never passed on."""
+        """Drops a lent block that was not sent."""
         with self._lock:
-            self._lent.pop(block_id).forget_fd()
+            self._lent.pop(block_id).close_fd()
 
     def statistics(self) -> dict[str, int]:
-        """Blocks and bytes, lent and idle."""
+        """Counts the blocks and bytes, lent and idle."""
         with self._lock:
             lent = sum(b.capacity for b in self._lent.values())
             return {
@@ -164,56 +164,68 @@ class BlockPool:
             }
 
     def close(self) -> None:
-        """Lets go of all blocks; a receiver's mappings of them stay valid."""
+        """Releases all blocks; a receiver's mappings of them stay valid."""
         with self._lock:
             self._closed = True
             for block in (*self._lent.values(), *self._idle.values()):
-                block.forget_fd()
+                block.close_fd()
             self._lent.clear()
             self._idle.clear()
             self._idle_bytes = 0
 
 
-class _Loan(weakref.ref):
-    """Watches the array that stands for one transfer; knows its block when it dies."""
+class Loan(weakref.ref):
+    """A weak reference to the array of one transfer; ``item`` identifies the memory to free with it."""
 
-    __slots__ = ("block_id", "nbytes")
-    block_id: int
-    nbytes: int
+    __slots__ = ("item",)
+    item: Any
+
+
+def lend(memory: Any, nbytes: int, item: Any, on_freed: Callable[[Loan], None]) -> tuple[np.ndarray[Any, Any], Loan]:
+    """Makes a read-only array of the first ``nbytes`` of ``memory``, and its loan.
+
+    ``on_freed`` gets the loan when the last view of the array is gone. Views keep the array alive as their base,
+    since the array's own base is no array. A client may make a fetched array writable, since the memory is.
+    """
+    owner = np.frombuffer(memory, np.uint8, nbytes)
+    owner.flags.writeable = False
+    loan = Loan(owner, on_freed)
+    loan.item = item
+    return owner, loan
 
 
 class BlockCache:
     """A receiver's mappings of the peer's blocks.
 
     Args:
-      on_free: called with (block id, bytes) when the last view of a transfer dies, in whatever
-        thread and moment that happens (inside a garbage collection, say): it must not lock.
+      on_free: called with (block id, bytes) when the last view of a transfer is gone. It must not lock,
+        since any thread may call it at any moment (inside a garbage collection, say).
     """
 
     def __init__(self, on_free: Callable[[int, int], None]) -> None:
         self._on_free = on_free
         self._maps: dict[int, tuple[mmap.mmap, int]] = {}
-        self._loans: dict[int, _Loan] = {}
+        self._loans: dict[int, Loan] = {}  # by block id
 
     def __contains__(self, block_id: int) -> bool:
         return block_id in self._maps
 
     @property
     def borrowed(self) -> int:
-        """How many transfers are still in use."""
+        """The number of transfers that are in use."""
         return len(self._loans)
 
     def add(self, block_id: int, fd: int) -> None:
-        """Maps a block that was passed; closes ``fd``.
+        """Maps a block that the peer has sent; closes ``fd``.
 
         Raises:
-          ValueError: it is not a sealed block of sane size.
+          ValueError: it is not a sealed block of a valid size.
         """
         try:
             size = os.fstat(fd).st_size
             if not 0 < size <= LARGEST or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
                 raise ValueError("not a sealed shared memory block")
-            # Populating keeps the interpreter to itself, so a huge mapping is left to faults (16 pages each).
+            # Populating holds Python's interpreter lock, so the pages of a huge mapping are faulted in (16 each).
             flags = mmap.MAP_SHARED | (_POPULATE if size <= _POPULATE_UP_TO else 0)
             memory = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
             self._maps[block_id] = memory, size
@@ -223,7 +235,7 @@ class BlockCache:
             os.close(fd)
 
     def borrow(self, block_id: int) -> np.ndarray[Any, Any]:
-        """One transfer in that block, as read-only bytes.
+        """Returns one transfer in that block, as read-only bytes.
 
         Raises:
           ValueError: the block is unknown or in use.
@@ -231,21 +243,17 @@ class BlockCache:
         entry = self._maps.get(block_id)
         if entry is None or block_id in self._loans:
             raise ValueError(f"shared memory block {block_id} is {'in use' if entry else 'unknown'}")
-        # Views of it keep it alive as their base, since its own base is no array.
-        owner = np.frombuffer(entry[0], np.uint8)
-        # Read-only by default; the mapping itself is not, so that a client may make the array it fetched its own.
-        owner.flags.writeable = False
-        loan = _Loan(owner, self._freed)
-        loan.block_id, loan.nbytes = block_id, entry[1]
-        self._loans[block_id] = loan
+        memory, nbytes = entry
+        owner, self._loans[block_id] = lend(memory, nbytes, (block_id, nbytes), self._freed)
         return owner
 
-    def _freed(self, loan: _Loan) -> None:
-        self._loans.pop(loan.block_id, None)
-        self._on_free(loan.block_id, loan.nbytes)
+    def _freed(self, loan: Loan) -> None:
+        block_id, nbytes = loan.item
+        self._loans.pop(block_id, None)
+        self._on_free(block_id, nbytes)
 
     def forget(self, block_id: int) -> None:
-        """Drops a mapping; the memory goes when the last view of it does."""
+        """Drops a mapping; the memory is freed with the last view of it."""
         self._maps.pop(block_id, None)
 
     def close(self) -> None:

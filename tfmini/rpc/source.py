@@ -1,4 +1,4 @@
-"""A file descriptor that the reactor watches."""
+"""Event sources: file descriptors that the reactor watches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class _Loop(Protocol):
 
 
 class Source:
-    """A watched file descriptor. The callback runs in one thread at a time.
+    """A watched file descriptor. Its callback runs in one thread at a time.
 
-    ``after`` is called after each callback, and another thread may be in the callback meanwhile: what takes
-    long belongs there. ``hung_up`` turns true when the peer has closed its end; reading then ends in end-of-file.
+    ``after`` is called after each callback and may take long, since another thread may run the callback
+    meanwhile. ``hung_up`` turns true when the peer has closed its end; reading then ends with end of file.
     """
 
     __slots__ = ("_callback", "_lock", "_pending", "_reactor", "after", "fd", "hung_up")
@@ -33,7 +33,7 @@ class Source:
         self._reactor = reactor
 
     def ready(self) -> None:
-        """Runs the callback, or has the thread that is inside it run it once more."""
+        """Runs the callback; if another thread is running it, that thread runs it once more."""
         self._pending = True
         while self._pending:
             if not self._lock.acquire(False):
@@ -42,7 +42,7 @@ class Source:
                 self._pending = False
                 self._callback()
             except Exception:  # noqa: BLE001 - see below
-                # A bug in one handler must not stop the loop that serves all the others.
+                # A bug in one handler must not end the loop.
                 _log.exception("a handler of descriptor %d failed", self.fd)
             finally:
                 self._lock.release()
@@ -50,5 +50,5 @@ class Source:
                 self.after()
 
     def again(self) -> None:
-        """Has the callback run soon even if no new event arrives. From any thread."""
+        """Schedules the callback even if no new event arrives. From any thread."""
         self._reactor.call_soon(self.ready)

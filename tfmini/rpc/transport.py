@@ -1,18 +1,18 @@
-"""The boundary below which there are only byte parts, order and close.
+"""The contract of all transports: connections that carry messages as lists of byte parts.
 
 A `Connection` carries messages, each a list of parts (one-dimensional byte buffers), whole and in
-order, both ways. All transports keep this contract, and one conformance suite checks them
+order, in both directions. All transports keep this contract, and one conformance suite checks them
 (``tests/rpc/conformance.py``):
 
-* `Connection.start` hands over the two callbacks; nothing is delivered before.
+* `Connection.start` takes the two callbacks; nothing is delivered before it.
 * ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
-  parts are read-only and stay valid as long as somebody holds them.
-* `Connection.send` never blocks. What the other side does not take yet is queued; the queue is
-  bounded (`Backlog`), and a connection that exceeds it is closed.
-* ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whichever side or
-  accident ended the connection. What the peer sent before it closed is delivered first; after
-  a `close` on this side nothing more is.
-* The connecting side speaks first: a listener may not learn of a connection before that.
+  parts are read-only and stay valid as long as they are referenced.
+* `Connection.send` never blocks. Messages that the peer does not accept yet are queued. The queue is
+  bounded (`Backlog`); a connection that exceeds the bound is closed.
+* ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whatever ended the
+  connection. Messages that the peer sent before it closed are delivered first; after a `close` on
+  this side, no message is delivered.
+* The connecting side sends first: a listener may not see a connection before that.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from tfmini import errors
 from tfmini.rpc.waiter import Clock
 
 _log = logging.getLogger("tfmini.rpc")
 
 OnParts = Callable[[list[Any]], None]
 OnClosed = Callable[[str], None]
+MakeError = Callable[[str], errors.OpError]
 
-BACKLOG_LIMIT = 2 << 30  # bytes queued for a peer that takes nothing
+BACKLOG_LIMIT = 2 << 30  # bytes queued for a peer that reads nothing
 _STALLED_S = 4.0
-_SLOW_FACTOR = 8  # so many times the limit for a peer that does take something
+_SLOW_FACTOR = 8  # multiplies the limit for a peer that reads slowly
 
 
 class Backlog:
-    """What waits for a slow peer, in bytes, and when that is too much.
+    """Counts the bytes queued for a slow peer and says when they are too many.
 
-    One message may be larger than the limit, so a peer that makes progress gets more room than one
-    that stands still.
+    One message may be larger than the limit, so the limit is higher for a peer that makes progress.
     """
 
     __slots__ = ("_moved_at", "bytes")
@@ -49,38 +50,52 @@ class Backlog:
         self._moved_at = 0.0
 
     def add(self, nbytes: int) -> None:
-        """So much more waits."""
+        """Counts bytes that were queued."""
         if not self.bytes:
             self._moved_at = time.monotonic()
         self.bytes += nbytes
 
     def take(self, nbytes: int) -> None:
-        """So much has gone."""
+        """Counts bytes that were sent."""
         self.bytes -= nbytes
         self._moved_at = time.monotonic()
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Sets the count to zero."""
         self.bytes = 0
 
     def excess(self) -> str:
-        """Why the peer should be given up instead of queueing more for it, or ""."""
+        """Returns the reason to close the connection instead of queueing more, or ""."""
         if self.bytes <= BACKLOG_LIMIT:
             return ""
         if self.bytes <= _SLOW_FACTOR * BACKLOG_LIMIT and time.monotonic() < self._moved_at + _STALLED_S:
             return ""
-        return f"the peer does not read: {self.bytes} bytes are waiting for it"
+        return f"the peer does not read: {self.bytes} bytes are queued for it"
+
+
+class Refusal(NamedTuple):
+    """Why a connection ended: the other side does not admit this process, or cannot be trusted by it.
+
+    ``error`` makes the error that calls get. ``is_certain`` is false if a server that is being
+    stopped can look the same.
+    """
+
+    error: MakeError
+    is_certain: bool
 
 
 class Connection(ABC):
-    """One two-way stream of messages. See the module for the contract.
+    """A bidirectional stream of messages. See the module for the contract.
 
-    ``plain_host`` is the numeric host that was dialled, or the interface that was dialled at, where
-    that is plain TCP without encryption; else "".
+    ``stream_host`` is the numeric address of the listener if the connection is TCP; otherwise "". ``peer_key``
+    is the public key of the connecting side, on the listening side of an encrypted connection. ``refusal`` is
+    set before a connection ends that was not admitted.
     """
 
     address: str = ""
-    plain_host: str = ""
+    stream_host: str = ""
+    peer_key: bytes = b""
+    refusal: Refusal | None = None
 
     @abstractmethod
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
@@ -92,21 +107,21 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self, reason: str = "closed here") -> None:
-        """Ends the connection; what was sent before still leaves if the peer reads it."""
+        """Ends the connection; messages sent before are still delivered if the peer reads them."""
 
     @property
     @abstractmethod
     def backlog(self) -> int:
-        """Bytes accepted by `send` that the layer below has not taken yet."""
+        """Bytes accepted by `send` that are still queued here."""
 
     @property
     def activity(self) -> int:
-        """A number that changes while something comes in, even if no message is complete or read yet."""
+        """A number that changes while bytes arrive, even if no message is complete or read yet."""
         return 0
 
 
 class RefusedConnection(Connection):
-    """A connection that could not be made; `start` tells why."""
+    """A connection that could not be made; `start` reports the reason to ``on_closed``."""
 
     def __init__(self, clock: Clock, address: str, reason: str) -> None:
         self.address = address
@@ -117,10 +132,10 @@ class RefusedConnection(Connection):
         self._clock.call_soon(deliver, on_closed, self._reason)
 
     def send(self, parts: Sequence[Any]) -> None:
-        """Goes nowhere."""
+        """Does nothing."""
 
     def close(self, reason: str = "closed here") -> None:
-        """It is."""
+        """Does nothing."""
 
     @property
     def backlog(self) -> int:
@@ -128,7 +143,7 @@ class RefusedConnection(Connection):
 
 
 class Listener(ABC):
-    """A bound address. ``address`` is the one to connect to, with the real port."""
+    """A bound address. ``address`` is the address to connect to, with the real port."""
 
     address: str = ""
 
@@ -138,29 +153,29 @@ class Listener(ABC):
 
 
 class Transport(ABC):
-    """A way to listen and to connect."""
+    """Listens and connects for one or more address schemes."""
 
     @abstractmethod
     def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
         """Binds ``address``; ``on_connection`` gets each new connection and must `start` it.
 
         Raises:
-          errors.UnknownError: the address is taken.
+          errors.UnknownError: the address is in use.
           errors.InvalidArgumentError: it cannot be understood or bound.
         """
 
     @abstractmethod
     def connect(self, address: str) -> Connection:
-        """A connection to ``address``; a failure to connect arrives as ``on_closed``."""
+        """Returns a connection to ``address``; a failure to connect is reported to ``on_closed``."""
 
     def close(self) -> None:  # noqa: B027  a transport may hold nothing
         """Releases what the transport itself holds."""
 
 
 def deliver(callback: Callable[[Any], None], item: Any) -> None:
-    """Calls a user of a connection; what comes next on the connection does not depend on its bugs."""
+    """Calls a callback and logs its exceptions, so that a bug in it does not stop the connection."""
     try:
         callback(item)
     except Exception:  # noqa: BLE001 - see below
-        # The layer above answers or counts bad messages itself, so this is a bug of ours: log it.
+        # The layer above handles malformed messages itself, so this is a bug in tfmini.
         _log.exception("a connection's callback failed: %r", callback)

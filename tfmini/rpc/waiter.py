@@ -1,4 +1,4 @@
-"""What a thread waits for, and what deciding code may ask of the loop that it waits in."""
+"""`Waiter`, for which a thread runs the event loop, and `Clock`, the interface of event loops."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from tfmini.rpc.timers import Timer
 
 
 class Waiter:
-    """Something that one thread drives the reactor for. Whoever finishes it calls `set`."""
+    """A condition that one thread waits for in `Reactor.drive`, until another calls `set`."""
 
-    __slots__ = ("_gate", "_owner", "_reactor", "done")
+    __slots__ = ("_sleep_lock", "_owner", "_reactor", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._owner = 0
-        self._gate: Any = None
+        self._sleep_lock: Any = None
         self._reactor: Any = None
 
     def set(self) -> None:
-        """Marks it as done and wakes the thread that drives for it. From any thread."""
+        """Marks the waiter as done and wakes the waiting thread. From any thread."""
         self.done = True
         if self._owner and self._owner != get_ident():
-            gate = self._gate
-            if gate is not None:
-                open_gate(gate)
+            sleep_lock = self._sleep_lock
+            if sleep_lock is not None:
+                unlock(sleep_lock)
             else:
-                self._reactor.kick()
+                self._reactor.wake()
 
 
-def open_gate(gate: Any) -> None:
-    """Lets the thread go on that sleeps, or is about to sleep, on this lock."""
+def unlock(sleep_lock: Any) -> None:
+    """Wakes the thread that sleeps, or is about to sleep, on this lock."""
     try:
-        gate.release()
-    except RuntimeError:  # two wakers: it is open already
+        sleep_lock.release()
+    except RuntimeError:  # another thread has released it already
         return
 
 
 class Clock(Protocol):
-    """What deciding code may ask of a loop; real and simulated reactors both have it."""
+    """The interface of an event loop for code without I/O; the real and the simulated reactor implement it."""
 
     def now(self) -> float: ...
     def call_soon(self, call: Callable[..., Any], *args: Any) -> None: ...

@@ -1,25 +1,27 @@
-"""Who may open an encrypted connection: ZeroMQ asks (the ZAP protocol), the admitted keys answer."""
+"""Authentication of encrypted connections: a handler of ZeroMQ's ZAP protocol (RFC 27) checks the peer's key."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from typing import Any
 
 import zmq
 from zmq.utils import z85
 
+from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.security import Keys
 
-_gates: dict[int, Gatekeeper] = {}
+_handler: ZapHandler | None = None
 _lock = threading.Lock()
 
 
-class Gatekeeper:
-    """Answers for all listeners of a ZeroMQ context; each is a ZAP domain of its own."""
+class ZapHandler:
+    """Authenticates the clients of all listeners of a ZeroMQ context; each listener has its own ZAP domain."""
 
     def __init__(self, context: zmq.Context[Any], reactor: Reactor) -> None:
+        self._context = context
         self._keys: dict[str, Keys] = {}
         self._serial = itertools.count(1)
         self._sock: Any = context.socket(zmq.REP)
@@ -29,14 +31,15 @@ class Gatekeeper:
         reactor.watch(self._source)
 
     @classmethod
-    def of(cls, context: zmq.Context[Any], reactor: Reactor) -> Gatekeeper:
-        """The gatekeeper of that context."""
+    def of(cls, context: zmq.Context[Any], reactor: Reactor) -> ZapHandler:
+        """Returns the handler of this process's context."""
+        global _handler
         with _lock:
-            if id(context) not in _gates:
-                _gates[id(context)] = cls(context, reactor)
-            return _gates[id(context)]
+            if _handler is None or _handler._context is not context:  # first use, or first use after a fork
+                _handler = cls(context, reactor)
+            return _handler
 
-    def admit(self, sock: zmq.Socket[Any], keys: Keys) -> str:
+    def secure(self, sock: zmq.Socket[Any], keys: Keys) -> str:
         """Makes ``sock`` an encrypted server for holders of admitted keys; returns its domain."""
         domain = f"tfmini-{next(self._serial)}"
         self._keys[domain] = keys
@@ -45,8 +48,8 @@ class Gatekeeper:
         sock.curve_server = True
         return domain
 
-    def dismiss(self, domain: str) -> None:
-        """Nobody is admitted to that domain any more."""
+    def remove(self, domain: str) -> None:
+        """Removes a domain: all later connections to it are refused."""
         self._keys.pop(domain, None)
 
     def _on_ready(self) -> None:
@@ -54,6 +57,15 @@ class Gatekeeper:
             request = self._sock.recv_multipart(zmq.NOBLOCK)
             version, request_id, domain, _, _, mechanism, *credentials = request
             keys = self._keys.get(domain.decode(errors="replace"))
-            admitted = mechanism == b"CURVE" and keys is not None and keys.admits(z85.encode(credentials[0]))
+            public = z85.encode(credentials[0]) if mechanism == b"CURVE" else b""
+            admitted = bool(public) and keys is not None and keys.admits(public)
             code, text = (b"200", b"OK") if admitted else (b"400", b"key not admitted")
-            self._sock.send_multipart([version, request_id, code, text, b"", b""], zmq.NOBLOCK)
+            self._sock.send_multipart([version, request_id, code, text, public, b""], zmq.NOBLOCK)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""What both kinds of ZeroMQ connection share: callbacks, outbox and the one end."""
+"""The base of both ZeroMQ connections: callbacks, outbox and end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmini.rpc.zmq_pump import Outbox, bytes_received
 
 
 class ZmqConnection(Connection):
-    """See the module."""
+    """Base of the connecting and the accepted ZeroMQ connection."""
 
     def __init__(self, reactor: Reactor, address: str) -> None:
         self.address = address
@@ -22,7 +22,7 @@ class ZmqConnection(Connection):
         self._ended = False
         self._failed: str | None = None
         self._closed_here = False
-        self.fd = -1  # ZeroMQ's, once it is known
+        self.fd = -1  # ZeroMQ's TCP descriptor, when known
 
     @property
     def backlog(self) -> int:
@@ -40,12 +40,12 @@ class ZmqConnection(Connection):
         raise NotImplementedError
 
     def _fail(self, reason: str) -> None:
-        """Ends it, from any thread."""
+        """Ends the connection. From any thread."""
         self._failed = self._failed or reason
         self._reactor.call_soon(self._end, reason)
 
     def _end(self, reason: str) -> None:
-        """The one end. Runs in the reactor, after what has arrived was delivered."""
+        """Ends the connection, once. Runs in the reactor, after the arrived messages were delivered."""
         if not self._ended:
             self._ended = True
             self._outbox.clear()

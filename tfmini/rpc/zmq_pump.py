@@ -1,4 +1,4 @@
-"""One ZeroMQ socket in the reactor, and the messages that wait for it."""
+"""Connects a ZeroMQ socket to the reactor, and queues messages that the socket does not accept."""
 
 from __future__ import annotations
 
@@ -35,8 +35,16 @@ _context_pid = 0
 _context_lock = threading.Lock()
 
 
+def _after_fork() -> None:
+    global _context_lock
+    _context_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def get_context() -> zmq.Context[Any]:
-    """The context of this process; a forked child gets its own."""
+    """Returns the ZeroMQ context of this process; a forked child gets its own."""
     global _context, _context_pid
     with _context_lock:
         if _context is None or _context.closed or _context_pid != os.getpid():
@@ -46,11 +54,11 @@ def get_context() -> zmq.Context[Any]:
 
 
 class Pump:
-    """One ZeroMQ socket in the reactor, with its monitor.
+    """Reads one ZeroMQ socket and its monitor from the reactor.
 
     Args:
-      after: called when something may have been read, while another thread may read on.
-      may_read: asked after every message whether to read on; if not, somebody calls `again` later.
+      after: called after reading, while another thread may already read on.
+      may_read: called after every message; if it returns False, reading stops until `again` is called.
     """
 
     def __init__(
@@ -71,7 +79,7 @@ class Pump:
         self._on_event: Callable[[int, int], None] = lambda event, value: None
         self._monitor: Any = sock.get_monitor_socket(_WATCHED)
         self._monitor_lock = threading.Lock()
-        self._news = False
+        self._has_events = False
         self._source: Source | None = None
         self._monitor_source: Source | None = None
 
@@ -86,10 +94,10 @@ class Pump:
         self._monitor_source.again()
 
     def send(self, parts: Sequence[Any]) -> bool:
-        """Hands over a message; False when ZeroMQ's queue is full.
+        """Passes a message to ZeroMQ; returns False when ZeroMQ's queue is full.
 
         Raises:
-          zmq.ZMQError: EHOSTUNREACH, when the client is gone.
+          zmq.ZMQError: EHOSTUNREACH: the client has disconnected.
         """
         with self.lock:
             if self.closed:
@@ -106,13 +114,13 @@ class Pump:
         return True
 
     def _on_monitor(self) -> None:
-        self._news = True
+        self._has_events = True
         if self._source is not None:
             self._source.ready()
 
     def read_monitor(self) -> None:
-        """Handles the events that have come."""
-        self._news = False
+        """Handles the monitor events that have arrived."""
+        self._has_events = False
         while True:
             with self._monitor_lock:
                 if self.closed:
@@ -124,16 +132,9 @@ class Pump:
             self._on_event(*_EVENT.unpack(event))
 
     def _on_ready(self) -> None:
-        if self._news:
+        if self._has_events:
             self.read_monitor()
-        while True:
-            with self.lock:
-                if self.closed or not self.sock.getsockopt(zmq.EVENTS) & zmq.POLLIN:
-                    return
-                parts = self._receive()
-            self._on_message(parts)
-            if self._may_read is not None and not self._may_read():
-                return  # who empties what is full calls `again`
+        self.drain(self._may_read)
 
     def _receive(self) -> list[Any]:
         sock = self.sock
@@ -145,22 +146,24 @@ class Pump:
             parts.append(frame)
         return parts
 
-    def drain(self) -> None:
-        """Delivers what has arrived; called inside the source's callback."""
+    def drain(self, may_read: Callable[[], bool] | None = None) -> None:
+        """Delivers the messages that have arrived. Called in the source's callback."""
         while True:
             with self.lock:
                 if self.closed or not self.sock.getsockopt(zmq.EVENTS) & zmq.POLLIN:
                     return
                 parts = self._receive()
             self._on_message(parts)
+            if may_read is not None and not may_read():
+                return
 
     def again(self) -> None:
-        """Has the socket looked at soon."""
+        """Schedules another read of the socket."""
         if self._source is not None:
             self._source.again()
 
     def close(self, before: Callable[[], None] | None = None) -> None:
-        """Closes the socket; ``before`` is called with it still open and nobody using it."""
+        """Closes the socket; calls ``before`` while the socket is still open and no other thread uses it."""
         for source in (self._source, self._monitor_source):
             if source is not None:
                 self._reactor.unwatch(source)
@@ -176,7 +179,7 @@ class Pump:
             self.sock.close(LINGER_MS)
 
     def wait_unbound(self) -> None:
-        """Until ZeroMQ's thread has closed the listening descriptor (bounded: 10 s, should it be starved)."""
+        """Waits until ZeroMQ's thread has closed the listening descriptor, at most 10 s."""
         with self._monitor_lock:
             while self._monitor.poll(10_000):
                 event, _ = _EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])
@@ -185,14 +188,14 @@ class Pump:
 
 
 def payload(frame: Any) -> Any:
-    """A part as bytes or read-only memory."""
+    """Converts a frame to bytes or to read-only memory."""
     return frame.bytes if len(frame) < 8192 else frame.buffer.toreadonly()
 
 
 def bytes_received(fd: int) -> int:
-    """What the kernel has received for a TCP descriptor of ZeroMQ's, in bytes; 0 if it is none.
+    """Returns how many bytes the kernel has received on a TCP descriptor of ZeroMQ; 0 for other descriptors.
 
-    ZeroMQ shows messages only when they are complete; this tells a slow peer from a silent one.
+    ZeroMQ reports only complete messages; this count distinguishes a slow peer from a silent one.
     """
     try:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fd)
@@ -201,14 +204,14 @@ def bytes_received(fd: int) -> int:
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
         return int(_RECEIVED.unpack(info)[0]) if len(info) == _RECEIVED.size else 0
-    except OSError:  # closed meanwhile, or a Unix socket
+    except OSError:  # closed by another thread, or a Unix socket
         return 0
     finally:
-        sock.detach()  # it stays ZeroMQ's
+        sock.detach()  # the descriptor belongs to ZeroMQ
 
 
 class Outbox:
-    """Messages that ZeroMQ's queue had no room for, in order; tried again by a timer."""
+    """Messages that ZeroMQ's queue had no room for, in order; a timer tries again."""
 
     def __init__(
         self, reactor: Reactor, push: Callable[[Sequence[Any]], bool], fail: Callable[[str], None]
@@ -222,7 +225,7 @@ class Outbox:
 
     @property
     def bytes(self) -> int:
-        """How much waits."""
+        """The number of queued bytes."""
         return self._backlog.bytes
 
     def send(self, parts: Sequence[Any]) -> None:
@@ -244,7 +247,7 @@ class Outbox:
                 self._reactor.call_later(_RETRY_S, self.flush)
 
     def flush(self) -> None:
-        """Sends what can be sent."""
+        """Sends the queued messages that ZeroMQ accepts."""
         with self._lock:
             try:
                 while self._queue and self._push(self._queue[0][0]):

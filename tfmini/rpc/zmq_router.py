@@ -1,8 +1,8 @@
-"""The listening side of ZeroMQ: a ROUTER and its clients.
+"""The listening side of ZeroMQ: a ROUTER socket and its clients.
 
-All clients of a ROUTER share its socket, and one whose request takes long must not keep the others
-waiting: what is read goes to an inbox per client, which is worked off when the socket is free again.
-So much that is read and not handled is bounded for all of them together; then they wait in their sockets.
+All clients of a ROUTER share its socket, and one client's long request must not delay the others. So each
+client has an inbox, and messages are delivered from it when the socket can be read by another thread.
+The inboxes of a listener have a common limit; beyond it, reading stops, which is backpressure to the clients.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from tfmini import errors, listen_fd
-from tfmini.rpc.security import Address, parse_address, port_busy
+from tfmini.rpc.addresses import Address, parse_address, port_busy
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
-from tfmini.rpc.zap import Gatekeeper
+from tfmini.rpc.zap import ZapHandler
 from tfmini.rpc.zmq_connection import ZmqConnection
 from tfmini.rpc.zmq_pump import Pump, get_context, payload
 
 if TYPE_CHECKING:
     from tfmini.rpc.zmq_transport import ZmqTransport
 
-_UNREAD_LIMIT = 256 << 20  # bytes of requests that a listener takes in before they are handled
+_INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
 
 
 class _RouterConnection(ZmqConnection):
     """One client of a listener."""
 
-    def __init__(self, listener: RouterListener, routing_id: bytes, fd: int) -> None:
+    def __init__(self, listener: RouterListener, routing_id: bytes, first_frame: Any) -> None:
         super().__init__(listener.reactor, listener.address)
         self.routing_id = routing_id
-        self.fd = fd
-        self.plain_host = listener.plain_interface
+        self.fd = first_frame.get(zmq.SRCFD)
+        self.peer_key = first_frame.get("User-Id").encode() if listener.has_keys else b""
+        self.stream_host = listener.interface
         self._listener = listener
-        self._inbox: collections.deque[list[Any] | str] = collections.deque()  # messages, and the reason of the end
-        self._working = threading.Lock()
+        self._inbox: collections.deque[list[Any] | str] = collections.deque()  # messages; a str: the reason of the end
+        self._delivering = threading.Lock()
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
 
-    def put(self, item: list[Any] | str) -> None:
+    def enqueue(self, item: list[Any] | str) -> None:
         """Queues a message, or the reason of the connection's end."""
         self._inbox.append(item)
 
-    def work_off(self) -> None:
-        """Delivers what is queued, unless another thread is at it, which then goes on with it."""
-        while self._inbox and self._working.acquire(False):
+    def deliver_queued(self) -> None:
+        """Delivers the queued messages, unless another thread is already delivering them."""
+        while self._inbox and self._delivering.acquire(False):
             try:
                 while self._inbox:
                     item = self._inbox.popleft()
-                    self._listener.taken(item)
-                    self._take(item)
-            finally:  # also if Ctrl-C strikes in a handler
-                self._working.release()
+                    self._listener.on_dequeued(item)
+                    self._deliver(item)
+            finally:  # also on KeyboardInterrupt in a handler
+                self._delivering.release()
 
-    def _take(self, item: list[Any] | str) -> None:
+    def _deliver(self, item: list[Any] | str) -> None:
         if isinstance(item, str):
             self._end(item)
         elif self._on_parts is not None and not self._ended and not self._closed_here:
@@ -89,30 +90,31 @@ class RouterListener(Listener):
         self._on_connection = on_connection
         self._clients: dict[bytes, _RouterConnection | None] = {}  # None: closed here, still connected
         self._by_fd: dict[int, bytes] = {}
-        self._mail: collections.deque[_RouterConnection] = collections.deque()  # who has something in the inbox
-        self._counting = threading.Lock()
-        self._unread = 0  # bytes in inboxes
+        self._nonempty: collections.deque[_RouterConnection] = collections.deque()  # clients with queued messages
+        self._count_lock = threading.Lock()
+        self._inbox_bytes = 0
         self._is_full = False
         sock = transport.new_socket(zmq.ROUTER)
         sock.router_mandatory = 1
-        self._gate: Gatekeeper | None = None
-        if transport.keys is not None and address.scheme == "tcp":
-            self._gate = Gatekeeper.of(get_context(), self.reactor)
-            self._domain = self._gate.admit(sock, transport.keys)
-        self._pump = Pump(sock, self.reactor, self._on_message, self._hand_out, self.may_read)
+        self._zap: ZapHandler | None = None
+        self.has_keys = transport.keys is not None
+        if transport.keys is not None:
+            self._zap = ZapHandler.of(get_context(), self.reactor)
+            self._domain = self._zap.secure(sock, transport.keys)
+        self._pump = Pump(sock, self.reactor, self._on_message, self._deliver_inboxes, self.may_read)
         try:
             self._bind(sock, address)
         except zmq.ZMQError as error:
             self._pump.close()
             if error.errno == errno.EADDRINUSE:
                 raise port_busy(str(address)) from None
-            raise errors.InvalidArgumentError(None, None, f"Cannot listen at {address}: {error}") from error
+            raise errors.InvalidArgumentError.of(f"Cannot listen at {address}: {error}") from error
         except errors.OpError:
             self._pump.close()
             raise
         self._endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         bound = parse_address(self._endpoint)
-        self.plain_interface = bound.host if address.scheme == "tcp" and self._gate is None else ""
+        self.interface = bound.host if address.scheme == "tcp" else ""
         self.address = str(Address("tcp", address.host, bound.port) if address.scheme == "tcp" else bound)
         self._pump.start(self._on_event)
 
@@ -124,7 +126,7 @@ class RouterListener(Listener):
                 sock.setsockopt(zmq.USE_FD, fd)
             sock.bind(str(Address("tcp", _interface(address), address.port)))
         else:
-            if _ipc_is_alive(address.path):  # ZeroMQ would just take it over
+            if _ipc_is_alive(address.path):  # ZeroMQ would take the path over
                 raise port_busy(str(address))
             sock.bind(str(address))
 
@@ -142,47 +144,46 @@ class RouterListener(Listener):
         try:
             client = self._clients[routing_id]
         except KeyError:
-            # A descriptor may have been used before: its old owner's end is among the events.
+            # The descriptor may be reused: then the end of its previous connection is among the events.
             self._pump.read_monitor()
-            client = self._admit(routing_id, frames[0].get(zmq.SRCFD))
+            client = self._admit(_RouterConnection(self, routing_id, frames[0]))
         if client is not None:
             self._put(client, [payload(frame) for frame in frames])
 
     def _put(self, client: _RouterConnection, item: list[Any] | str) -> None:
-        client.put(item)
-        with self._counting:
-            self._unread += _size(item)
-        self._mail.append(client)
+        client.enqueue(item)
+        with self._count_lock:
+            self._inbox_bytes += _size(item)
+        self._nonempty.append(client)
 
     def may_read(self) -> bool:
-        """Whether to read on, or to let the clients wait in their sockets because too much is unhandled here."""
-        self._is_full = True  # first, so that `taken` sees it if it makes room meanwhile
-        if self._unread <= _UNREAD_LIMIT:
+        """Whether the inboxes are below their limit, so that more messages may be read."""
+        self._is_full = True  # set before the check, so that a concurrent `on_dequeued` sees it
+        if self._inbox_bytes <= _INBOX_LIMIT:
             self._is_full = False
         return not self._is_full
 
-    def taken(self, item: list[Any] | str) -> None:
-        """A message has left its inbox."""
-        with self._counting:
-            self._unread -= _size(item)
-        if self._is_full and self._unread <= _UNREAD_LIMIT:
+    def on_dequeued(self, item: list[Any] | str) -> None:
+        """Counts a message that has left its inbox; reads on if there is room again."""
+        with self._count_lock:
+            self._inbox_bytes -= _size(item)
+        if self._is_full and self._inbox_bytes <= _INBOX_LIMIT:
             self._pump.again()
 
-    def _hand_out(self) -> None:
-        """Lets the clients' requests be handled; the socket can be read meanwhile, by another thread."""
-        while self._mail:
+    def _deliver_inboxes(self) -> None:
+        """Delivers the queued messages of all clients; another thread may read the socket meanwhile."""
+        while self._nonempty:
             try:
-                client = self._mail.popleft()
-            except IndexError:  # another thread was faster
+                client = self._nonempty.popleft()
+            except IndexError:  # another thread took the last one
                 return
-            if self._mail:
-                self._pump.again()  # should this one take long, another thread sees to the rest
-            client.work_off()
+            if self._nonempty:
+                self._pump.again()  # if this handler takes long, another thread delivers the rest
+            client.deliver_queued()
 
-    def _admit(self, routing_id: bytes, fd: int) -> _RouterConnection:
-        client = _RouterConnection(self, routing_id, fd)
-        self._clients[routing_id] = client
-        self._by_fd[fd] = routing_id
+    def _admit(self, client: _RouterConnection) -> _RouterConnection:
+        self._clients[client.routing_id] = client
+        self._by_fd[client.fd] = client.routing_id
         deliver(self._on_connection, client)
         return client
 
@@ -190,8 +191,8 @@ class RouterListener(Listener):
         if event == zmq.EVENT_DISCONNECTED:
             routing_id = self._by_fd.get(value)
             if routing_id is not None:
-                # What it sent last is delivered first; if that brought another client with the
-                # same descriptor, the table has changed and the entry is no longer ours.
+                # Its last messages are delivered first. They may include one of a new client with the same
+                # descriptor; then the table entry belongs to the new client.
                 self._pump.drain()
                 if self._by_fd.get(value) == routing_id:
                     del self._by_fd[value]
@@ -209,16 +210,16 @@ class RouterListener(Listener):
             self._pump.wait_unbound()
 
         self._pump.close(unbind)
-        if self._gate is not None:
-            self._gate.dismiss(self._domain)
+        if self._zap is not None:
+            self._zap.remove(self._domain)
 
 
 def _size(item: list[Any] | str) -> int:
-    return 0 if isinstance(item, str) else sum(map(len, item)) + 1024  # with what Python needs to hold it
+    return 0 if isinstance(item, str) else sum(map(len, item)) + 1024  # with Python's overhead
 
 
 def _interface(address: Address) -> str:
-    """The numeric address to bind.
+    """Returns the numeric address to bind.
 
     Raises:
       errors.InvalidArgumentError: the host name is not known here.
@@ -232,8 +233,8 @@ def _interface(address: Address) -> str:
     try:
         return str(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as error:
-        raise errors.InvalidArgumentError(
-            None, None, f"Cannot listen at {address}: the name {address.host!r} was not found ({error})."
+        raise errors.InvalidArgumentError.of(
+            f"Cannot listen at {address}: the name {address.host!r} was not found ({error})."
         ) from error
 
 
@@ -250,7 +251,7 @@ def _ipc_is_alive(path: str) -> bool:
 
 
 def is_numeric(host: str) -> bool:
-    """Whether a host is an address and not a name."""
+    """Whether a host is a numeric address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,17 +1,15 @@
 """ZeroMQ connections: ``tcp://`` and ``ipc://``. Nothing else imports zmq's sockets.
 
-A listener is a ROUTER, a connection a DEALER. ZeroMQ's own reconnecting is off: a connection is
-one TCP connection, and whoever wants another makes it. What ZeroMQ hides, its monitor events
-tell: a ROUTER's clients are told apart by the descriptor that their messages come from, so that
-the event "descriptor 17 was disconnected" ends the right connection.
+A listener is a ROUTER socket, a connection a DEALER socket. ZeroMQ's own reconnecting is off: a
+connection is exactly one TCP connection, and `Peer` makes new ones. Monitor events report connects and
+disconnects. A ROUTER's clients are identified by the descriptor of their messages, so that the event
+"descriptor 17 was disconnected" ends the right connection.
 
-ZeroMQ has no way to drop one client of a ROUTER, so closing an accepted connection sends a
-message whose first part is empty (a real one never is) and the reason, upon which the other side
-closes.
+ZeroMQ cannot disconnect one client of a ROUTER. So closing an accepted connection sends a message with
+an empty first part (never empty otherwise) and the reason, and the peer then closes.
 
-Two traps are handled in one place each. A socket's descriptor signals only edges, and any call
-on the socket may swallow one: after every send the events are looked at again. And sockets are
-not thread-safe: each has a lock.
+A ZeroMQ socket's descriptor is edge-triggered, and any call on the socket may consume an edge: so the
+events are checked after every send. Sockets are not thread-safe: each has a lock.
 """
 
 from __future__ import annotations
@@ -23,26 +21,22 @@ from typing import Any
 
 import zmq
 
+from tfmini.rpc.addresses import Address, parse_address
 from tfmini.rpc.codec import MESSAGE_LIMIT
+from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.security import KEYS_ENV, Address, Keys, parse_address
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
 from tfmini.rpc.zmq_connection import ZmqConnection
+from tfmini.rpc.zmq_handshake import FAULTS, explain, greets
 from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
 from tfmini.rpc.zmq_router import RouterListener, is_numeric
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
 _CONNECT_MS = 4000
 _NEVER_MS = 24 * 3600 * 1000
-# ZMTP's own heartbeat only cleans up after half-open connections. It is slow on purpose: after a
-# stall of this process its timers would blame the peer.
+# ZMTP's own heartbeat only removes half-open connections. It is slow, because after a stall of this
+# process its timers would disconnect a live peer.
 _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS = 10_000, 60_000
-_HANDSHAKE_FAULTS: dict[int, str] = {
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "our key is not admitted there",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there does not speak our protocol or use our keys",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "what listens there broke off the handshake",
-}
-_KEYLESS = f"; it may ask for keys: {KEYS_ENV} names none here"
 
 
 class _DealerConnection(ZmqConnection):
@@ -51,15 +45,17 @@ class _DealerConnection(ZmqConnection):
     def __init__(self, transport: ZmqTransport, address: Address) -> None:
         super().__init__(transport.reactor, str(address))
         sock = transport.new_socket(zmq.DEALER)
-        if transport.keys is not None and address.scheme == "tcp":
-            sock.curve_publickey, sock.curve_secretkey = transport.keys.public, transport.keys.secret
-            sock.curve_serverkey = transport.keys.public
+        self._keys = keys = transport.keys
+        if keys is not None:
+            sock.curve_publickey, sock.curve_secretkey = keys.public, keys.secret
+            sock.curve_serverkey = keys.server or keys.public
         self._target = address
-        self._is_plain = transport.keys is None and address.scheme == "tcp"
+        self._endpoint = ""
         self._pump = Pump(sock, transport.reactor, self._on_message)
         self._ready = False
         self._connected = False
-        self._fault = ""
+        self._fault: tuple[int, int] | None = None  # event and detail of a failed handshake
+        self._diagnosing = False
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
@@ -69,7 +65,7 @@ class _DealerConnection(ZmqConnection):
             self._connect(str(self._target))
         elif host == "localhost":
             self._connect(f"tcp://127.0.0.1:{self._target.port}")
-        else:  # the name service may take seconds, and ZeroMQ's only thread must not wait for it
+        else:  # name resolution may take seconds and must not block ZeroMQ's only I/O thread
             threading.Thread(target=self._resolve, name="tfmini-resolve", daemon=True).start()
 
     def _resolve(self) -> None:
@@ -90,8 +86,9 @@ class _DealerConnection(ZmqConnection):
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
-        if self._is_plain:
-            self.plain_host = parse_address(endpoint).host
+        self._endpoint = endpoint
+        if self._target.scheme == "tcp":
+            self.stream_host = parse_address(endpoint).host
         self._ready = True
         self._outbox.flush()
 
@@ -107,16 +104,31 @@ class _DealerConnection(ZmqConnection):
     def _on_event(self, event: int, value: int) -> None:
         if event == zmq.EVENT_CONNECTED:
             self._connected, self.fd = True, value
-        elif event in _HANDSHAKE_FAULTS:
-            self._fault = _HANDSHAKE_FAULTS[event] + (_KEYLESS if self._is_plain else "")
+        elif event in FAULTS:
+            self._fault = event, value
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
             self._pump.drain()
-            closed = (
-                "the connection was closed"
-                if self._connected
-                else "connection refused: nothing listens there"
-            )
-            self._end(self._fault or closed)
+            if self._fault is None:
+                refused = "connection refused: no process listens there"
+                self._end("the connection was closed" if self._connected else refused)
+            elif not self._diagnosing:
+                self._diagnosing = True
+                self._diagnose(*self._fault)
+
+    def _diagnose(self, event: int, detail: int) -> None:
+        """Ends the connection after a failed handshake."""
+        reason, self.refusal = explain(event, detail, self._keys)
+        if event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+            self._end(reason)
+            return
+
+        def ask() -> None:
+            if not greets(parse_address(self._endpoint)):
+                self.refusal = None
+            self._fail(reason if self.refusal is not None else "the connection was closed before the handshake")
+
+        # The server may be down behind a proxy that accepts connections. To ask it may take seconds.
+        threading.Thread(target=ask, name="tfmini-diagnose", daemon=True).start()
 
     def close(self, reason: str = "closed here") -> None:
         if not self._ended:
@@ -134,9 +146,9 @@ class ZmqTransport(Transport):
     """Connections over ``tcp://host:port`` and ``ipc://path``.
 
     Args:
-      keys: CURVE keys for tcp, the same pair on both sides or mutually admitted.
-      max_message_bytes: refuse larger frames before they are allocated; -1: no limit. What somebody who has
-        not said Hello may send is limited in `Link`: ZeroMQ has one limit for all clients of a listener.
+      keys: CURVE keys; None: connections are open and not encrypted.
+      max_message_bytes: refuse larger frames before they are allocated; -1: no limit. ZeroMQ has one limit for
+        all clients of a listener; `Link` has a lower one for unauthenticated peers.
     """
 
     def __init__(self, reactor: Reactor, keys: Keys | None = None, max_message_bytes: int = MESSAGE_LIMIT) -> None:
@@ -145,13 +157,13 @@ class ZmqTransport(Transport):
         self._max_message_bytes = max_message_bytes
 
     def new_socket(self, kind: int) -> zmq.Socket[Any]:
-        """A socket with the options that all of them share."""
+        """Creates a socket with the options that all sockets share."""
         sock: zmq.Socket[Any] = get_context().socket(kind)
         sock.linger = LINGER_MS
         sock.ipv6 = True
         sock.reconnect_ivl = _NEVER_MS
         sock.connect_timeout = _CONNECT_MS
-        sock.handshake_ivl = 2 * _CONNECT_MS  # the Hello's deadline comes first and can say more
+        sock.handshake_ivl = 2 * _CONNECT_MS  # later than `Link`'s deadline, whose error is more precise
         sock.heartbeat_ivl, sock.heartbeat_timeout = _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS
         sock.maxmsgsize = self._max_message_bytes
         sock.copy_threshold = COPY_BELOW

@@ -1,7 +1,7 @@
-"""What a forked child inherits from its parent, and may not use: sockets, threads and shared memory stay behind.
+"""Refuses the sessions and servers that a forked child inherits: sockets and threads stay with the parent.
 
-A child makes sessions and servers of its own. Sessions without a target have none of these; a child goes on
-with a copy of its parent's.
+A child makes sessions and servers of its own. A session without a target has neither sockets nor threads, so a
+child may use its copy of the parent's session.
 """
 
 from __future__ import annotations
@@ -22,4 +22,4 @@ def check_own(pid: int, what: str) -> None:
             f"{what} was made by process {pid}, and this is process {os.getpid()}, forked from it: its connections and"
             " threads stayed there. Make it after the fork, in the process that uses it."
         )
-        raise errors.FailedPreconditionError(None, None, text)
+        raise errors.FailedPreconditionError.of(text)

@@ -34,6 +34,11 @@ class SessionOptions:
     cluster: tuple[tuple[str, str], ...] = ()
     share_state: bool = False
 
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for a task that is not up yet, in seconds."""
+        return self.operation_timeout_s or self.connect_timeout_s
+
     @classmethod
     def from_proto(cls, config: Any) -> SessionOptions:
         """The options of a ConfigProto, or the defaults for None.

@@ -54,9 +54,9 @@ class ResourceManager:
             named = self._containers.get(label)
             if named is None:
                 text = f"Container {label} does not exist. (Could not find resource: {label}/{name})"
-                raise errors.NotFoundError(None, None, text)
+                raise errors.NotFoundError.of(text)
             if (kind, name) not in named:
-                raise errors.NotFoundError(None, None, f"Resource {label}/{name}/{kind} does not exist.")
+                raise errors.NotFoundError.of(f"Resource {label}/{name}/{kind} does not exist.")
             return named[kind, name]
 
     def delete(self, container: str | bytes, kind: str, name: str) -> bool:
@@ -91,7 +91,7 @@ class ResourceManager:
         _forget(dropped)
 
     def release(self) -> None:
-        """Ends what runs on behalf of resources (threads that read ahead, open files): nobody will come back."""
+        """Ends the threads and closes the files of all resources, when no step can use them any more."""
         with self._lock:
             found = [resource for named in self._containers.values() for resource in named.values()]
         for resource in found:

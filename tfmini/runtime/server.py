@@ -19,14 +19,14 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
-from tfmini.runtime import servers
+from tfmini.runtime import targets
 from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.forks import check_own
-from tfmini.runtime.master import Master
-from tfmini.runtime.master_service import master_handlers
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.worker import Worker
-from tfmini.runtime.worker_service import worker_handlers
+from tfmini.runtime.worker.worker import Worker
+from tfmini.runtime.worker.worker_service import worker_handlers
 
 _log = logging.getLogger("tfmini.runtime")
 _MEMORY_LIMIT = 256 << 20
@@ -67,11 +67,10 @@ class Server:
         definition = _definition(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._job, self._index, self._protocol, self._config = definition
         if self._protocol not in _PROTOCOLS:
-            raise errors.NotFoundError(
-                None, None,
+            raise errors.NotFoundError.of(
                 f'No server factory registered for the given ServerDef: protocol "{self._protocol}". The available'
-                f" server factories are: {list(_PROTOCOLS)}",
-            )  # fmt: skip
+                f" server factories are: {list(_PROTOCOLS)}"
+            )
         own = check_server_cluster(self._cluster, self._job, self._index)
         self._pid = os.getpid()
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
@@ -91,15 +90,16 @@ class Server:
     def _build(self, address: str, start: bool) -> None:
         reactor = get_reactor()
         incarnation = secrets.randbits(62) | 1
-        self._endpoint = Endpoint(reactor, self._task, incarnation)
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
+        self._endpoint = Endpoint(reactor, self._task, incarnation, tasks)
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         devices = [
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
             for i in range(count or 1)
         ]
         threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
-        self.worker = Worker(self._task, devices, self._peer, threads if threads > 0 else max(2, os.cpu_count() or 1))
+        pool_size = threads if threads > 0 else max(2, os.cpu_count() or 1)
+        self.worker = Worker(self._task, devices, self._peer, pool_size, reactor)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
@@ -116,7 +116,7 @@ class Server:
         host, _, port = bound.removeprefix("tcp://").rpartition(":")
         self.master.set_address(self._task, f"{host}:{port}")
         self._address = f"localhost:{port}"
-        servers.register(self._address, self)
+        targets.register(self._address, self)
 
     def _watch(self, peer: Any) -> None:
         """Tells the worker when a task that it may exchange tensors with is lost."""
@@ -167,7 +167,7 @@ class Server:
         check_own(self._pid, f"The server of {self._task}")
         with self._lock:
             if self._stopped:
-                raise errors.FailedPreconditionError(None, None, "Server has stopped.")
+                raise errors.FailedPreconditionError.of("Server has stopped.")
             if self._started:
                 _log.info("Server already started (target: %s)", self.target)
                 return
@@ -195,7 +195,7 @@ class Server:
         try:
             for signum in previous:  # from the first one on a signal may come at any point
                 signal.signal(signum, self._terminate)
-            launch_report.tell(self._job, self._index, joined=True)
+            launch_report.send_report(self._job, self._index, joined=True)
             while not self._ended.done:
                 get_reactor().drive(self._ended)
         except _Terminated:
@@ -206,13 +206,13 @@ class Server:
         self.stop()
         if self._terminated:
             raise SystemExit(0)
-        launch_report.tell(self._job, self._index, joined=False)
+        launch_report.send_report(self._job, self._index, joined=False)
 
     def _terminate(self, signum: int, frame: Any) -> None:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
         self._terminated = True
         self._ended.set()
-        get_reactor().kick()
+        get_reactor().wake()
         raise _Terminated
 
     def stop(self) -> None:
@@ -226,7 +226,7 @@ class Server:
             if self._stopped:
                 return
             self._stopped = True
-        servers.unregister(self._address)
+        targets.unregister(self._address)
         self._owners.close()
         self.master.close()
         self.worker.close()
@@ -250,7 +250,7 @@ def _ending_signals() -> list[signal.Signals]:
     if threading.current_thread() is not threading.main_thread():
         return []
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # Who types at a prompt wants the prompt back.
+    # At an interactive prompt Ctrl-C must return to the prompt.
     return [signal.SIGTERM, *([signal.SIGINT] if default and not hasattr(sys, "ps1") else [])]
 
 

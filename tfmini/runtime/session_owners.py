@@ -1,10 +1,11 @@
-"""Who opened the sessions of a task, so that they go when he does.
+"""The process that opened each session of a task; the sessions end when that process ends.
 
 A session belongs to the process that asked for it: a client, or the master that opened it on a worker. That
-process says its incarnation in every Hello. When the last connection with it breaks it may come back: the owner
-tries to (`hold`), and its sessions go on as if nothing had been. They are dropped when it has not come back for
-`GRACE_S`, or when its task comes back in another life. Variables are the task's and stay; what goes are compiled
-graphs and the queues and state of the session alone.
+process sends its incarnation in every Hello. When its last connection breaks, it tries to connect again (`hold`), and
+its sessions continue. They are dropped if it has not reconnected within `GRACE_S`, or if its task returns with another
+incarnation. Variables belong to the task and stay; compiled graphs and the queues and state of the session go.
+
+Only the process that opened a session may use it: `SessionOwners.check` refuses the others.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.rpc.channel import Peer, State
+from tfmini import errors
 from tfmini.rpc.messages import GetStatus
+from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.waiter import Clock
 
 GRACE_S = 60.0
@@ -39,25 +41,42 @@ class SessionOwners:
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[_Owner, dict[str, Drop]] = {}
+        self._owners: dict[str, _Owner] = {}  # of each session
         self._links: dict[_Owner, dict[Peer, Callable[[], None]]] = {}  # those that are up, and how to unwatch them
         self._timers: dict[_Owner, Any] = {}
         self._closed = False
 
     def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
         """A peer has opened a session; ``drop(why)`` closes it when the peer is gone for good."""
+        owner = _owner_of(peer)
         with self._lock:
-            self._sessions.setdefault(_owner_of(peer), {})[handle] = drop
+            self._owners[handle] = owner
+            self._sessions.setdefault(owner, {})[handle] = drop
         self._watch(peer)
+
+    def check(self, handle: str, peer: Peer) -> None:
+        """Raises PermissionDeniedError unless the process at this peer opened the session.
+
+        A session without an owner here belongs to a client in the process of this task.
+        """
+        owner = self._owners.get(handle)
+        if owner == (peer.task, peer.incarnation):
+            return
+        # The owner's incarnation stays unsaid: a peer that knew it could claim to be the owner.
+        name = "a client in the process of this task" if owner is None else owner[0] or "another client"
+        raise errors.PermissionDeniedError.of(
+            f"This session was opened by {name}, not by {peer}: only the process that opened a session may use it."
+            " Open a session of your own; sessions of one cluster share its variables."
+        )
 
     def release(self, handle: str) -> None:
         """A session has been closed."""
         with self._lock:
-            for owner, sessions in list(self._sessions.items()):
-                if sessions.pop(handle, None) is not None and not sessions:
-                    unwatch = self._forget(owner)
-                    break
-            else:
+            owner = self._owners.pop(handle, None)
+            if owner is None:
                 return
+            del self._sessions[owner][handle]
+            unwatch = [] if self._sessions[owner] else self._forget(owner)
         for end in unwatch:
             end()
 
@@ -117,7 +136,8 @@ class SessionOwners:
 
     def _forget(self, owner: _Owner) -> list[Callable[[], None]]:
         self._stop_timer(owner)
-        self._sessions.pop(owner, None)
+        for handle in self._sessions.pop(owner, {}):
+            self._owners.pop(handle, None)
         return list(self._links.pop(owner, {}).values())
 
     def _drop(self, owner: _Owner, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The servers of this process, by address, and targets."""
+"""Targets of sessions, and the servers of this process by address."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ def address_of_target(target: str) -> str:
             return target[len(scheme) :]
     if target.startswith("ipc://"):
         return target
-    raise errors.NotFoundError(
-        None,
-        None,
+    raise errors.NotFoundError.of(
         f'No session factory registered for the given session options: {{target: "{target}" config: }} Registered'
-        " factories are {DIRECT_SESSION, ZMQ_SESSION (zmq://host:port), GRPC_SESSION (the same, spelled grpc://)}.",
+        " factories are {DIRECT_SESSION, ZMQ_SESSION (zmq://host:port), GRPC_SESSION (the same, spelled grpc://)}."
     )
 
 

@@ -1,1 +1,1 @@
-"""A public kit for tests: clusters of real processes, and a simulated network with virtual time."""
+"""Public tools for tests: clusters of real processes, and a simulated network with virtual time."""

@@ -7,9 +7,9 @@
             ...
             cluster.kill("ps", 1)
 
-Each task is a Python process that makes a `Server` and joins it. Ports are reserved by listening
-sockets that the tasks inherit, so there is no race for them and no need to wait for a task: what
-connects early waits in the socket's backlog. Nobody else gets the port of a task that was killed.
+Each task is a Python process that creates a `Server` and joins it. The tasks inherit listening sockets
+that reserve their ports, so there is no race for ports and no need to wait for a task: early
+connections wait in the socket's backlog. The port of a killed task stays reserved.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ import json, signal, sys
 import tfmini as tf
 cluster = json.loads(sys.argv[1])
 server = tf.train.Server(cluster, job_name=sys.argv[2], task_index=int(sys.argv[3]))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until join takes it over
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until join handles it
 print("ready", flush=True)
 server.join()
 """
-_STOP_S = 60.0  # a task may have much to end, on a machine that has much to do
+_STOP_S = 60.0  # long, since stopping may be slow on a loaded machine
 
 
 class ProcessCluster:
-    """See the module.
+    """A cluster of processes; see the module.
 
     Args:
-      ps, workers: how many tasks of each job.
-      local: a task that the test itself is (its server runs in the test's process), as ("worker", 0).
-      program: the source of what every task runs, with the cluster as JSON, its job and its index as
-        arguments; it prints "ready" when its server is up. Default: a server that is joined.
+      ps, workers: the number of tasks of each job.
+      local: the task whose server runs in the test's process, as ("worker", 0).
+      program: the Python source that every task runs. Its arguments are the cluster as JSON, its job and its
+        index; it prints "ready" when its server is up. Default: a server that is joined.
       arguments: more arguments of the program.
     """
 
@@ -62,13 +62,13 @@ class ProcessCluster:
         self._program, self.arguments = program, tuple(arguments)
         self._ids = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         self._local = TaskId(*local) if local else None
-        self._reserved = reserve_cluster(self._ids, to_the_end=True)
+        self._reserved = reserve_cluster(self._ids, until_close=True)
         self.spec: ClusterSpec = self._reserved.spec
         self.processes: dict[TaskId, subprocess.Popen[str]] = {}
         self.server: Any = None
 
     def start(self) -> ProcessCluster:
-        """Starts all tasks but the local one's process."""
+        """Starts all tasks, the local one in this process."""
         for task in self._ids:
             if task != self._local:
                 self.start_task(task.job, task.task)
@@ -80,22 +80,22 @@ class ProcessCluster:
         from tfmini.runtime.server import Server
 
         assert self._local is not None
-        # This process can bind the port itself as soon as the reservation is given up.
+        # This process can bind the port after the listener is closed.
         self._reserved.listeners[self._local].close()
         self.server = Server(self.spec, job_name=self._local.job, task_index=self._local.task)
 
     def start_task(self, job: str, task: int) -> None:
-        """Starts one task; after `kill` this is its restart."""
+        """Starts one task, or restarts it after `kill`."""
         listener = self._reserved.listeners[TaskId(job, task)]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        handed = []
+        inherited = []
         if TaskId(job, task) not in self.processes:
             environment[LISTEN_FD_ENV] = str(listener.fileno())
-            handed = [listener.fileno()]
-        about = [json.dumps(self.spec.as_dict()), job, str(task), *self.arguments]
-        command = [sys.executable, "-c", self._program, *about]
-        process = subprocess.Popen(command, pass_fds=handed, env=environment, stdout=subprocess.PIPE, text=True)
-        if handed:
+            inherited = [listener.fileno()]
+        arguments = [json.dumps(self.spec.as_dict()), job, str(task), *self.arguments]
+        command = [sys.executable, "-c", self._program, *arguments]
+        process = subprocess.Popen(command, pass_fds=inherited, env=environment, stdout=subprocess.PIPE, text=True)
+        if inherited:
             listener.close()
         self.processes[TaskId(job, task)] = process
 
@@ -104,14 +104,14 @@ class ProcessCluster:
         stdout = self.processes[TaskId(job, task)].stdout
         assert stdout is not None
         if stdout.readline().strip() != "ready":
-            raise RuntimeError(f"/job:{job}/task:{task} did not come up")
+            raise RuntimeError(f"/job:{job}/task:{task} ended before its server was up")
 
     def target(self, job: str, task: int) -> str:
         """The session target of a task."""
         return f"zmq://{self.spec.task_address(job, task)}"
 
     def kill(self, job: str, task: int, signum: int = signal.SIGKILL) -> None:
-        """Sends a signal to a task; after a SIGKILL the process has been reaped."""
+        """Sends a signal to a task; waits for its end if the signal is SIGKILL."""
         process = self.processes[TaskId(job, task)]
         process.send_signal(signum)
         if signum == signal.SIGKILL:

@@ -10,13 +10,13 @@
     ...
     host.drive(waiter, deadline=10.0)
 
-Each task is a `SimulatedHost`: a reactor (`Clock`) with the network's clock. Nothing happens in
-real time: `drive` and `SimulatedNetwork.run` jump from event to event. Equal seeds and plans give
-equal histories (`SimulatedNetwork.history`). A heartbeat that never comes costs nothing, so
-minutes of failure detection in a cluster of a thousand tasks run in seconds.
+Each task is a `SimulatedHost`: a reactor (`Clock`) with the network's clock. No real time passes:
+`drive` and `SimulatedNetwork.run` jump from event to event. Equal seeds and plans give equal
+histories (`SimulatedNetwork.history`). Silence costs no time, so minutes of failure detection in a
+cluster of a thousand tasks run in seconds.
 
-A link keeps the order of its messages, as every transport does. `Drop` loses single messages, as
-no real connection would; it stands for bugs and shows what waits without a deadline.
+A link keeps the order of its messages, as every transport does. `Drop` loses single messages, which
+no real connection does; it simulates bugs and finds waits without a deadline.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LinkName = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Drop:
-    """Loses the ``nth`` (from 1) message of that kind from link[0] to link[1]; kind "" is any."""
+    """Loses the ``nth`` (from 1) message of a kind from link[0] to link[1]; kind "": any."""
 
     link: LinkName
     kind: str
@@ -49,7 +49,7 @@ class Drop:
 
 @dataclasses.dataclass(frozen=True)
 class Delay:
-    """Holds back the ``nth`` message of that kind, and all behind it, by so many seconds."""
+    """Delays the ``nth`` message of a kind, and all later ones, by ``seconds``."""
 
     link: LinkName
     kind: str
@@ -61,7 +61,7 @@ class Delay:
 class Sever:
     """Cuts both directions between two tasks from ``at`` until ``until`` (seconds).
 
-    ``silent``: nothing arrives any more, but nobody is told, as when a cable is pulled.
+    ``silent``: messages are lost but connections stay open, as after a cable is pulled.
     """
 
     link: LinkName
@@ -72,7 +72,7 @@ class Sever:
 
 @dataclasses.dataclass(frozen=True)
 class Kill:
-    """The task's process ends: its connections close, its calls never run."""
+    """Ends the task's process: its connections close, and its queued calls do not run."""
 
     task: str
     at: float
@@ -80,7 +80,7 @@ class Kill:
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
-    """The task's process stands still (SIGSTOP) from ``at`` until ``until``, then catches up."""
+    """Stops the task's process (SIGSTOP) from ``at`` until ``until``; then it continues."""
 
     task: str
     at: float
@@ -92,7 +92,7 @@ Fault = Drop | Delay | Sever | Kill | Stop
 
 @dataclasses.dataclass(frozen=True)
 class FaultPlan:
-    """What goes wrong, as data, and the seed of the delays."""
+    """The planned faults, and the seed of the delays."""
 
     faults: Sequence[Fault] = ()
     seed: int = 0
@@ -122,26 +122,26 @@ class SimulatedNetwork:
         self._plan_faults()
 
     def now(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
         return self._time
 
     def host(self, name: str) -> SimulatedHost:
-        """The host of that name; a killed one comes back empty."""
+        """Returns the host of a name; a new host if it was killed."""
         if name not in self._hosts or not self._hosts[name].alive:
             self._hosts[name] = SimulatedHost(self, name)
         return self._hosts[name]
 
     def run(self, until: float) -> None:
-        """Lets everything happen up to that time."""
+        """Makes all calls that are due until that time."""
         while (timer := self._heap.pop_due(until)) is not None:
             self._make(timer)
         self._time = max(self._time, until)
 
     def drive(self, waiter: Waiter, deadline: float | None = None) -> bool:
-        """Lets things happen until the waiter is done or the time is up.
+        """Makes calls in order of time until the waiter is done or the deadline passes.
 
         Raises:
-          RuntimeError: nothing will ever happen again, and it is not done.
+          RuntimeError: no call is left, and the waiter is not done.
         """
         limit = float("inf") if deadline is None else deadline
         while not waiter.done:
@@ -149,7 +149,7 @@ class SimulatedNetwork:
             if timer is None:
                 if deadline is None:
                     raise RuntimeError(
-                        f"the simulation stands still at {self._time:.3f} s, with a waiter undone"
+                        f"no event is left at {self._time:.3f} s, but the waiter is not done"
                     )
                 self._time = max(self._time, deadline)
                 return False
@@ -157,7 +157,7 @@ class SimulatedNetwork:
         return True
 
     def kill(self, name: str) -> None:
-        """Ends a host now, as `Kill` does."""
+        """Kills a host now; see `Kill`."""
         host = self._hosts.get(name)
         if host is None or not host.alive:
             return
@@ -190,11 +190,11 @@ class SimulatedNetwork:
         self._time = max(self._time, timer.when)
         timer.fire()
 
-    def _note(self, what: str, source: str, target: str) -> None:
-        self.history.append((self._time, what, source, target))
+    def _note(self, event: str, source: str, target: str) -> None:
+        self.history.append((self._time, event, source, target))
 
     def _stopped_until(self, name: str) -> float:
-        """When the host goes on, if it is stopped now; else the present."""
+        """The time when the host continues, if it is stopped now; else the current time."""
         now = self._time
         ends = [
             f.until
@@ -204,14 +204,14 @@ class SimulatedNetwork:
         return max(ends, default=now)
 
     def is_severed(self, one: str, other: str) -> bool:
-        """Whether nothing can pass between two hosts now."""
+        """Whether the link between two hosts is cut now."""
         return any(
             isinstance(f, Sever) and set(f.link) == {one, other} and f.at <= self._time < f.until
             for f in self.plan.faults
         )
 
-    def fate(self, source: str, target: str, parts: Sequence[Any]) -> float | None:
-        """How long a message takes; None: it is lost."""
+    def delay_of(self, source: str, target: str, parts: Sequence[Any]) -> float | None:
+        """The delay of a message; None if it is lost."""
         kind = _kind_of(parts)
         link = (source, target)
         delay = self.random.uniform(*self._latency_s)
@@ -254,11 +254,11 @@ class SimulatedHost:
         return self.network.now()
 
     def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
-        """Makes the call at this virtual instant, after what is under way."""
+        """Makes the call at the current virtual time, after the calls that are already due."""
         self.call_later(0.0, call, *args)
 
     def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> Timer:
-        """Makes the call after ``delay`` virtual seconds, if the host still lives."""
+        """Makes the call after ``delay`` virtual seconds, unless the host is killed before."""
         return self.network._heap.add(self.now() + delay, self._call, (call, args))
 
     def drive(self, waiter: Waiter, deadline: float | None = None) -> bool:
@@ -278,7 +278,7 @@ class SimulatedHost:
 
 
 class SimulatedTransport(Transport):
-    """Addresses are ``sim://name``; ``sim://*`` invents one."""
+    """Transport of a simulated host, at ``sim://name``; ``sim://*`` makes a new name."""
 
     def __init__(self, host: SimulatedHost) -> None:
         self.host = host
@@ -288,9 +288,7 @@ class SimulatedTransport(Transport):
         if address.endswith("://*"):
             address = f"sim://{self.host.name}-{len(network._listeners)}"
         if address in network._listeners:
-            raise errors.UnknownError(
-                None, None, f"{address} is in use by {network._listeners[address].host.name}"
-            )
+            raise errors.UnknownError.of(f"{address} is in use by {network._listeners[address].host.name}")
         network._listeners[address] = listener = _SimulatedListener(self.host, address, on_connection)
         return listener
 
@@ -299,7 +297,7 @@ class SimulatedTransport(Transport):
         listener = network._listeners.get(address)
         near = _SimulatedConnection(host, address)
         if listener is None or network.is_severed(host.name, listener.host.name):
-            near.arrive("connection refused: nothing listens there", network._latency_s[1])
+            near.arrive("connection refused: no process listens there", network._latency_s[1])
             return near
         far = _SimulatedConnection(listener.host, address)
         near.pair(far)
@@ -325,7 +323,7 @@ class _SimulatedListener(Listener):
 
 
 class _SimulatedConnection(Connection):
-    """One end. Messages and the end wait in `_inbox` until `start`."""
+    """One end of a connection. Messages and the end are queued in `_inbox` until `start`."""
 
     def __init__(self, host: SimulatedHost, address: str) -> None:
         self.host = host
@@ -341,7 +339,7 @@ class _SimulatedConnection(Connection):
         host.network._connections.add(self)
 
     def pair(self, other: _SimulatedConnection) -> None:
-        """Joins two ends."""
+        """Connects two ends."""
         self._other, other._other = other, self
         self.peer_name, other.peer_name = other.host.name, self.host.name
 
@@ -355,7 +353,7 @@ class _SimulatedConnection(Connection):
 
     def send(self, parts: Sequence[Any]) -> None:
         if self._sending and self._other is not None and self.host.alive:
-            delay = self.host.network.fate(self.host.name, self.peer_name, parts)
+            delay = self.host.network.delay_of(self.host.name, self.peer_name, parts)
             if delay is not None:
                 self._other.arrive([bytes(part) for part in parts], delay)
 
@@ -368,14 +366,14 @@ class _SimulatedConnection(Connection):
             self.arrive(reason)
 
     def die(self) -> None:
-        """The host of this end has been killed."""
+        """Ends the connection because the host of this end was killed."""
         self._sending = False
         self.host.network._connections.discard(self)
         if self._other is not None:
             self._other.arrive("the connection was closed", self.host.network._latency_s[0])
 
     def arrive(self, item: list[bytes] | str, delay: float = 0.0) -> None:
-        """A message, or the reason of the end, reaches this host after ``delay``; order is kept."""
+        """Delivers a message, or the reason of the end, to this host after ``delay``, in order."""
         now = self.host.now()
         self._last_arrival = max(self._last_arrival, now + delay)
         self.host.call_later(self._last_arrival - now, self._push, item)

@@ -1,1 +1,1 @@
-"""The `tfmini` command. Imported by nothing else in the package."""
+"""The `tfmini` command. No other package imports it."""

@@ -12,12 +12,12 @@ import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
-    "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does in a step, and what crosses the wire."),
-    "keys": ("tfmini.tools.keys:keys", "Make the keys that servers of several machines ask for."),
+    "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
+    "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as a local cluster of real processes."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "trace": ("tfmini.tools.trace:trace", "Run a script and write the timeline of one of its steps."),
-    "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of what it stands on."),
+    "version": ("tfmini.tools.version:version", "Show the versions of tfmini and of its dependencies."),
 }
 
 

@@ -1,4 +1,4 @@
-"""Carries out `Supervision` on real processes: one thread, one selector over signals, outputs and deadlines."""
+"""Applies the decisions of `Supervision` to real processes, in one thread with one selector."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tfmini.tools.supervision import (
 
 @dataclass(frozen=True)
 class TaskCommand:
-    """How to start one task. `listener` holds its port; the task inherits it under the same number.
+    """The command of one task. `listener` reserves its port; the task inherits the descriptor with the same number.
 
-    `report` is the end of a pipe by which it says that it has joined its server (see `tfmini.launch_report`).
+    `report` is the write end of the pipe in which it reports `Server.join` (see `tfmini.launch_report`).
     """
 
     argv: list[str]
@@ -47,7 +47,7 @@ class TaskCommand:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Seconds. `time_limit_s` bounds the run (None: no bound); `grace_s` is the time to end when asked to."""
+    """Limits in seconds: `time_limit_s` of the run (None: no limit), `grace_s` between SIGTERM and SIGKILL."""
 
     grace_s: float
     time_limit_s: float | None = None
@@ -62,12 +62,12 @@ class _Child:
 
 @contextlib.contextmanager
 def _received_signals() -> Iterator[socket.socket]:
-    """A socket that gives the number of each signal, one byte each, while the body runs."""
+    """Yields a socket that receives the number of each signal as one byte, within the block."""
     read, write = socket.socketpair()
     read.setblocking(False)
     write.setblocking(False)
     wanted = [signal.SIGCHLD]
-    # What our parent made us ignore (nohup, a background job of a plain shell) stays ignored.
+    # Signals that the parent process made this one ignore (nohup, a background job of a shell) stay ignored.
     wanted += [
         s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
     ]
@@ -103,10 +103,10 @@ class ClusterRun:
     _finish: Finish | None = field(default=None, init=False)
 
     def run(self) -> Finish:
-        """Start every task, see the run to its end, and leave no process.
+        """Start every task, and return when all processes have ended.
 
         Raises:
-          OSError: a process could not be started; those started already have been killed.
+          OSError: a process could not be started; the others have been killed.
         """
         with _received_signals() as signals, Guardian() as guardian, self._selector:
             self._selector.register(signals, selectors.EVENT_READ, lambda: self._take_signals(signals))
@@ -129,7 +129,7 @@ class ClusterRun:
             self._limit_at = time.monotonic() + self.limits.time_limit_s
         for task, command in self.commands.items():
             process = TaskProcess(command.argv, command.env, guardian, [command.listener.fileno(), command.report])
-            # Only the task may hold its port now, or peers of a dead task would wait in a backlog for ever.
+            # From now on only the task holds its port: otherwise peers of a dead task would wait in the backlog.
             command.listener.close()
             child = self._children[task] = _Child(process, TaskOutput(command.prefix, self.sink))
             self._selector.register(
@@ -163,7 +163,7 @@ class ClusterRun:
                 self._dispatch(SignalReceived(signum))
 
     def _take_reports(self) -> None:
-        """Which tasks have joined their servers. (This process holds the other end too, so the pipe has no end.)"""
+        """Read which tasks are inside `Server.join`. (The pipe never ends, since this process holds both ends.)"""
         lines = (self._partial_report + os.read(self.reports, 65536).decode()).split("\n")
         self._partial_report = lines.pop()
         for line in lines:
@@ -172,7 +172,7 @@ class ClusterRun:
                 self._dispatch(TaskJoined(TaskId(*found[:2]), found[2]))
 
     def _reap(self) -> None:
-        # Of tasks that ended together a service comes first: its death explains its workers', never the reverse.
+        # If several tasks ended, services come first: their failure may be the cause of their workers' failure.
         for task in sorted(self._children, key=lambda task: task.job not in SERVICE_JOBS):
             child = self._children[task]
             returncode = None if child.ended else child.process.poll()
@@ -184,9 +184,9 @@ class ClusterRun:
                 self._dispatch(TaskExited(task, returncode))
 
     def _take_output(self, child: _Child) -> bool:
-        """Pass on what waits; whether there may be more."""
+        """Pass on the available output; returns whether there may be more."""
         data = child.process.read()
-        if data == b"":  # a task may close its output long before it ends
+        if data == b"":  # a task may close its output before it ends
             self._end_output(child)
         elif data:
             child.output.feed(data)

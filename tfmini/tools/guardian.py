@@ -1,8 +1,8 @@
-"""The end of last resort: kills the process groups of a launcher that was killed itself.
+"""Kills the process groups of a launcher that was killed itself.
 
-Run as a script by `tfmini.tools.processes`, with standard input a pipe that only the launcher holds. Lines `+PGID`
-and `-PGID` say which groups exist; end of file says that the launcher is gone, and the groups left are killed.
-Imports nothing of tfmini, so that it starts in milliseconds.
+`tfmini.tools.processes` runs it as a script; its standard input is a pipe that only the launcher holds. Lines `+PGID`
+and `-PGID` add and remove a group. End of file means that the launcher has ended: the remaining groups are killed.
+It imports nothing of tfmini, so that it starts in milliseconds.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """Read group numbers until the pipe ends, then kill what is left."""
+    """Read group numbers until the pipe ends, then kill the remaining groups."""
     groups: set[int] = set()
     for line in sys.stdin:
         if line.startswith("+"):

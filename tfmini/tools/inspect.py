@@ -1,4 +1,4 @@
-"""`tfmini inspect`: what each task does in a step of a graph, and what crosses the wire, without running it."""
+"""`tfmini inspect`: shows what each task does and sends in a step of a graph, without running the step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
 
-_LINES = 50  # of a difference, on one screen
+_LINES = 50  # lines of a difference without --full
 
 
 class _WithScript(click.Command):
-    """A command whose options may stand on both sides of a script's name, whose own options come after ``--``."""
+    """A command with options before and after a script's name; the script's own options follow ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -40,22 +40,22 @@ class _WithScript(click.Command):
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
-@click.option("--master", metavar="TASK", help="The client's task.  [default: the worker it is built for]")
+@click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
-@click.option("--feed", multiple=True, metavar="NAME", help="Tensor that is fed.  [default: the placeholders]")
-@click.option("--batch", type=click.IntRange(1), metavar="B", help="What unknown first dimensions are taken to be.")
+@click.option("--feed", multiple=True, metavar="NAME", help="Tensor to feed.  [default: the placeholders]")
+@click.option("--batch", type=click.IntRange(1), metavar="B", help="Size of unknown first dimensions.")
 @click.option("--entry", metavar="MODULE:FUNCTION", help="Build the graph with a function.")
-@click.option("--view", "views", multiple=True, type=click.Choice(VIEWS), help="What to show.  [default: summary]")
-@click.option("--why", multiple=True, metavar="OP", help="Why this op is where it is.")
+@click.option("--view", "views", multiple=True, type=click.Choice(VIEWS), help="Table to show.  [default: summary]")
+@click.option("--why", multiple=True, metavar="OP", help="Show the reasons for the placement of this op.")
 @click.option("--full", is_flag=True, help="All rows, with producers, consumers and rendezvous keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--diff", type=click.Path(exists=True),
-              help="What has changed since this: another graph or script, or an earlier --json.")
+              help="Show the changes since another graph or script, or an earlier --json.")
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False),
-              help="Show times and bytes of a traced run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
+              help="Add the times and bytes of a run: a timeline of `tfmini trace`, or a RunMetadata.")  # fmt: skip
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write a picture.")
-@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write a page to explore in a browser.")
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write an interactive page.")
 @click.argument("source", type=click.Path(exists=True), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def inspect(
@@ -70,8 +70,8 @@ def inspect(
     source: str | None,
     **options: Any,
 ) -> None:
-    """Inspect SOURCE: a Python script (which runs until its first session would run), or a GraphDef, MetaGraphDef or
-    SavedModel, binary or text. ARGUMENTS (after --) are the script's.
+    """Inspect SOURCE: a Python script (it runs up to its first Session.run), or a GraphDef, MetaGraphDef or
+    SavedModel, binary or text. ARGUMENTS (after --) are passed to the script.
 
     The cluster comes from --ps and --workers, --cluster, TF_CONFIG, the script's server, or the graph's devices.
     """
@@ -111,7 +111,7 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
 
 def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
     try:
-        # What a script prints is not part of the answer.
+        # The output of the script must not mix with the answer.
         with contextlib.redirect_stdout(sys.stderr):
             return inspected(
                 source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],

@@ -1,9 +1,10 @@
-"""`tfmini launch`: a local cluster of real processes, all running one script."""
+"""`tfmini launch`: runs a script as a local cluster of real processes."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -15,6 +16,7 @@ from tfmini.compat.roles import role_arguments, tf_config
 from tfmini.compat.script_text import script_text
 from tfmini.launch_report import REPORT_ENV, report_variable
 from tfmini.listen_fd import LISTEN_FD_ENV
+from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, generate_keys
 from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
 from tfmini.tools.ports import ReservedCluster, reserve_cluster
@@ -33,7 +35,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
     "--coordinator-timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Stop everything and fail (exit code 124) if the run is not over after S seconds.",
+    help="Stop all tasks and fail (exit code 124) if the run has not ended after S seconds.",
 )
 @click.option(
     "--grace",
@@ -41,22 +43,22 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
     default=5.0,
     show_default=True,
     metavar="S",
-    help="Seconds that a task may take to end when asked to, before it is killed.",
+    help="Seconds between the request to end (SIGTERM) and SIGKILL.",
 )
 @click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first.")
 @click.option(
     "--cpus-per-task",
     type=click.IntRange(1),
     metavar="N",
-    help="Threads that a task's numeric libraries may use.  [default: a fair share of the cores]",
+    help="Threads of a task's numeric libraries.  [default: the cores, divided by the tasks]",
 )
 @click.option(
     "--port-base",
     type=click.IntRange(1, 65535),
     metavar="P",
-    help="Give the tasks the ports P, P+1, …  [default: free ports]",
+    help="Use the ports P, P+1, …  [default: free ports]",
 )
-@click.option("--no-color", is_flag=True, help="Do not colour the names of the tasks.")
+@click.option("--no-color", is_flag=True, help="Print the names of the tasks without colours.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def launch(
@@ -72,15 +74,16 @@ def launch(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT ARGS... as every task of a local cluster, each as `tfmini run` does.
+    """Run SCRIPT ARGS... as every task of a local cluster, each as with `tfmini run`.
 
-    Each process learns its role from TF_CONFIG and, where SCRIPT defines them, from the flags --job_name,
-    --task_index (or --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and
-    {worker_hosts} are replaced.
+    Each process gets its task in TF_CONFIG and, if SCRIPT defines them, in the flags --job_name, --task_index (or
+    --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and {worker_hosts} are replaced.
+
+    Only the tasks of the run can connect to its servers, unless TFMINI_KEYS names a key that others have, too.
 
     When all workers (and the chief) have finished, the ps tasks are stopped. A worker inside server.join() counts as
-    a ps: it is stopped when the others have finished. The exit code is 0, or that of the
-    first task that failed (128 + the signal that killed it).
+    a ps: it is stopped when the others have finished. The exit code is 0, or that of the first task that failed
+    (128 + the number of the signal that killed it).
     """
     tasks = cluster_tasks(ps, workers, chief)
     if not tasks:
@@ -92,12 +95,12 @@ def launch(
         remedy = "; leave out --port-base, or choose another" if port_base else ""
         raise click.ClickException(f"No ports for the cluster: {error}{remedy}.") from None
     if not workers and not chief:
-        _say(say, "no task works: the cluster serves until it is ended (Ctrl-C).")
-    with closing(cluster), _report_pipe() as (reports, report):
+        _say(say, "there are only ps tasks: the cluster runs until you end it (Ctrl-C).")
+    with closing(cluster), _keys_of_run() as keys, _report_pipe() as (reports, report):
         threads = cpus_per_task or max(1, usable_cpus() // len(tasks))
         prefixes = task_prefixes(tasks, Console(no_color=no_color or None), colour=not no_color)
         run = ClusterRun(
-            commands=task_commands(cluster, script, args, threads, prefixes, report),
+            commands=task_commands(cluster, script, args, threads, prefixes, report, keys),
             supervision=Supervision(tasks, keep_going=keep_going),
             limits=RunLimits(grace_s=grace, time_limit_s=coordinator_timeout),
             sink=Sink(sys.stdout.fileno()),
@@ -105,7 +108,7 @@ def launch(
             reports=reports,
         )
         for option in _misplaced(script, args):
-            _say(say, f"{option} stands after {script}, so it goes to the script; launch's options come before it.")
+            _say(say, f"{option} follows {script}, so it is passed to the script; put options of launch before it.")
         _say(say, "starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in cluster.spec.tasks()))
         try:
             finish = run.run()
@@ -117,13 +120,26 @@ def launch(
 
 @contextmanager
 def _report_pipe() -> Iterator[tuple[int, int]]:
-    """The ends of the pipe by which tasks say that they have joined their servers."""
+    """Yields the ends of the pipe in which tasks report `Server.join`."""
     read, write = os.pipe()
     try:
         yield read, write
     finally:
         os.close(read)
         os.close(write)
+
+
+@contextmanager
+def _keys_of_run() -> Iterator[dict[str, str]]:
+    """The variable that names the keys of this run: only its own tasks can connect to its servers.
+
+    It is empty where the user has chosen keys, or none.
+    """
+    if os.environ.get(KEYS_ENV) or os.environ.get(INSECURE_ENV) == "1":
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="tfmini-launch-") as private:
+        yield {KEYS_ENV: generate_keys(private)}
 
 
 def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
@@ -133,22 +149,22 @@ def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
 
 
 def usable_cpus() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux; it respects taskset and container limits
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux; respects taskset and container limits
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def task_commands(
     cluster: ReservedCluster, script: str, args: Sequence[str], threads: int, prefixes: dict[TaskId, bytes],
-    report: int,
+    report: int, keys: dict[str, str],
 ) -> dict[TaskId, TaskCommand]:
     """The command line and environment of every task."""
     flags = role_flags_of(script)
     return {
         task: TaskCommand(
             argv=[sys.executable, "-m", "tfmini", "run", script, *role_arguments(*task, cluster.spec, flags, args)],
-            env=_environment(task, cluster, threads, report),
+            env=_environment(task, cluster, threads, report) | keys,
             listener=listener,
             prefix=prefixes[task],
             report=report,
@@ -158,7 +174,7 @@ def task_commands(
 
 
 def _environment(task: TaskId, cluster: ReservedCluster, threads: int, report: int) -> dict[str, str]:
-    # Defaults first: what the user has set wins. Without PYTHONUNBUFFERED, prints would arrive at the end.
+    # The user's environment overrides the defaults. Without PYTHONUNBUFFERED, output would arrive at the end.
     defaults = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
     role = {
         "TF_CONFIG": tf_config(*task, cluster.spec),
@@ -169,7 +185,7 @@ def _environment(task: TaskId, cluster: ReservedCluster, threads: int, report: i
 
 
 def _misplaced(script: str, args: Sequence[str]) -> list[str]:
-    """The options of `launch` among the script's arguments that the script never mentions."""
+    """The script's arguments that are options of `launch` and do not occur in the script's text."""
     context = click.get_current_context()
     ours = {spelling for option in context.command.params for spelling in option.opts if spelling.startswith("--")}
     given = dict.fromkeys(arg.partition("=")[0] for arg in args)
@@ -186,5 +202,5 @@ def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
         return
     _say(console, finish.summary + (". Its last lines:" if finish.failed else "."))
     if finish.failed:
-        for line in run.last_lines(finish.failed) or ["(it wrote nothing)"]:
+        for line in run.last_lines(finish.failed) or ["(no output)"]:
             console.print(f"  | {line}", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The output of many tasks on one terminal: whole lines, each under the name of its task."""
+"""Prints the output of many tasks on one terminal: whole lines, each with the name of its task."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfmini.tools.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _LAST_LINES = 20
-_LONGEST_LINE = 1 << 16  # a longer one is cut, so that a task without newlines cannot fill our memory
+_LONGEST_LINE = 1 << 16  # bytes; a longer line is split, which bounds the memory for output without newlines
 
 
 class Sink:
-    """A descriptor to write to, without buffer; once its reader is gone it swallows what it is given.
+    """Writes to a descriptor without a buffer; after a broken pipe it discards the output.
 
-    Python's buffered stdout would fail again at exit over the lines that nobody took, and spoil the exit code.
+    Python's buffered stdout would fail again at exit, for the unwritten lines, and change the exit code.
     """
 
     def __init__(self, fd: int) -> None:
@@ -26,7 +26,7 @@ class Sink:
         self.broken = False
 
     def write(self, data: bytes) -> None:
-        """Write all of `data`, waiting for a slow reader."""
+        """Write all of `data`; blocks while the reader is slow."""
         view = memoryview(data)
         try:
             while view and not self.broken:
@@ -36,7 +36,7 @@ class Sink:
 
 
 def task_prefixes(tasks: list[TaskId], console: Console, *, colour: bool) -> dict[TaskId, bytes]:
-    """`[ps/0] ` for each task, padded to one width; in colour when asked and when `console` shows colours."""
+    """The prefix `[ps/0] ` of each task, padded to one width; in colour if `colour` and `console` allow it."""
     width = max(len(str(task)) for task in tasks) + 2
     plain = not colour or console.no_color or console.color_system is None
     prefixes = {}
@@ -48,7 +48,7 @@ def task_prefixes(tasks: list[TaskId], console: Console, *, colour: bool) -> dic
 
 
 class TaskOutput:
-    """Cuts one task's output into lines, passes them on as bytes, and remembers the last ones."""
+    """Splits one task's output into lines, writes them to the sink, and keeps the last ones."""
 
     def __init__(self, prefix: bytes, sink: Sink) -> None:
         self._prefix = prefix
@@ -57,7 +57,7 @@ class TaskOutput:
         self._last: deque[bytes] = deque(maxlen=_LAST_LINES)
 
     def feed(self, data: bytes) -> None:
-        """Take in what the task wrote."""
+        """Handle output of the task."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > _LONGEST_LINE:
             lines.append(self._partial)
@@ -67,10 +67,10 @@ class TaskOutput:
             self._sink.write(b"".join(self._prefix + line + b"\n" for line in lines))
 
     def end(self) -> None:
-        """Pass on a last line that lacks its newline."""
+        """Write a last line without newline."""
         if self._partial:
             self.feed(b"\n")
 
     def last_lines(self) -> list[str]:
-        """The last lines the task wrote, oldest first, at most 20."""
+        """The last lines of the task, oldest first, at most 20."""
         return [line.decode("utf-8", errors="replace") for line in self._last]

@@ -1,7 +1,7 @@
-"""Ports for a local cluster, held by listening sockets until the tasks own them (see `tfmini.listen_fd`).
+"""Reserves ports for a local cluster: listening sockets hold them until the tasks own them (see `tfmini.listen_fd`).
 
-Where tasks are to be killed and started again, a second socket per port, which does not listen, keeps it from being
-given to anybody else meanwhile. Whoever listens there must ask for SO_REUSEADDR, as ZeroMQ does.
+If tasks may be restarted, a second socket per port, which does not listen, reserves it in the meantime. The task's
+listener must set SO_REUSEADDR, as ZeroMQ does.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from tfmini.cluster import ClusterSpec
 from tfmini.tools.supervision import TaskId
 
 _HOST = "127.0.0.1"
-_BACKLOG = 512  # connections that may arrive while the task still imports; the kernel may cap it
+_BACKLOG = 512  # connections that may arrive before the task has started; the kernel may have a lower limit
 
 
 @dataclass(frozen=True)
 class ReservedCluster:
-    """A cluster on this machine and, per task, the socket that holds its port; `holders` hold them to the end."""
+    """A cluster on this machine, the listening socket of each task, and sockets that reserve ports until `close`."""
 
     spec: ClusterSpec
     listeners: dict[TaskId, socket.socket]
     holders: list[socket.socket]
 
     def close(self) -> None:
-        """Give up the ports that no task has inherited."""
+        """Release the ports that no task has inherited."""
         for reserved in (*self.listeners.values(), *self.holders):
             reserved.close()
 
 
 def reserve_cluster(
-    tasks: Iterable[TaskId], port_base: int | None = None, to_the_end: bool = False
+    tasks: Iterable[TaskId], port_base: int | None = None, until_close: bool = False
 ) -> ReservedCluster:
-    """A loopback address for every task: free ports, or `port_base`, `port_base + 1`, … in the order of `tasks`.
+    """Reserve a loopback address for every task: free ports, or `port_base`, `port_base + 1`, … in order.
 
     Args:
-      to_the_end: keep others from the ports until `close`, also while no task has them.
+      until_close: reserve the ports until `close`, also while no task uses them.
 
     Raises:
       OSError: a port of the wanted range is in use; the text names the task and the port.
@@ -49,7 +49,7 @@ def reserve_cluster(
     try:
         for number, task in enumerate(tasks):
             port = 0 if port_base is None else port_base + number
-            if to_the_end:  # first: what listens already lets nobody else have the port
+            if until_close:  # before the listener, since no other socket can bind a port with a listener
                 holders.append(_bind(task, port))
                 port = holders[-1].getsockname()[1]
             listeners[task] = _bind(task, port, listens=True)
@@ -62,9 +62,9 @@ def reserve_cluster(
 
 def _bind(task: TaskId, port: int, listens: bool = False) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # As ZeroMQ's own listeners: a port is free again as soon as its last owner is gone.
+    # As for ZeroMQ's own listeners: a port is free as soon as its last owner has ended.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # An adopted listener must not block ZeroMQ's I/O thread when a connection vanishes before it is accepted.
+    # ZeroMQ adopts the listener; its I/O thread must not block if a connection ends before it is accepted.
     bound.setblocking(False)
     try:
         bound.bind((_HOST, port))

@@ -1,9 +1,9 @@
-"""Child processes of a launcher: started in groups of their own, seen to their end, never left behind.
+"""Child processes of a launcher: each task is a process group, and no process outlives the launcher.
 
-Each task is the leader of a session and process group, so that a signal reaches whatever the script started, and
-nothing else. When the leader ends, the rest of its group is killed. Should the launcher be killed, the guardian
-(`guardian.py`) kills the groups; each task announces itself to it before it runs a single line of the script.
-A task is born with SIGINT held back; `script_run` lets it in when it can end without a traceback of our imports.
+Each task is the leader of a session and process group, so that a signal reaches all processes of the script and no
+others. When the leader ends, the rest of its group is killed. If the launcher is killed, the guardian (`guardian.py`)
+kills the groups; each task registers with it before exec. A task starts with SIGINT's default action, and SIGINT
+blocked; `script_run` unblocks it after its imports, so that Ctrl-C shows no traceback of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GUARDIAN = Path(__file__).with_name("guardian.py")
 
 
 class Guardian:
-    """The process that outlives a killed launcher for a moment. Use as a context manager."""
+    """The process that kills the tasks of a killed launcher. Use as a context manager."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -29,20 +29,20 @@ class Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in the terminal is not for it
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         )
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody killed the guardian: a lesser evil
+        with contextlib.suppress(BrokenPipeError):  # the guardian was killed: continue without it
             os.write(self._process.stdin.fileno(), line.encode("ascii"))
 
-    def announce_self(self) -> None:
-        """Called in the child before exec, so that no moment is left without cover."""
+    def register_self(self) -> None:
+        """Register the calling process. Called in the child before exec, so that no group is ever unregistered."""
         self._tell(f"+{os.getpid()}\n")
 
     def release(self, group: int) -> None:
-        """Forget a group, before its number can be given to another."""
+        """Unregister a group, before the system can reuse its number."""
         self._tell(f"-{group}\n")
 
     def __enter__(self) -> Self:
@@ -77,8 +77,10 @@ class TaskProcess:
         os.set_blocking(self.output.fileno(), False)
 
     def _prepare(self) -> None:
-        """What the child does between fork and exec."""
-        self._guardian.announce_self()
+        """Prepare the child between fork and exec."""
+        self._guardian.register_self()
+        # The launcher ignores SIGINT if its shell did (``nohup … &``). The task, in its own session, does not.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
     @property
@@ -87,39 +89,40 @@ class TaskProcess:
         return self._popen.pid
 
     def signal_group(self, signum: int) -> None:
-        """Send a signal to every process of the group; nothing happens when none is left."""
-        if self._popen.returncode is None:  # until the leader is reaped, its number is not given to another
+        """Send a signal to every process of the group; does nothing if there is none."""
+        if self._popen.returncode is None:  # the system does not reuse the number before the leader is reaped
             with contextlib.suppress(
                 ProcessLookupError, PermissionError
             ):  # macOS: EPERM for a group of zombies
                 os.killpg(self.pid, signum)
 
     def poll(self) -> int | None:
-        """The leader's exit code (minus the signal that killed it) once it has ended, else None.
+        """The leader's exit code (minus the signal that killed it) if it has ended, else None.
 
-        On the first sight of the end, the rest of the group is killed.
+        When it detects the end, it kills the rest of the group.
         """
         if self._popen.returncode is None and self._leader_has_ended():
-            self.signal_group(signal.SIGKILL)
-            self._guardian.release(self.pid)
-            self._popen.wait()
+            self._kill_group()
         return self._popen.returncode
 
+    def _kill_group(self) -> None:
+        self.signal_group(signal.SIGKILL)
+        self._guardian.release(self.pid)
+        self._popen.wait()
+
     def _leader_has_ended(self) -> bool:
-        # WNOWAIT leaves the leader a zombie, so that its group number stays ours while we kill the group.
+        # With WNOWAIT the leader stays a zombie, so that the system does not reuse its group number meanwhile.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def read(self) -> bytes | None:
-        """What has been written since the last read; b"" at the end of the output, None when nothing waits."""
+        """The output since the last read; b"" at its end, None if there is none now."""
         try:
             return os.read(self.output.fileno(), 65536)
         except BlockingIOError:
             return None
 
     def close(self) -> None:
-        """Kill what runs and release the descriptors."""
+        """Kill the group if it runs, and release the descriptors."""
         if self._popen.returncode is None:
-            self.signal_group(signal.SIGKILL)
-            self._guardian.release(self.pid)
-            self._popen.wait()
+            self._kill_group()
         self.output.close()

@@ -1,8 +1,7 @@
-"""Names what makes an old script fail under Python 3, and the fix. No I/O.
+"""Finds Python 2 code in old scripts and suggests the fix for Python 3. No I/O.
 
-Two ways in: `in_source` reads a text that Python 3 cannot parse and lists every Python 2 form in
-it; `of_error` looks at an exception and recognises what only Python 2 had (``xrange``, ``urllib2``,
-``dict.iteritems``).
+`in_source` lists every Python 2 form in a text that Python 3 cannot parse; `of_error` recognises names
+that only Python 2 has (``xrange``, ``urllib2``, ``dict.iteritems``) from an exception.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ class Finding:
     """One Python 2 form.
 
     Attributes:
-      line: its line, from 1; 0 where it is not known.
-      what: the form.
-      fix: what Python 3 has instead.
+      line: its line, from 1; 0 if unknown.
+      form: the Python 2 form.
+      fix: the replacement in Python 3.
     """
 
     line: int
-    what: str
+    form: str
     fix: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.what}; {self.fix}"
+        return f"line {self.line}: {self.form}; {self.fix}"
 
 
-# Statements, searched in lines whose strings and comments have been blanked out.
+# Statements, searched in lines without strings and comments.
 _FORMS: list[tuple[str, str, str]] = [
     (r"^\s*(?:.*[:;]\s*)?print\s*>>", "print to a file", "write print(..., file=f)"),
     (r"^\s*(?:.*[:;]\s*)?print(?:\s+[^\s=(.,>)\]]|\s*$)", "print statement", "write print(...)"),
@@ -45,7 +44,7 @@ _FORMS: list[tuple[str, str, str]] = [
      "take one parameter and unpack it in the body"),
     (r"\b[uU][rR]$", "string with the prefix ur", "write r'...'"),
 ]  # fmt: skip
-_COMPILED = [(re.compile(pattern), what, fix) for pattern, what, fix in _FORMS]
+_COMPILED = [(re.compile(pattern), form, fix) for pattern, form, fix in _FORMS]
 
 _NAMES = {
     "xrange": "write range",
@@ -105,19 +104,19 @@ _MODULES = {
     "exceptions": "leave it out; exceptions are built in",
 }
 _MIXED_TABS = "indentation that mixes tabs and blanks"
-_FIX_TABS = "indent with blanks only, a tab being worth 8 (expand -t8 -i)"
+_FIX_TABS = "indent with blanks only; a tab counts as 8 (expand -t8 -i)"
 
 
 def in_source(source: str) -> list[Finding]:
-    """The Python 2 forms of a text, by line. For a text that Python 3 does not parse: a guess otherwise."""
+    """The Python 2 forms of a text that Python 3 cannot parse, by line. (In other texts it may be wrong.)"""
     return sorted({*_forms(source), *_tabs(source)}, key=lambda finding: finding.line)
 
 
 def _forms(source: str) -> Iterator[Finding]:
     for number, line in enumerate(_without_strings(source).split("\n"), 1):
-        for pattern, what, fix in _COMPILED:
+        for pattern, form, fix in _COMPILED:
             if pattern.search(line):
-                yield Finding(number, what, fix)
+                yield Finding(number, form, fix)
         yield from _words(line, number)
 
 
@@ -139,7 +138,7 @@ _STRING_OR_COMMENT = re.compile(
 
 
 def _without_strings(source: str) -> str:
-    """The source with every string replaced by S (in as many lines) and no comments."""
+    """The source without comments, with S in place of every string (and its newlines)."""
 
     def blank(found: re.Match[str]) -> str:
         if found["comment"] is not None:
@@ -162,35 +161,33 @@ def _tabs(source: str) -> Iterator[Finding]:
 
 
 def _mixed_blocks(source: str) -> Iterator[Finding]:
-    """The first line whose indent begins otherwise than the one before, when tabs and blanks both indent."""
-    indents = [re.match(r"[ \t]*", line).group() for line in source.split("\n")]  # type: ignore[union-attr]
-    kinds = {indent[0] for indent in indents if indent}
-    if kinds == {" ", "\t"}:
-        first = next(i for i, indent in enumerate(indents) if indent)
-        other = next(i for i, indent in enumerate(indents) if indent and indent[0] != indents[first][0])
-        yield Finding(other + 1, _MIXED_TABS, _FIX_TABS)
+    """The first line whose indentation begins with the other character than the first indented line."""
+    indented = [(number, line[0]) for number, line in enumerate(source.split("\n"), 1) if line[:1] in (" ", "\t")]
+    other = next((number for number, mark in indented if mark != indented[0][1]), None)
+    if other is not None:
+        yield Finding(other, _MIXED_TABS, _FIX_TABS)
 
 
 def of_error(error: BaseException, line: int) -> Finding | None:
-    """What only Python 2 had and ``error`` misses, if that is it.
+    """Finds the Python 2 name or behaviour that caused an error; None if there is none.
 
     Args:
-      error: what the script raised.
-      line: where, for the finding.
+      error: the error of the script.
+      line: its line, for the finding.
     """
     name = getattr(error, "name", None) or ""
     if isinstance(error, ModuleNotFoundError) and name in _MODULES:
-        return Finding(line, f"module {name} is Python 2's", _MODULES[name])
+        return Finding(line, f"module {name} exists only in Python 2", _MODULES[name])
     if isinstance(error, NameError) and name in _NAMES:
-        return Finding(line, f"{name} is Python 2's", _NAMES[name])
-    if isinstance(error, AttributeError) and name in _ATTRIBUTES and not _is_ours(error):
-        return Finding(line, f".{name} is Python 2's", _ATTRIBUTES[name])
+        return Finding(line, f"{name} exists only in Python 2", _NAMES[name])
+    if isinstance(error, AttributeError) and name in _ATTRIBUTES and not _is_of_tfmini(error):
+        return Finding(line, f".{name} exists only in Python 2", _ATTRIBUTES[name])
     if isinstance(error, ImportError) and "'izip'" in str(error):
-        return Finding(line, "itertools.izip is Python 2's", "write zip")
+        return Finding(line, "itertools.izip exists only in Python 2", "write zip")
     return _of_message(str(error), line) if isinstance(error, TypeError) else None
 
 
-def _is_ours(error: AttributeError) -> bool:
+def _is_of_tfmini(error: AttributeError) -> bool:
     return type(error.obj).__module__.partition(".")[0] == "tfmini" or "tfmini" in str(error)
 
 

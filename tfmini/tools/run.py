@@ -1,4 +1,4 @@
-"""`tfmini run`: a TensorFlow 1.x script, unmodified, on tfmini."""
+"""`tfmini run`: runs an unmodified TensorFlow 1.x script on tfmini."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tfmini.tools.script_run import run_script
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, args: tuple[str, ...]) -> None:
-    """Run SCRIPT ARGS... with `import tensorflow` meaning tfmini. The script's own options come after its name.
+    """Run SCRIPT ARGS... so that `import tensorflow` imports tfmini. The script's own options follow its name.
 
-    Everything else is as under `python SCRIPT ARGS...`. An installed TensorFlow is neither used nor touched. A script
-    for Python 2 is not run; the lines to change are listed.
+    Everything else is as with `python SCRIPT ARGS...`. An installed TensorFlow is neither used nor changed. A script
+    for Python 2 does not run; the command lists the lines to change.
     """
     sys.exit(run_script(script, args))

@@ -1,4 +1,4 @@
-"""Runs a script in this process as ``python SCRIPT ARGS...`` would, with ``tensorflow`` meaning tfmini."""
+"""Runs a script in this process as ``python SCRIPT ARGS...`` does, with tfmini as ``tensorflow``."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from tfmini.compat.script_text import script_text
 from tfmini.launch_report import is_launched
 from tfmini.tools import python2, tracing
 
-_INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
+_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
 
 
 def run_script(script: str, args: Sequence[str]) -> int:
     """Runs ``script`` as ``__main__`` and returns its exit code.
 
-    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as under Python.
-    An error shows the script's traceback, and what Python 2 form is behind it if one is.
+    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as in Python. For an
+    error it prints the script's traceback and, if the cause is a Python 2 form, that form.
 
     Raises:
-      SystemExit: as the script raises it.
+      SystemExit: raised by the script.
       OSError: when the script cannot be read.
     """
     alias.install()
-    tracing.install_if_asked()
+    tracing.install_if_requested()
     with io.open_code(os.path.abspath(script)) as file:
         data = file.read()
     main = _main_module(script, args)
     try:
-        if is_launched():  # held back by `TaskProcess` until here: Ctrl-C during our imports ends the task at once
+        if is_launched():  # `TaskProcess` has blocked it: a Ctrl-C during the imports now ends the task
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = compile(data, script, "exec", dont_inherit=True)
         exec(code, main.__dict__)
     except SystemExit:
         raise
-    except BaseException as error:  # whatever a script raises is shown as Python would
+    except BaseException as error:  # any error of the script is printed as Python does
         return _report(error, script)
     return 0
 
@@ -54,7 +54,7 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
     sys.modules["__main__"] = main
     sys.argv[:] = [script, *args]
     folder = os.path.dirname(os.path.realpath(script))
-    # Python has put its own idea of the script's folder first, unless it was told not to (-P).
+    # Python has put another folder first, unless it runs with -P.
     if sys.flags.safe_path:
         sys.path.insert(0, folder)
     else:
@@ -64,7 +64,7 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
 
 def _report(error: BaseException, script: str) -> int:
     if isinstance(error, KeyboardInterrupt) and is_launched():
-        return _INTERRUPTED  # the launcher has passed Ctrl-C on: a traceback per task would be noise
+        return _INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
     sys.excepthook(type(error), error, shown)
@@ -94,11 +94,11 @@ def _hints(error: BaseException, script: str) -> list[str]:
 def _syntax_hints(path: str) -> list[str]:
     try:
         findings = python2.in_source(script_text(path))
-    except OSError:  # code that came from no file
+    except OSError:  # the code is not in a file
         return []
     if not findings:
         return []
     shown = [f"  {path}, {finding}" for finding in findings[:20]]
     more = [f"  and {len(findings) - 20} more"] if len(findings) > 20 else []
     head = f"{path} is written for Python 2; this is Python {sys.version_info.major}.{sys.version_info.minor}."
-    return [head + " `2to3 -w` rewrites most of it. What it needs:", *shown, *more]
+    return [head + " `2to3 -w` rewrites most of it. Lines to change:", *shown, *more]

@@ -1,18 +1,19 @@
-"""What `tfmini launch` does when something happens to a task: a state machine without processes or clock.
+"""The decisions of `tfmini launch` about its tasks: a state machine without processes or clock.
 
-Events go into `Supervision.handle`; instructions come out, for a driver to carry out in order.
+`Supervision.handle` takes events and returns instructions, which a driver carries out in order.
 
-* The tasks of `SERVICE_JOBS` (ps) serve; all others work. When every working task has ended well, the services
-  are stopped and the run has succeeded. In a cluster of services only, their own ends are waited for.
-* The first task that fails decides the run: everything else is stopped, and its exit code is the run's. With
-  `keep_going`, the failure of a working task lets the others finish first. A service that ends with exit code 0
-  has not failed (scripts stop their ps through queues); one that dies has, whatever `keep_going` says.
-* A task that is inside `Server.join` serves like a ps for as long as it is there: in-graph scripts have all workers
-  but one there. When the last task that works has ended well, it is stopped with the services. If all are inside
-  `Server.join` and none has ended, clients may come from elsewhere, so the run goes on.
-* A signal goes to the working tasks, so that they may say goodbye to their ps; the services follow. A second
-  signal kills.
-* Whoever has not ended within the grace time after a request is killed.
+* The tasks of `SERVICE_JOBS` (ps) are services; all others are working tasks. When every working task has ended with
+  exit code 0, the services are stopped and the run has succeeded. A cluster of services only runs until they end.
+* The first task that fails decides the run: all other tasks are stopped, and its exit code is the run's. With
+  `keep_going`, the other working tasks finish first if a working task fails. A service that ends with exit code 0
+  has not failed (scripts stop their ps through queues); any other end of a service fails the run, also with
+  `keep_going`.
+* A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
+  there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
+  inside `Server.join` and none has ended, the run continues, since clients may come from outside.
+* A signal is sent to the working tasks first, so that they can close their sessions; then to the services. A second
+  signal kills all tasks.
+* A task that has not ended within the grace time after a request is killed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 SERVICE_JOBS = frozenset({"ps"})
 
 EXIT_TIMED_OUT = 124
-"""The exit code of a run that its time limit ended, as `timeout(1)` has it."""
+"""The exit code of a run that its time limit ended, as for `timeout(1)`."""
 
 
 class TaskId(NamedTuple):
@@ -60,14 +61,14 @@ class TaskJoined:
 
 @dataclass(frozen=True)
 class SignalReceived:
-    """The launcher itself was asked to end (Ctrl-C, SIGTERM, a closed terminal or pipe)."""
+    """The launcher itself has received a signal to end (Ctrl-C, SIGTERM, a closed terminal or pipe)."""
 
     signum: int
 
 
 @dataclass(frozen=True)
 class TimeLimitReached:
-    """The run has lasted as long as the user allows (`limit_s` seconds)."""
+    """The user's time limit of the run (`limit_s` seconds) is over."""
 
     limit_s: float
 
@@ -93,12 +94,12 @@ class SendSignal:
 
 @dataclass(frozen=True)
 class StartGrace:
-    """Start the grace time, in place of one already running."""
+    """Start the grace time; replaces a running one."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Tell the user."""
+    """Print a message."""
 
     text: str
 
@@ -116,12 +117,12 @@ Instruction = SendSignal | StartGrace | Note | Finish
 
 
 class Phase(enum.Enum):
-    """Where a run stands. Phases only ever advance, in this order."""
+    """The phase of a run. Phases advance in this order."""
 
     RUNNING = "running"
-    WORKERS_ENDING = "the working tasks were signalled, services still serve them"
-    STOPPING = "every task left was told to end"
-    KILLING = "every task left was killed"
+    WORKERS_ENDING = "the working tasks have received a signal, the services have not"
+    STOPPING = "all remaining tasks have received a signal to end"
+    KILLING = "all remaining tasks have received SIGKILL"
     FINISHED = "finished"
 
 
@@ -147,7 +148,7 @@ def _names(tasks: Iterable[TaskId]) -> str:
 
 
 class Supervision:
-    """The decisions of one run. Feed events in the order in which they happened."""
+    """The decisions of one run. Pass events in the order in which they happened."""
 
     def __init__(self, tasks: Iterable[TaskId], *, keep_going: bool = False) -> None:
         self._alive: dict[TaskId, None] = dict.fromkeys(tasks)  # a set that keeps the order for messages
@@ -156,14 +157,14 @@ class Supervision:
         self._serves = {task for task in self._alive if task.job in SERVICE_JOBS}
         if len(self._serves) == len(self._alive):
             self._serves = set()
-        self._joined: set[TaskId] = set()  # of those that work
-        self._work_done = False  # whether a task that works has ended well
+        self._joined: set[TaskId] = set()  # working tasks inside `Server.join`
+        self._work_done = False  # whether a working task has ended with exit code 0
         self._keep_going = keep_going
         self._verdict: _Verdict | None = None
         self.phase = Phase.RUNNING
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take in one event; the answer lists what to do now, in order.
+        """Handles one event; returns the instructions in order.
 
         Raises:
           ValueError: a task exits that is not running.
@@ -194,7 +195,7 @@ class Supervision:
             return []
         if self._work_done:
             return self._stop_all()
-        return [Note("Every task is inside server.join(): the cluster serves until it is ended (Ctrl-C).")]
+        return [Note("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")]
 
     def _task_exited(self, task: TaskId, returncode: int) -> list[Instruction]:
         if task not in self._alive:
@@ -211,12 +212,12 @@ class Supervision:
         return done
 
     def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
-        """What the end of a task means while nobody has been told to end."""
+        """Handles the end of a task in the phase `RUNNING`."""
         if returncode != 0:
             return self._task_failed(task, returncode)
         working = self._working()
         if task in self._serves and working:
-            return [Note(f"{task} has ended (exit code 0) while {_names(working)} still run.")]
+            return [Note(f"{task} has ended (exit code 0); {_names(working)} still running.")]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
         return []
@@ -228,18 +229,18 @@ class Supervision:
             self._verdict = _Verdict(code, task, f"{task} failed first: {how}")
         others = [other for other in self._working() if other != task]
         if self._keep_going and task not in self._serves and others:
-            return [Note(f"{task} failed ({how}); going on with {_names(others)}.")]
+            return [Note(f"{task} failed ({how}); continuing with {_names(others)}.")]
         if not self._alive:
             return []
         return [Note(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
 
     def _stop_all(self) -> list[Instruction]:
         joined = [task for task in self._alive if task in self._joined]
-        told: list[Instruction] = []
+        notes: list[Instruction] = []
         if joined and self.phase is Phase.RUNNING and self._verdict is None:
-            told = [Note(f"The work is done; stopping {_names(joined)}, which only served, in server.join().")]
+            notes = [Note(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
         self.phase = Phase.STOPPING
-        return [*told, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
+        return [*notes, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
     def _kill_all(self) -> list[Instruction]:
         self.phase = Phase.KILLING
@@ -255,7 +256,7 @@ class Supervision:
         if not working:
             return [Note(f"{name}: ending the cluster."), *self._stop_all()]
         self.phase = Phase.WORKERS_ENDING
-        # Only Ctrl-C means the same to a script as to us; whatever else ends us is a request to terminate.
+        # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
         return [
             Note(f"{name}: ending the cluster."),
@@ -265,7 +266,7 @@ class Supervision:
 
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
         if self.phase is not Phase.RUNNING:
-            return []  # whoever is left is under the grace time already
+            return []  # the grace time of the remaining tasks is already running
         running = _names(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
@@ -276,7 +277,7 @@ class Supervision:
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (Phase.WORKERS_ENDING, Phase.STOPPING):
             return []
-        return [Note(f"{_names(self._alive)} did not end when asked to; killing."), *self._kill_all()]
+        return [Note(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
 
     def _finish(self) -> Finish:
         self.phase = Phase.FINISHED

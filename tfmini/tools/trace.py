@@ -1,4 +1,4 @@
-"""`tfmini trace`: what really happened in one step of a script, as a timeline."""
+"""`tfmini trace`: runs a script and writes the timeline of one of its steps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tfmini.tools.tracing import TRACE_ENV, TraceRequest
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
-@click.option("--task", metavar="JOB/N", help="The task whose step is traced.  [default: chief/0 or worker/0]")
+@click.option("--task", metavar="JOB/N", help="Task whose step is traced.  [default: chief/0 or worker/0]")
 @click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
-              help="Trace the N-th run of the step that is first run that often.")  # fmt: skip
+              help="Trace the N-th run of the first step that runs N times.")  # fmt: skip
 @click.option("--fetch", default="", metavar="NAME", help="Count only runs that fetch or run this tensor or op.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), default="timeline.json",
-              show_default=True, help="Where the timeline goes.")  # fmt: skip
+              show_default=True, help="File for the timeline.")  # fmt: skip
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
@@ -42,11 +42,11 @@ def trace(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT ARGS... and write the timeline of one of its steps, with what all tasks did, sent and waited for.
+    """Run SCRIPT ARGS... and write the timeline of one of its steps: the ops, transfers and waits of all tasks.
 
-    With --ps, --workers or --chief the script runs as every task of a local cluster, as under `tfmini launch`;
-    otherwise in this process, as under `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace`
-    shows its times beside the tables.
+    With --ps, --workers or --chief the script runs as every task of a local cluster, as with `tfmini launch`;
+    otherwise in this process, as with `tfmini run`. Open the timeline at ui.perfetto.dev; `tfmini inspect --trace`
+    adds its times to the tables.
     """
     clustered = ps is not None or workers is not None or chief
     ps, workers = 1 if ps is None else ps, 1 if workers is None else workers
@@ -58,7 +58,7 @@ def trace(
     with _environment(TraceRequest(str(path), run_number, where, fetch)):
         code = _launched(ps, workers, chief, script, args) if clustered else _run_here(script, args)
     if not path.exists():
-        # The process that was to write it has said why.
+        # The traced process has printed the reason.
         raise click.ClickException(f"No timeline was written{f' by {where}' if where else ''}.")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(summary(read_trace(path)))
@@ -67,10 +67,10 @@ def trace(
 
 
 def _task(asked: str | None, tasks: list[TaskId], chief: bool) -> str:
-    """The task to trace, ``worker/0``; "" where there is no cluster."""
+    """The task to trace, such as ``worker/0``; "" without a cluster."""
     if not tasks:
         if asked:
-            raise click.UsageError(f"--task {asked} is one of a cluster: give --ps, --workers or --chief, too.")
+            raise click.UsageError(f"--task {asked} needs a cluster: give --ps, --workers or --chief, too.")
         return ""
     where = asked or ("chief/0" if chief else "worker/0")
     if where not in map(str, tasks):

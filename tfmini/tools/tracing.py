@@ -1,7 +1,7 @@
-"""Tracing one run of a session in a script that knows nothing of it.
+"""Traces one run of a session in an unmodified script.
 
-`tfmini trace` says by an environment variable what it wants; `tfmini run`, in whose process the
-script lives, then counts the runs of sessions, runs one of them with FULL_TRACE, and writes its timeline.
+`tfmini trace` sets an environment variable with its request; `tfmini run`, in the process of the
+script, counts the runs of sessions, runs one of them with FULL_TRACE, and writes its timeline.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """What to trace.
+    """A request to trace one run of a step.
 
     Attributes:
-      path: where the timeline goes.
-      run: trace the n-th run of the step that is first run that often.
-      task: ``worker/0``: only in that task of a cluster; "": here.
+      path: the file for the timeline.
+      run: trace the n-th run of the first step that runs n times.
+      task: the task of a cluster that traces, such as ``worker/0``; "": this process.
       fetch: count only runs of this tensor or op; "": all.
     """
 
@@ -47,7 +47,7 @@ class TraceRequest:
 
     @classmethod
     def from_environment(cls, environment: Any = os.environ) -> TraceRequest | None:
-        """What is asked of this process, or None."""
+        """The request to this process, or None."""
         text = environment.get(TRACE_ENV)
         if not text:
             return None
@@ -58,7 +58,7 @@ class TraceRequest:
 
 
 class Tracer:
-    """Counts runs, traces one and writes it.
+    """Counts runs, traces one and writes its timeline.
 
     Attributes:
       done: whether the timeline has been written.
@@ -73,7 +73,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """All sessions of the process are watched while the body runs."""
+        """Watches all sessions of the process within the block."""
         uninstall = self.install()
         try:
             yield
@@ -81,8 +81,8 @@ class Tracer:
             uninstall()
 
     def install(self) -> Callable[[], None]:
-        """Watches all sessions of the process; returns what ends that."""
-        from tfmini.runtime.session import BaseSession
+        """Watches all sessions of the process; returns a function that stops it."""
+        from tfmini.runtime.client.session import BaseSession
 
         original = BaseSession._execute
 
@@ -139,34 +139,34 @@ class Tracer:
         part.replace(path)
         self.done = True
 
-    def complaint(self) -> str:
-        """Why there is no timeline; "" if there is one."""
+    def failure(self) -> str:
+        """The reason why there is no timeline; "" if there is one."""
         if self.done:
             return ""
-        what = f"of {self.request.fetch} " if self.request.fetch else ""
+        of_fetch = f"of {self.request.fetch} " if self.request.fetch else ""
         if self._chosen:
             return "the step to trace failed."
         if not self._counts:
-            return f"no run {what}to trace: the script ran no session."
+            return f"no run {of_fetch}to trace: the script ran no session."
         (_, wanted, targets), count = self._counts.most_common(1)[0]
         names = ", ".join([*targets, *wanted][:3])
         return (
-            f"no step {what}was run {self.request.run} times; the most frequent ({names}) ran {count} times:"
+            f"no step {of_fetch}was run {self.request.run} times; the most frequent ({names}) ran {count} times:"
             f" give --run {count} or less."
         )
 
 
-def install_if_asked() -> None:
-    """Watches this process's sessions if `TRACE_ENV` asks for it, and complains at the end if nothing came of it."""
+def install_if_requested() -> None:
+    """Watches this process's sessions if `TRACE_ENV` is set; prints the reason at exit if there is no timeline."""
     request = TraceRequest.from_environment()
     if request is None:
         return
     tracer = Tracer(request)
     tracer.install()
 
-    def complain() -> None:
-        text = tracer.complaint()
+    def print_failure() -> None:
+        text = tracer.failure()
         if text:
             print(f"tfmini: {text}", file=sys.stderr)
 
-    atexit.register(complain)
+    atexit.register(print_failure)

@@ -1,4 +1,4 @@
-"""`tfmini version`."""
+"""`tfmini version`: shows the installed versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import metadata
 
 import click
 
-_STANDS_ON = ("numpy", "ml_dtypes", "pyzmq", "msgpack", "networkx", "protobuf")
+_DEPENDENCIES = ("numpy", "ml_dtypes", "pyzmq", "msgpack", "networkx", "protobuf")
 
 
 def _installed(distribution: str) -> str:
@@ -19,8 +19,8 @@ def _installed(distribution: str) -> str:
 
 @click.command()
 def version() -> None:
-    """Show the versions of tfmini and of what it stands on."""
+    """Show the versions of tfmini and of its dependencies."""
     click.echo(f"tfmini {_installed('tfmini')}")
     click.echo(f"Python {platform.python_version()} on {platform.platform(terse=True)}")
-    for distribution in _STANDS_ON:
+    for distribution in _DEPENDENCIES:
         click.echo(f"{distribution} {_installed(distribution)}")

@@ -1,1 +1,1 @@
-"""Training: optimizers, schedules, averages, savers, hooks and sessions."""
+"""Training: optimizers, checkpoints, summaries, hooks, input queues, sessions, replicas and loops."""

@@ -1,8 +1,8 @@
-"""Where the cluster is described: the ``tf.distribute.cluster_resolver`` classes.
+"""Cluster resolvers, which find the tasks of a cluster (``tf.distribute.cluster_resolver``).
 
-A resolver answers two questions, anew each time: which tasks there are (`ClusterResolver.cluster_spec`)
-and which of them a session should talk to (`ClusterResolver.master`). What the answer comes from is the
-subclass's business: an argument, several other resolvers, ``TF_CONFIG``, or Kubernetes.
+A resolver returns the current tasks (`ClusterResolver.cluster_spec`) and the target for a session
+(`ClusterResolver.master`). The sources of the subclasses are an argument, several other resolvers,
+``TF_CONFIG``, and Kubernetes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
 from tfmini.graph.graph import Graph
-from tfmini.runtime.session import Session
+from tfmini.runtime.client.session import Session
 
 Tasks = list[str] | dict[int, str]
 
@@ -24,27 +24,27 @@ def _url(address: str, rpc_layer: str | None) -> str:
 
 
 class ClusterResolver(ABC):
-    """Base class (``tf.distribute.cluster_resolver.ClusterResolver``).
+    """Base class of the resolvers (``tf.distribute.cluster_resolver.ClusterResolver``).
 
     A subclass also has the attributes ``task_type``, ``task_id`` and ``rpc_layer``.
     """
 
     @abstractmethod
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks there are now."""
+        """The current tasks of the cluster."""
 
     @abstractmethod
     def master(
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
-        """The target for a session on the given task, "" for a session in this process."""
+        """The target for a session on the given task; "" for a session in this process."""
 
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
     ) -> dict[str, int]:
-        """How many devices of each type other than CPU there are, of one task if both its names are given.
+        """Device type -> number of devices, without CPUs; of one task if ``task_type`` and ``task_id`` are given.
 
-        Asks a session at `master`, made with ``config_proto``.
+        The devices are those of a session with the target `master`, made with ``config_proto``.
         """
         with Session(self.master(task_type, task_id), graph=Graph(), config=config_proto) as session:
             devices = session.list_devices()
@@ -54,7 +54,7 @@ class ClusterResolver(ABC):
 
     @property
     def environment(self) -> str:
-        """What the program runs in; "" unless a subclass knows better."""
+        """The environment of the program; "" unless a subclass overrides it."""
         return ""
 
 
@@ -64,14 +64,14 @@ def _is_on(device: str, job: str, task: int) -> bool:
 
 
 class SimpleClusterResolver(ClusterResolver):
-    """Answers with what it was given (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
+    """Returns given values (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
 
     Args:
       cluster_spec: a `ClusterSpec`.
-      master: the answer of `master` where no task is named.
-      task_type, task_id: this process's task.
-      environment: the answer of `environment`.
-      num_accelerators: the answer of `num_accelerators`, a dict from device type to number.
+      master: the result of `master` if no task is given.
+      task_type, task_id: the task of this process.
+      environment: the result of `environment`.
+      num_accelerators: the result of `num_accelerators`, a dictionary from device type to number.
       rpc_layer: the scheme that `master` puts before an address.
 
     Raises:
@@ -122,15 +122,15 @@ class SimpleClusterResolver(ClusterResolver):
 
 
 class UnionClusterResolver(ClusterResolver):
-    """Several resolvers as one (``tf.distribute.cluster_resolver.UnionResolver``).
+    """Merges several resolvers (``tf.distribute.cluster_resolver.UnionResolver``).
 
-    Jobs of the same name are joined: lists one after the other; where one of them is a dict of task
-    indices, all are, and no index may come twice. Everything else is asked of the first resolver,
-    unless given as ``task_type=``, ``task_id=`` or ``rpc_layer=``.
+    Jobs of the same name are merged: lists are concatenated; if one of them is a dictionary of task indices,
+    the indices must be distinct. All other values are those of the first resolver, unless given as
+    ``task_type=``, ``task_id=`` or ``rpc_layer=``.
 
     Raises:
-      ValueError: without any resolver, or with an unknown keyword.
-      TypeError: for an argument that is no `ClusterResolver`.
+      ValueError: when there is no resolver, or a keyword is unknown.
+      TypeError: when an argument is no `ClusterResolver`.
     """
 
     def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
@@ -146,10 +146,10 @@ class UnionClusterResolver(ClusterResolver):
         self._resolvers: tuple[Any, ...] = args
 
     def cluster_spec(self) -> ClusterSpec:
-        """The union.
+        """The merged tasks of all resolvers.
 
         Raises:
-          KeyError: when two resolvers name the same task of a job.
+          KeyError: when two resolvers have the same task of a job.
         """
         parts: dict[str, list[Tasks]] = {}
         for resolver in self._resolvers:
@@ -215,11 +215,11 @@ def _joined(parts: list[Tasks]) -> Tasks:
 
 
 class TFConfigClusterResolver(ClusterResolver):
-    """Reads ``TF_CONFIG`` each time (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
+    """Reads ``TF_CONFIG`` at every call (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
 
     Args:
-      task_type, task_id, rpc_layer: instead of what ``TF_CONFIG`` says.
-      environment: the answer of `environment`.
+      task_type, task_id, rpc_layer: values in place of those in ``TF_CONFIG``.
+      environment: the result of `environment`.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class TFConfigClusterResolver(ClusterResolver):
 
     @property
     def environment(self) -> str:
-        return self._environment  # type: ignore[return-value]  # TF answers None where nothing was given
+        return self._environment  # type: ignore[return-value]  # TensorFlow returns None if none was given
 
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
@@ -282,7 +282,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def master(
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
-        """``session_master`` of ``TF_CONFIG`` if given, "" for a cluster of one task, else the task's address."""
+        """``session_master`` of ``TF_CONFIG`` if present, "" for a cluster of one task, else the task's address."""
         session_master = tf_config_object().get("session_master")
         if session_master is not None:
             return str(session_master)
@@ -295,18 +295,18 @@ class TFConfigClusterResolver(ClusterResolver):
 
 
 class KubernetesClusterResolver(ClusterResolver):
-    """Asks Kubernetes for the running pods (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
+    """Gets the running pods from Kubernetes (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
 
     Args:
-      job_to_label_mapping: job name -> label selectors of its pods; default: all pods labelled
+      job_to_label_mapping: job name -> label selectors of its pods; default: pods with the label
         ``job-name=tensorflow`` are workers.
       tf_server_port: the port of every task.
       rpc_layer: the scheme before addresses.
-      override_client: a Kubernetes API client that has its credentials; default: the package
-        ``kubernetes`` with the user's own configuration.
+      override_client: a Kubernetes API client with credentials; default: a client of the package
+        ``kubernetes`` with the user's configuration.
 
     Raises:
-      ImportError: when there is neither a client nor the package ``kubernetes``.
+      ImportError: when neither a client nor the package ``kubernetes`` is available.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class KubernetesClusterResolver(ClusterResolver):
         self.rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:
-        """The pods of each selector by name.
+        """The addresses of the pods of each job, sorted by the pods' names.
 
         Raises:
           RuntimeError: when a pod is not in the phase ``Running``.

@@ -1,4 +1,4 @@
-"""``tf.train.Coordinator``: several threads that stop together, and ``tf.train.LooperThread``."""
+"""``tf.train.Coordinator``, which stops several threads together, and ``tf.train.LooperThread``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfmini import errors
 
 _log = logging.getLogger("tfmini")
 
-_POLL_S = 0.05  # how quickly `join` sees that the last thread has ended by itself
+_POLL_S = 0.05  # maximum delay until `join` notices that all threads have ended without a stop
 
 
 def _reraise(info: Any) -> None:
@@ -25,11 +25,10 @@ def _reraise(info: Any) -> None:
 
 
 class Coordinator:
-    """Lets threads stop together and reports the first exception of any of them (``tf.train.Coordinator``).
+    """Stops threads together and reports the first exception of any of them (``tf.train.Coordinator``).
 
     Args:
-      clean_stop_exception_types: exceptions that end the threads but are no errors; default
-        `OutOfRangeError`.
+      clean_stop_exception_types: exceptions that stop the threads but are no errors; default `OutOfRangeError`.
     """
 
     def __init__(self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None) -> None:
@@ -47,14 +46,14 @@ class Coordinator:
         return None if isinstance(error, self._clean_stop_exception_types) else ex
 
     def request_stop(self, ex: Any = None) -> None:
-        """Asks the threads to stop.
+        """Requests a stop of the threads.
 
         Args:
-          ex: an exception that is being handled, or what ``sys.exc_info()`` gives for one: `join`
-            raises it, unless it is of a clean type. Only the first one counts.
+          ex: an exception that is being handled, or its ``sys.exc_info()``. `join` raises the first exception,
+            unless it is of a clean type.
 
         Raises:
-          The exception, when the threads have been joined already.
+          The exception, if the threads have been joined already.
         """
         with self._lock:
             ex = self._filter_exception(ex)
@@ -77,7 +76,7 @@ class Coordinator:
             return sys.exc_info()
 
     def clear_stop(self) -> None:
-        """Forgets the stop and its exception, so that the coordinator can be used again."""
+        """Resets the stop and its exception, so that the coordinator can be reused."""
         with self._lock:
             self._joined = False
             self._exc_info_to_raise = None
@@ -92,11 +91,11 @@ class Coordinator:
         """A context that turns an exception into ``request_stop``."""
         try:
             yield
-        except:  # noqa: E722 - whatever ends a thread, SystemExit included, must stop the others
+        except:  # noqa: E722 - any exception that ends a thread, even SystemExit, must stop the others
             self.request_stop(ex=sys.exc_info())
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Blocks until a stop is requested; returns False after ``timeout`` seconds without one."""
+        """Waits until a stop is requested; returns False after ``timeout`` seconds."""
         return self._stop_event.wait(timeout)
 
     def register_thread(self, thread: threading.Thread) -> None:
@@ -110,15 +109,15 @@ class Coordinator:
         stop_grace_period_secs: float = 120,
         ignore_live_threads: bool = False,
     ) -> None:
-        """Waits until all threads have ended, at most the grace period longer than a requested stop.
+        """Waits until all threads have ended; after a requested stop, at most for the grace period.
 
         Args:
-          threads: to wait for, beside the registered ones.
-          stop_grace_period_secs: how long threads may go on after the stop, in seconds.
-          ignore_live_threads: whether threads that still run then are only logged.
+          threads: threads to wait for in addition to the registered ones.
+          stop_grace_period_secs: seconds that threads may still run after the stop.
+          ignore_live_threads: only log threads that run after the grace period.
 
         Raises:
-          RuntimeError: naming the threads that still run after the grace period.
+          RuntimeError: when threads run after the grace period; the message names them.
           The exception of ``request_stop``, if there was one.
         """
         with self._lock:
@@ -154,16 +153,16 @@ class Coordinator:
 
 
 class LooperThread(threading.Thread):
-    """A daemon thread that calls a function again and again until a stop is requested (``tf.train.LooperThread``).
+    """A daemon thread that calls a function repeatedly until a stop is requested (``tf.train.LooperThread``).
 
     Args:
       coord: the coordinator.
-      timer_interval_secs: seconds from call to call; None: without a pause.
+      timer_interval_secs: seconds between the starts of two calls; None for no pause.
       target: the function; a subclass may override ``run_loop`` instead.
-      args, kwargs: of the function.
+      args, kwargs: arguments of the function.
 
     Raises:
-      ValueError: without a coordinator, or for arguments without a function.
+      ValueError: when ``coord`` is no coordinator, or arguments are given without a function.
     """
 
     def __init__(
@@ -187,13 +186,13 @@ class LooperThread(threading.Thread):
         coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any], args: Any = None,
         kwargs: Any = None,
     ) -> LooperThread:  # fmt: skip
-        """Makes a looper and starts it."""
+        """Makes a `LooperThread` and starts it."""
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
         looper.start()
         return looper
 
     def run(self) -> None:
-        """The thread: ``start_loop``, ``run_loop`` until the stop, ``stop_loop``."""
+        """The thread's body: calls ``start_loop``, ``run_loop`` until the stop, and ``stop_loop``."""
         with self._coord.stop_on_exception():
             self.start_loop()
             if self._timer_interval_secs is None:
@@ -207,12 +206,12 @@ class LooperThread(threading.Thread):
             self.stop_loop()
 
     def start_loop(self) -> None:
-        """Called first; for subclasses."""
+        """Called once before the loop; for subclasses."""
 
     def stop_loop(self) -> None:
-        """Called last; for subclasses."""
+        """Called once after the loop; for subclasses."""
 
     def run_loop(self) -> None:
-        """Called again and again; by default it calls the function."""
+        """Called in each iteration; by default it calls the function."""
         if self._target:
             self._target(*self._args, **self._kwargs)

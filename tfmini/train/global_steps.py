@@ -1,4 +1,4 @@
-"""The global step: the variable that counts the updates of a model."""
+"""The global step: the variable that counts the training steps of a model."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.initializers import zeros_initializer
-from tfmini.ops.variable_scope import get_variable
-from tfmini.ops.variables import Variable
+from tfmini.ops.variables.functions import Variable
+from tfmini.ops.variables.initializers import zeros_initializer
+from tfmini.ops.variables.scope import get_variable
 
 _log = logging.getLogger("tfmini")
 
-# The collection that holds the one tensor by which hooks read the global step.
+# The collection with the single tensor from which hooks read the global step.
 GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 
@@ -31,10 +31,10 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
 def get_global_step(graph: Graph | None = None) -> Any:
     """The global step of a graph (default: the default graph), or None.
 
-    It is the one member of the collection ``global_step``, or the tensor ``global_step:0``.
+    It is the only member of the collection ``global_step``, or the tensor ``global_step:0``.
 
     Raises:
-      TypeError: when it is not a scalar integer variable or tensor.
+      TypeError: when the global step is not a scalar integer variable or tensor.
     """
     graph = graph or get_default_graph()
     candidates = graph.get_collection(GraphKeys.GLOBAL_STEP)
@@ -53,10 +53,10 @@ def get_global_step(graph: Graph | None = None) -> Any:
 
 
 def create_global_step(graph: Graph | None = None) -> Any:
-    """Makes the global step: a scalar int64 variable that starts at zero.
+    """Creates the global step, a scalar int64 variable with initial value zero.
 
     Raises:
-      ValueError: when the graph has one.
+      ValueError: when the graph has a global step.
     """
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
@@ -73,18 +73,14 @@ def create_global_step(graph: Graph | None = None) -> Any:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, made if need be."""
+    """The global step of a graph; created if it does not exist."""
     graph = graph or get_default_graph()
     found = get_global_step(graph)
     return create_global_step(graph) if found is None else found
 
 
 def assert_global_step(global_step_tensor: Any) -> None:
-    """Checks that something can serve as global step.
-
-    Raises:
-      TypeError: when it is not a scalar integer variable or tensor.
-    """
+    """Raises TypeError unless the argument is a scalar integer variable or tensor."""
     if not isinstance(global_step_tensor, (Variable, Tensor)):
         raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.')
     if not global_step_tensor.dtype.base_dtype.is_integer:
@@ -95,10 +91,10 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
 
 def _get_global_step_read(graph: Graph | None = None) -> Any:
-    """The tensor by which hooks read the global step, or None.
+    """The tensor from which hooks read the global step, or None.
 
     Raises:
-      RuntimeError: when the graph has several.
+      RuntimeError: when the graph has several such tensors.
     """
     found = (graph or get_default_graph()).get_collection(GLOBAL_STEP_READ_KEY)
     if len(found) > 1:
@@ -109,7 +105,7 @@ def _get_global_step_read(graph: Graph | None = None) -> Any:
 
 
 def _get_or_create_global_step_read(graph: Graph | None = None) -> Any:
-    """A tensor with the global step's value that can be read before the variable is initialised; None without step."""
+    """A tensor with the global step's value, valid even before initialization; None without a global step."""
     graph = graph or get_default_graph()
     read = _get_global_step_read(graph)
     if read is not None:
@@ -119,14 +115,14 @@ def _get_or_create_global_step_read(graph: Graph | None = None) -> Any:
         return None
     with graph.as_default(), graph.name_scope(None), graph.name_scope(step.op.name + "/"):
         value = step.initialized_value() if isinstance(step, Variable) else step  # type: ignore[attr-defined]
-        # The addition makes it a value of its own, which an update in the same step does not change.
+        # The addition makes a copy, which an update in the same step does not change.
         read = value + 0
         graph.add_to_collection(GLOBAL_STEP_READ_KEY, read)
     return read
 
 
 def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
-    """Adds to the global step, after its value has been read for this step's hooks.
+    """Adds to the global step, after the step's hooks have read its value.
 
     Raises:
       ValueError: when the graph has no global step.

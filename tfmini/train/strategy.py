@@ -1,14 +1,13 @@
-"""``tf.distribute`` as far as one replica goes: code written for strategies runs as it would without.
+"""Distribution strategies of one replica (``tf.distribute``), so that code written for strategies runs.
 
-A strategy says how a step is copied to several devices. This cluster model copies steps with explicit
-devices instead (`tf.device`, `tf.train.replica_device_setter`, `tf.train.SyncReplicasOptimizer`), so
-there are only strategies of one replica here: the default one, which is always there, and
-`OneDeviceStrategy`. `MirroredStrategy` is the latter for one device and refuses more.
+A strategy replicates a step to several devices. In TensorFlow 1's cluster model a program replicates steps with
+explicit devices instead (`tf.device`, `tf.train.replica_device_setter`, `tf.train.SyncReplicasOptimizer`). So
+tfmini has only strategies of one replica: the default strategy and `OneDeviceStrategy`. `MirroredStrategy`
+equals the latter and refuses several devices.
 
-Code is in one of two contexts. In the *replica context* it builds one replica's part; that is where a
-program starts, and where functions given to `Strategy.experimental_run_v2` run. In the *cross-replica
-context*, inside `Strategy.scope` and functions given to `ReplicaContext.merge_call`, it works on all
-replicas at once.
+Code runs in one of two contexts. In the *replica context* it builds one replica; a program starts there, and
+functions given to `Strategy.experimental_run_v2` run there. In the *cross-replica context*, inside
+`Strategy.scope` and functions given to `ReplicaContext.merge_call`, it works on all replicas.
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
-from tfmini.ops import control, reduce_functions
-from tfmini.ops.scoping import device as device_scope
+from tfmini.graph.scoping import device as device_scope
+from tfmini.ops import control
+from tfmini.ops.math import reduce_functions
 
 
 class ReduceOp:
-    """How the values of the replicas become one (``tf.distribute.ReduceOp``)."""
+    """The kinds of reduction over replicas (``tf.distribute.ReduceOp``)."""
 
     SUM = "SUM"
     MEAN = "MEAN"
 
 
 class ReplicaContext:
-    """What a replica's function knows (``tf.distribute.ReplicaContext``)."""
+    """The context of a replica's function (``tf.distribute.ReplicaContext``)."""
 
     replica_id_in_sync_group = 0
 
@@ -42,7 +42,7 @@ class ReplicaContext:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas take a step together."""
+        """The number of replicas that take a step together."""
         return self.strategy.num_replicas_in_sync
 
     @property
@@ -58,12 +58,12 @@ class ReplicaContext:
             return merge_fn(self.strategy, *args, **(kwargs or {}))
 
     def all_reduce(self, reduce_op: Any, value: Any) -> Any:
-        """The value itself: there is one replica."""
+        """The value itself, since there is one replica."""
         return value
 
 
 class Strategy:
-    """A strategy of one replica (``tf.distribute.Strategy``), on ``device`` or wherever the graph says."""
+    """A strategy of one replica, on ``device`` or the graph's current device (``tf.distribute.Strategy``)."""
 
     num_replicas_in_sync = 1
 
@@ -73,15 +73,15 @@ class Strategy:
 
     @property
     def extended(self) -> Strategy:
-        """The strategy itself: there is no second half here."""
+        """The strategy itself, which has the methods of TensorFlow's ``StrategyExtended``."""
         return self
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[Strategy]:
-        """Makes this the strategy of what is built inside, in the cross-replica context.
+        """A context in which this is the current strategy and code runs in the cross-replica context.
 
         Raises:
-          RuntimeError: inside another strategy's scope.
+          RuntimeError: when another strategy's scope is active.
         """
         current = get_strategy()
         if current not in (_DEFAULT, self):
@@ -93,7 +93,7 @@ class Strategy:
             yield self
 
     def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:
-        """Builds ``fn``, called with the next element of ``input_iterator`` if there is one."""
+        """Calls ``fn`` in the replica context, with the next element of ``input_iterator`` if given."""
         with self.scope():
             args = () if input_iterator is None else (input_iterator.get_next(),)
             return self.experimental_run_v2(fn, args)
@@ -101,19 +101,19 @@ class Strategy:
     def experimental_run_v2(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Builds ``fn(*args, **kwargs)`` in the replica context."""
+        """Calls ``fn(*args, **kwargs)`` in the replica context."""
         with self.scope():
             return self.call_for_each_replica(fn, args, kwargs)
 
     def call_for_each_replica(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Builds ``fn(*args, **kwargs)`` in the replica context."""
+        """Calls ``fn(*args, **kwargs)`` in the replica context."""
         with _entered(self, ReplicaContext(self)), device_scope(self._device or None):
             return fn(*args, **(kwargs or {}))
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
-        """The value, reduced along ``axis`` if given: over one replica there is nothing to add."""
+        """The value, reduced along ``axis`` if given; a reduction over one replica changes nothing."""
         if axis is None:
             return value
         mean = str(getattr(reduce_op, "value", reduce_op)) == ReduceOp.MEAN
@@ -121,13 +121,13 @@ class Strategy:
         return reduction(convert_to_tensor(value), axis=axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """The values of the replicas: one."""
+        """A tuple of the replicas' values, which has one element."""
         return (value,)
 
     unwrap = experimental_local_results
 
     def group(self, value: Any, name: str | None = None) -> Operation:
-        """The operation that runs ``value`` (a tensor or operation)."""
+        """An operation that runs ``value`` (a tensor or operation)."""
         return control.group(value, name=name)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class Strategy:
 
 
 class OneDeviceStrategy(Strategy):
-    """Puts what is built in its scope on one device (``tf.distribute.OneDeviceStrategy``)."""
+    """Places the ops in its scope on one device (``tf.distribute.OneDeviceStrategy``)."""
 
 
 class MirroredStrategy(Strategy):
@@ -143,20 +143,18 @@ class MirroredStrategy(Strategy):
 
     Args:
       devices: a list of one device; default: the CPU.
-      cross_device_ops: of no effect: one replica sends nothing.
+      cross_device_ops: accepted and ignored, since there is one replica.
 
     Raises:
-      UnimplementedError: for several devices.
+      UnimplementedError: when several devices are given.
     """
 
     def __init__(self, devices: Sequence[str] | str | None = None, cross_device_ops: Any = None) -> None:
         names = [devices] if isinstance(devices, str) else list(devices or ["/device:CPU:0"])
         if len(names) != 1:
-            raise errors.UnimplementedError(
-                None,
-                None,
-                f"MirroredStrategy runs on one device in tfmini, not on {len(names)} ({', '.join(names)}): build one "
-                "tower per device with tf.device, or one replica per task with tf.train.replica_device_setter.",
+            raise errors.UnimplementedError.of(
+                f"MirroredStrategy runs on one device in tfmini, not on {len(names)} ({', '.join(names)}). Build one "
+                "tower per device with tf.device, or one replica per task with tf.train.replica_device_setter."
             )
         super().__init__("/" + names[0].lstrip("/"))
 
@@ -177,20 +175,20 @@ def _entered(strategy: Strategy, replica: ReplicaContext | None) -> Iterator[Non
 
 
 def get_strategy() -> Strategy:
-    """The strategy whose scope this is, or the default one (``tf.distribute.get_strategy``)."""
+    """The current strategy, or the default one outside of all scopes (``tf.distribute.get_strategy``)."""
     return _current.get()[0]
 
 
 def has_strategy() -> bool:
-    """Whether this is inside a strategy's scope (``tf.distribute.has_strategy``)."""
+    """Whether a strategy's scope is active (``tf.distribute.has_strategy``)."""
     return get_strategy() is not _DEFAULT
 
 
 def get_replica_context() -> ReplicaContext | None:
-    """The replica context, None in the cross-replica context (``tf.distribute.get_replica_context``)."""
+    """The current replica context; None in the cross-replica context (``tf.distribute.get_replica_context``)."""
     return _current.get()[1]
 
 
 def in_cross_replica_context() -> bool:
-    """Whether this is the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
+    """Whether code runs in the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
     return get_replica_context() is None

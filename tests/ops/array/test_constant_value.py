@@ -8,23 +8,23 @@ import tfmini.graph.building
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
-from tfmini.ops.array_identity import identity, placeholder
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_shape import shape, size
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape, get_static_value
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, get_static_value
+from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.shape import shape, size
 
 assert tfmini.graph.building
 
 
-def test_values_follow_from_constants_and_shapes() -> None:
+def test_values_are_derived_from_constants_and_static_shapes() -> None:
     x = placeholder(dtypes.float32, [2, 3])
     assert constant_value(concat([shape(x), [7]], 0)).tolist() == [2, 3, 7]  # type: ignore[union-attr]
     assert constant_value(size(x)) == 6
     assert constant_value(x) is None
 
 
-def test_partly_known_shapes() -> None:
+def test_values_of_partly_known_shapes_have_none_for_what_is_unknown() -> None:
     x = placeholder(dtypes.float32, [None, 3])
     sizes = shape(x)
     assert constant_value_as_shape(sizes) == (None, 3)
@@ -49,7 +49,9 @@ def test_a_value_given_out_cannot_be_fed() -> None:
         (dtypes.int32, [3], "with dtype int32 and shape [3]"),
     ],
 )
-def test_unfed_placeholder(dtype: dtypes.DType, form: list[int | None] | None, ending: str) -> None:
+def test_an_unfed_placeholder_is_named_with_its_dtype_and_shape(
+    dtype: dtypes.DType, form: list[int | None] | None, ending: str
+) -> None:
     x = placeholder(dtype, form, name="unfed")
     with pytest.raises(InvalidArgumentError) as caught:
         evaluate(identity(x))

@@ -5,10 +5,11 @@ import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
-from tfmini.ops import array_filling, array_shape, checks, math_reductions, math_unary, rank_checks  # noqa: F401
-from tfmini.ops.array_identity import placeholder
-from tfmini.ops.constant import constant
-from tfmini.runtime.session import Session
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import placeholder
+from tfmini.ops.debugging import rank_checks
+from tfmini.ops.debugging import value_checks as checks
+from tfmini.runtime.client.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def graph():
         ),
     ],
 )
-def test_static_failures_use_tensorflows_words(build, cls, message):
+def test_failures_that_are_known_statically_have_tensorflows_text(build, cls, message):
     with pytest.raises(cls) as info:
         build()
     assert str(info.value) == message
@@ -107,7 +108,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("shape", [None, [2]])
-def test_comparisons_in_the_step(name, shape):
+def test_comparisons_fail_in_the_step_where_they_do_not_hold(name, shape):
     value, good, bad = CASES[name]
     x = placeholder(dtypes.float32, shape, name="x")
     other = placeholder(dtypes.float32, shape, name="other")
@@ -124,7 +125,7 @@ def test_comparisons_in_the_step(name, shape):
     ("name", "good", "bad"),
     [("positive", 1, 0), ("negative", -1, 0), ("non_negative", 0, -1), ("non_positive", 0, 1)],
 )
-def test_signs_in_the_step(name, good, bad):
+def test_sign_checks_fail_in_the_step_where_they_do_not_hold(name, good, bad):
     x = placeholder(dtypes.int32, [1], name="x")
     check = getattr(checks, f"assert_{name}")(x)
     evaluate(check, {x: np.int32([good])})
@@ -132,7 +133,7 @@ def test_signs_in_the_step(name, good, bad):
         evaluate(check, {x: np.int32([bad])})
 
 
-def test_ranks_in_the_step():
+def test_rank_checks_fail_in_the_step_where_they_do_not_hold():
     x = placeholder(dtypes.float32, name="x")
     exact, least, among = (
         rank_checks.assert_rank(x, 1),
@@ -147,7 +148,7 @@ def test_ranks_in_the_step():
         evaluate(least, {x: np.float32(1)})
 
 
-def test_what_holds_statically_is_a_no_op():
+def test_a_check_that_holds_statically_is_a_no_op():
     assert rank_checks.assert_rank(y(), 2).type == "NoOp"
     assert checks.assert_type(y(), dtypes.float32).type == "NoOp"
     assert checks.assert_integer(constant(1)).type == "NoOp"

@@ -7,10 +7,10 @@ import tfmini.graph.building  # noqa: F401 - makes op handles callable
 from tests.ops.evaluate import evaluate
 from tfmini import errors
 from tfmini.graph.graph import Graph
-from tfmini.ops.assertion import Assert
-from tfmini.ops.constant import constant
-from tfmini.ops.logging_ops import Print, print_v2, string_format
-from tfmini.ops.value_text import edges_text, summary
+from tfmini.numerics.value_text import edges_text, summary
+from tfmini.ops.array.constant import constant
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.debugging.logging_ops import Print, print_v2, string_format
 
 M = np.arange(6).reshape(2, 3)
 
@@ -42,13 +42,13 @@ def _graph():
         (np.float16(0.1), 3, "0.0999755859"),
     ],
 )
-def test_summary(value, limit, text):
+def test_long_arrays_are_shortened(value, limit, text):
     assert summary(value, limit) == text
 
 
 def test_edges_text_shows_both_ends_of_each_dimension():
     text = edges_text(np.arange(24).reshape(2, 3, 4), 1)
-    assert text == "[[[0 ... 3]\n  ...\n  [8 ... 11]]\n [[12 ... 15]\n  ...\n  [20 ... 23]]]"
+    assert text == "[[[0 ... 3]\n  ...\n  [8 ... 11]]\n\n [[12 ... 15]\n  ...\n  [20 ... 23]]]"
     assert edges_text(np.arange(10), -1) == "[0 1 2 3 4 5 6 7 8 9]"
     assert edges_text(np.array([b"a", b"b"], object), 3) == '["a" "b"]'
 
@@ -78,7 +78,7 @@ def test_tf_print_keeps_the_structure(capsys):
     assert captured.out == "x\n"
 
 
-def test_tf_print_does_not_confuse_braces_of_the_user(capsys):
+def test_tf_print_leaves_braces_in_the_users_text_alone(capsys):
     evaluate(print_v2("{}", constant(1)))
     assert capsys.readouterr().err == "{} 1\n"
 
@@ -90,7 +90,7 @@ def test_tf_print_refuses_unknown_arguments():
         print_v2("a", output_stream=object())
 
 
-def test_string_format():
+def test_string_format_fills_placeholders_in_order():
     out = string_format("x {} y {}", [constant(M), constant(["a"])])
     assert evaluate(out) == b'x [[0 1 2]\n [3 4 5]] y ["a"]'
     with pytest.raises(ValueError, match="placeholder"):

@@ -6,7 +6,10 @@ A program assigns ``fetches`` (a list of tensors) and may assign ``feeds`` ({ten
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 CASES: dict[str, str] = {
     "cond": """
@@ -318,3 +321,42 @@ def flow_nodes(graph_def: Any) -> list[list[Any]]:
             inputs = [text if text.lstrip("^").split(":")[0] in flow else "*" for text in node.input]
             found.append([node.name, node.op, inputs, frame])
     return sorted(found)
+
+
+def native(tf: Any, source: str) -> dict[str, Any]:
+    """A program's values, with its graph (serialized), fetches and feeds by name, and `flow_nodes`."""
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        fetches, feeds = build(source, tf, np)
+        graph_def = graph.as_graph_def()
+        values = session.run(fetches, feeds)
+    return {
+        "values": [None if value is None else np.asarray(value) for value in values],
+        "nodes": flow_nodes(graph_def),
+        "graph": graph_def.SerializeToString(),
+        "fetches": [fetch.name for fetch in fetches],
+        "feeds": {tensor.name: value for tensor, value in feeds.items()},
+    }
+
+
+def imported(tf: Any, case: dict[str, Any]) -> list[Any]:
+    """The values of a graph that `native` gave."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(tf.GraphDef.FromString(case["graph"]), name="")
+        values = session.run(case["fetches"], case["feeds"])
+    return [None if value is None else np.asarray(value) for value in values]
+
+
+def outcomes(tf: Any, graphs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """{"native": case -> what TensorFlow makes of its program, "imported": case -> the values of our graph of it}.
+
+    An error is given as {"error": text}.
+    """
+    made = {name: _outcome(native, tf, source) for name, source in CASES.items()}
+    return {"native": made, "imported": {name: _outcome(imported, tf, case) for name, case in graphs.items()}}
+
+
+def _outcome(function: Callable[[Any, Any], Any], tf: Any, case: Any) -> Any:
+    try:
+        return function(tf, case)
+    except Exception as error:  # noqa: BLE001 - the test shows it
+        return {"error": repr(error)[:2000]}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.ops import flow_cases
+from tests.ops.flow import flow_cases
 from tests.ops.session_run import run
 
 PAIR = collections.namedtuple("PAIR", "a b")
@@ -24,7 +24,7 @@ def types(graph: Any = None) -> collections.Counter[str]:
 # ---- building ---------------------------------------------------------------------------------
 
 
-def test_return_structures() -> None:
+def test_conds_and_loops_return_the_structure_that_tensorflow_returns() -> None:
     p, x = tf.constant(True), tf.constant(1.0)
     assert isinstance(tf.cond(p, lambda: [x], lambda: [x]), tf.Tensor)
     assert isinstance(tf.cond(p, lambda: [x], lambda: [x], strict=True), list)
@@ -38,7 +38,7 @@ def test_return_structures() -> None:
     assert isinstance(tf.while_loop(less, more, [0], maximum_iterations=2), tf.Tensor)
 
 
-def test_control_dependencies_none_leaves_the_branch() -> None:
+def test_control_dependencies_none_creates_ops_outside_the_branch() -> None:
     made: list[Any] = []
 
     def branch() -> Any:
@@ -51,7 +51,7 @@ def test_control_dependencies_none_leaves_the_branch() -> None:
     assert run(made[0]) == 1.0
 
 
-def test_enters_and_switches_stay_with_their_source() -> None:
+def test_a_switch_is_colocated_with_its_input() -> None:
     with tf.device("/device:CPU:0"):
         x = tf.constant(1.0)
     with tf.device("/job:worker"):
@@ -89,7 +89,7 @@ def test_assert_asks_for_its_data_only_when_it_fails() -> None:
     assert tf.Assert(tf.constant(True), ["text", tf.constant(1)]).type == "Assert"
 
 
-def test_smart_cond() -> None:
+def test_smart_cond_of_a_constant_builds_one_branch_only() -> None:
     smart = tf.contrib.framework.smart_cond
     assert smart(True, lambda: 1, lambda: 2) == 1
     assert smart(tf.constant(False), lambda: 1, lambda: 2) == 2
@@ -99,7 +99,7 @@ def test_smart_cond() -> None:
 
 
 @pytest.mark.parametrize("index, result", [(0, 10), (1, 21), (2, -1), (7, -1)])
-def test_switch_case(index: int, result: int) -> None:
+def test_switch_case_runs_the_branch_of_the_index_or_the_default(index: int, result: int) -> None:
     i = tf.constant(index)
     branches = [lambda: tf.constant(10), lambda: tf.constant(21)]
     assert run(tf.switch_case(i, branches, default=lambda: tf.constant(-1))) == result
@@ -107,7 +107,7 @@ def test_switch_case(index: int, result: int) -> None:
 
 @pytest.mark.parametrize("name", ["cond_nested", "while_nested", "cond_in_while", "while_in_cond", "while"])
 @pytest.mark.parametrize("scope", ["", "scope"])
-def test_contexts_travel_in_a_meta_graph(name: str, scope: str) -> None:
+def test_contexts_are_exported_to_a_meta_graph_and_imported(name: str, scope: str) -> None:
     """What is imported can be differentiated, which needs the contexts."""
     source = flow_cases.CASES[name]
     fetches, feeds = flow_cases.build(source, tf, np)
@@ -123,7 +123,7 @@ def test_contexts_travel_in_a_meta_graph(name: str, scope: str) -> None:
     np.testing.assert_allclose(again, expected[-2:])
 
 
-def test_imports_into_conds_and_loops() -> None:
+def test_a_graph_can_be_imported_into_conds_and_loops() -> None:
     with tf.Graph().as_default() as source:
         x = tf.placeholder(tf.float32, [], name="x")
         tf.while_loop(lambda y: y < 20.0, lambda y: y * x, [x], name="loop")
@@ -151,7 +151,7 @@ def test_a_control_input_of_a_loop_may_be_fed() -> None:
     assert run(loop, {b: True}) == 10
 
 
-def test_an_inner_loop_that_starts_with_an_invariant() -> None:
+def test_an_inner_loop_may_start_with_a_loop_invariant() -> None:
     n = tf.constant(0)
 
     def inner(s: Any) -> Any:
@@ -160,7 +160,7 @@ def test_an_inner_loop_that_starts_with_an_invariant() -> None:
     assert run(tf.while_loop(lambda x: x < 200, lambda x: x + inner(n), [n])) == 225
 
 
-def test_a_loop_of_raw_ops_whose_predicate_is_there_once() -> None:
+def test_a_loop_of_raw_ops_may_have_a_constant_predicate() -> None:
     raw = tf.raw_ops
     stop = raw.Enter(data=tf.constant(False), frame_name="f")
     n = raw.Enter(data=tf.constant(10), frame_name="f")
@@ -176,7 +176,7 @@ def test_a_loop_without_end_is_ended() -> None:
         session.run(forever, options=tf.RunOptions(timeout_in_ms=20))
 
 
-def test_a_loop_that_waits() -> None:
+def test_a_loop_body_may_wait_for_a_queue() -> None:
     queue = tf.FIFOQueue(-1, tf.int32, shapes=[[]])
 
     def body(i: Any) -> Any:

@@ -82,7 +82,7 @@ def test_gradient_agrees_with_differences(name: str, known_shape: bool) -> None:
             np.testing.assert_allclose(found @ axis, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
 
 
-def test_second_order_through_conds() -> None:
+def test_second_derivatives_pass_through_conds() -> None:
     x = tf.placeholder(tf.float64, [])
     y = tf.cond(x > 1.0, lambda: x**3.0, lambda: tf.cond(x > 0.0, lambda: x * x, lambda: x))
     first = tf.gradients(y, x)[0]
@@ -91,7 +91,7 @@ def test_second_order_through_conds() -> None:
     assert run([first, second], {x: 0.5}) == [1.0, 2.0]
 
 
-def test_two_gradients_of_one_loop() -> None:
+def test_two_gradients_of_one_loop_do_not_interfere() -> None:
     x = tf.constant([1.0, 2.0])
     y = tf.map_fn(lambda a: a * a, x)
     first, second = tf.gradients(y, x)[0], tf.gradients(y * 3.0, x)[0]
@@ -108,7 +108,7 @@ def test_embedding_in_a_loop_has_sparse_gradients() -> None:
     np.testing.assert_allclose(run(tf.convert_to_tensor(grad)), [[4.0, 4.0], [1.0, 1.0], [1.0, 1.0]])
 
 
-def test_training_through_a_loop() -> None:
+def test_a_variable_is_trained_through_a_loop() -> None:
     w = tf.get_variable("w", initializer=0.5)
     _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * w), [0, tf.constant(1.0)])
     loss = tf.square(y - 8.0)
@@ -121,7 +121,7 @@ def test_training_through_a_loop() -> None:
 
 
 @pytest.mark.parametrize("taken, expected", [(True, 8.0), (False, 0.0)])
-def test_gradients_on_another_device_than_their_loop(taken: bool, expected: float) -> None:
+def test_gradients_may_be_on_another_device_than_their_loop(taken: bool, expected: float) -> None:
     pred, x = tf.placeholder(tf.bool, []), tf.constant(1.0)
     with tf.device("/cpu:0"):
         _, z = tf.while_loop(

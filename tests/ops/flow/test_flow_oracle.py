@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.ops import flow_cases
+from tests.ops.flow import flow_cases
+from tests.oracle import Oracle, sent
 
-HERE = Path(__file__).parent
 # Where TensorFlow 2.21 builds other nodes than 1.15, the release we follow: it has a write barrier in the gradients
 # of tensor arrays, knows the size of some, and leaves the reduction out of some gradients of broadcasting ops.
 OTHER_NODES = {
@@ -26,35 +21,14 @@ OTHER_NODES = {
 }  # fmt: skip
 
 
-def own(source: str) -> dict[str, Any]:
-    with tf.Graph().as_default() as graph, tf.Session() as session:
-        fetches, feeds = flow_cases.build(source, tf, np)
-        graph_def = graph.as_graph_def()
-        values = session.run(fetches, feeds)
-    return {
-        "values": values,
-        "nodes": flow_cases.flow_nodes(graph_def),
-        "graph": base64.b64encode(graph_def.SerializeToString()).decode(),
-        "fetches": [f.name for f in fetches],
-        "feeds": {tensor.name: value for tensor, value in feeds.items()},
-    }
-
-
 @pytest.fixture(scope="module")
 def ours() -> dict[str, dict[str, Any]]:
-    return {name: own(source) for name, source in flow_cases.CASES.items()}
+    return {name: flow_cases.native(tf, source) for name, source in flow_cases.CASES.items()}
 
 
 @pytest.fixture(scope="module")
-def theirs(oracle: str, ours: dict[str, dict[str, Any]]) -> Any:
-    graphs = {name: {key: case[key] for key in ("graph", "fetches", "feeds")} for name, case in ours.items()}
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [oracle, str(HERE / "oracle_flow.py")], input=json.dumps({"graphs": graphs}), capture_output=True, text=True,
-        env=environment, timeout=900,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+def theirs(oracle: Oracle, ours: dict[str, dict[str, Any]]) -> Any:
+    return oracle.call(flow_cases.outcomes, ours)
 
 
 def assert_close(mine: list[Any], other: Any) -> None:
@@ -76,11 +50,11 @@ def test_values_are_tensorflows(name: str, ours: Any, theirs: Any) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", flow_cases.CASES)
-def test_tensorflow_runs_the_graph(name: str, ours: Any, theirs: Any) -> None:
+def test_tensorflow_computes_the_same_values_from_our_graph(name: str, ours: Any, theirs: Any) -> None:
     assert_close(ours[name]["values"], theirs["imported"][name])
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", [name for name in flow_cases.CASES if name not in OTHER_NODES])
 def test_nodes_are_tensorflows(name: str, ours: Any, theirs: Any) -> None:
-    assert ours[name]["nodes"] == theirs["native"][name]["nodes"]
+    assert sent(ours[name]["nodes"]) == theirs["native"][name]["nodes"]

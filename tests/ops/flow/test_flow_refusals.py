@@ -9,7 +9,7 @@ import pytest
 
 import tfmini as tf
 from tests.ops.session_run import run
-from tfmini.ops.control_flow_ops import merge
+from tfmini.ops.flow.flow_ops import merge
 
 # What is refused: the error, what it says, and the call, of a bool placeholder, a float and an int.
 Refusal = tuple[type, str, Callable[[Any, Any, Any], Any]]
@@ -157,14 +157,14 @@ REFUSALS = CONDS | LOOPS | OTHERS
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_refuses(what: str) -> None:
+def test_what_tensorflow_refuses_is_refused_with_its_text(what: str) -> None:
     kind, text, build = REFUSALS[what]
     with pytest.raises(kind) as caught:
         build(tf.placeholder(tf.bool, []), tf.constant(1.0), tf.constant(1))
     assert text in str(caught.value)
 
 
-def test_values_stay_in_their_loop() -> None:
+def test_a_value_cannot_be_used_outside_its_loop() -> None:
     inside: list[Any] = []
 
     def body(i: Any) -> Any:
@@ -184,7 +184,7 @@ def test_values_stay_in_their_loop() -> None:
         run(loop, {tf.get_default_graph().get_tensor_by_name("while/Enter:0"): 1})
 
 
-def test_gradients_that_tensorflow_refuses() -> None:
+def test_gradients_that_tensorflow_refuses_are_refused() -> None:
     x = tf.constant(2.0)
     y = tf.while_loop(lambda y: y < 100.0, lambda y: y * x, [x])
     with pytest.raises(TypeError, match="Second-order gradient for while loops not supported."):
@@ -193,7 +193,7 @@ def test_gradients_that_tensorflow_refuses() -> None:
         tf.while_loop(lambda y: y < 3.0, lambda y: tf.gradients(y * y, x), [x])
 
 
-def test_case_checks_at_run_time() -> None:
+def test_case_checks_in_the_step_how_many_conditions_are_true() -> None:
     x = tf.placeholder(tf.int32, [])
     both = tf.case([(x > 1, lambda: x), (x > 2, lambda: -x)], default=lambda: x, exclusive=True)
     none = tf.case([(x > 1, lambda: x), (x > 2, lambda: -x)])
@@ -202,3 +202,12 @@ def test_case_checks_at_run_time() -> None:
         run(both, {x: 3})
     with pytest.raises(tf.errors.InvalidArgumentError, match="None of conditions evaluated as True"):
         run(none, {x: 0})
+
+
+def test_inputs_from_different_frames_are_named() -> None:
+    data = tf.placeholder(tf.float32, [])
+    enters = [tf.raw_ops.Enter(data=data, frame_name=name) for name in ("one", "two")]
+    with tf.Session() as session, pytest.raises(
+        tf.errors.InvalidArgumentError, match="has inputs from different frames.*'Enter'.*'one'.*'Enter_1'.*'two'"
+    ):
+        session.run(tf.add(*enters), {data: 1.0})

@@ -12,7 +12,7 @@ from tests.ops.session_run import run
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_variables_in_loops(use_resource: bool) -> None:
+def test_a_loop_reads_variables_and_has_gradients_by_them(use_resource: bool) -> None:
     with tf.variable_scope("s", use_resource=use_resource):
         v = tf.get_variable("v", initializer=[1.0, 2.0])
     _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * v), [0, tf.constant([1.0, 1.0])])
@@ -22,7 +22,9 @@ def test_variables_in_loops(use_resource: bool) -> None:
 
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("taken, expected", [(True, [2.0, 4.0]), (False, [0.0, 0.0])])
-def test_variables_in_conds(use_resource: bool, taken: bool, expected: list[float]) -> None:
+def test_a_cond_reads_variables_and_has_gradients_by_them(
+    use_resource: bool, taken: bool, expected: list[float]
+) -> None:
     with tf.variable_scope("s", use_resource=use_resource):
         v = tf.get_variable("v", initializer=[1.0, 2.0])
     p = tf.placeholder(tf.bool, [])
@@ -32,7 +34,7 @@ def test_variables_in_conds(use_resource: bool, taken: bool, expected: list[floa
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_assignments_in_loops_and_conds(use_resource: bool) -> None:
+def test_variables_are_assigned_in_loops_and_conds(use_resource: bool) -> None:
     with tf.variable_scope("s", use_resource=use_resource):
         v = tf.get_variable("v", initializer=1.0)
 
@@ -48,7 +50,7 @@ def test_assignments_in_loops_and_conds(use_resource: bool) -> None:
         assert session.run(v) == 12.0
 
 
-def test_a_loop_sees_what_it_assigns() -> None:
+def test_the_condition_of_a_loop_sees_assignments_of_its_body() -> None:
     v = tf.Variable(0)
 
     def body(i: Any) -> Any:
@@ -59,7 +61,7 @@ def test_a_loop_sees_what_it_assigns() -> None:
     assert run(loop) == 5
 
 
-def test_ref_select_and_ref_identity() -> None:
+def test_ref_select_and_ref_identity_pass_references_on() -> None:
     a, b = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
     index = tf.placeholder(tf.int32, [])
     chosen = tf.raw_ops.RefSelect(index=index, inputs=[a._ref(), b._ref()])
@@ -73,7 +75,7 @@ def test_ref_select_and_ref_identity() -> None:
             session.run(chosen, {index: 2})
 
 
-def test_a_loop_variable_may_go_on_as_a_reference() -> None:
+def test_a_loop_variable_may_become_a_reference() -> None:
     v = tf.Variable([3.0, 4.0, 5.0])
     _, last = tf.while_loop(
         lambda i, _: i < 3, lambda i, _: (i + 1, tf.scatter_update(v, i, 10.0)), [0, tf.identity(v)]

@@ -185,14 +185,14 @@ def _write_after_close() -> Any:
 
 
 @pytest.mark.parametrize("what", FAILURES)
-def test_fails_at_run_time(what: str) -> None:
+def test_wrong_uses_fail_in_the_step(what: str) -> None:
     kind, text, build = FAILURES[what]
     with pytest.raises(kind) as caught:
         run(build())
     assert text in caught.value.message
 
 
-def test_static_refusals() -> None:
+def test_wrong_uses_are_refused_when_the_graph_is_built() -> None:
     filled = array().write(0, [1.0, 2.0])
     with pytest.raises(ValueError, match=r"Inconsistent shapes: saw \(\) but expected \(2,\)"):
         filled.write(1, 1.0)
@@ -210,14 +210,14 @@ def test_static_refusals() -> None:
         tf.TensorArray(tf.float32, handle=3, flow=filled.flow)
 
 
-def test_what_was_not_written_is_zero_where_the_shape_is_known() -> None:
+def test_unwritten_elements_are_zeros_if_the_shape_is_known() -> None:
     assert run(array(element_shape=[2]).stack()).tolist() == [[0.0, 0.0]] * 3
     assert run(array(0, element_shape=[2]).stack()).shape == (0, 2)
     grown = array(2, dynamic_size=True).write(5, 1.0)
     assert run([grown.stack(), grown.size()])[0].tolist() == [0.0] * 5 + [1.0]
 
 
-def test_reads_may_repeat_when_nothing_is_cleared() -> None:
+def test_an_element_can_be_read_twice_without_clear_after_read() -> None:
     filled = array(clear_after_read=False).unstack([1.0, 2.0, 3.0])
     assert run([filled.read(1), after(filled.read(1), lambda: filled.read(1)), filled.gather([2, 0])])[2].tolist() == [
         3.0,
@@ -225,7 +225,7 @@ def test_reads_may_repeat_when_nothing_is_cleared() -> None:
     ]
 
 
-def test_gradients_add_up() -> None:
+def test_writes_to_a_gradient_are_summed() -> None:
     grad = array().write(0, [1.0, 2.0]).grad("g").write(0, [1.0, 2.0]).write(0, [3.0, 4.0])
     assert run(grad.read(0)).tolist() == [4.0, 6.0]
     handle, _ = raw.TensorArrayGradWithShape(
@@ -234,13 +234,13 @@ def test_gradients_add_up() -> None:
     assert run(raw.TensorArrayReadV3(handle=handle, index=0, flow_in=a.flow, dtype=tf.float32)).tolist() == [0.0, 0.0]
 
 
-def test_strings_and_integers() -> None:
+def test_elements_may_be_strings_and_integers() -> None:
     words = tf.TensorArray(tf.string, 2).unstack(["a", "bc"])
     assert run(words.stack()).tolist() == [b"a", b"bc"]
     assert run(tf.TensorArray(tf.int64, 2).unstack(tf.constant([1, 2], tf.int64)).stack()).dtype == np.int64
 
 
-def test_each_step_and_iteration_has_its_own() -> None:
+def test_each_step_and_each_iteration_has_its_own_array() -> None:
     x = tf.placeholder(tf.float32, [])
 
     def body(i: Any, total: Any) -> Any:
@@ -251,7 +251,7 @@ def test_each_step_and_iteration_has_its_own() -> None:
         assert [session.run(total, {x: value}) for value in (1.0, 1.0, 2.0)] == [15.0, 15.0, 22.0]
 
 
-def test_static_shapes() -> None:
+def test_static_shapes_follow_from_element_shapes() -> None:
     assert array(element_shape=[None, 2]).stack().shape.as_list() == [None, None, 2]
     assert array(element_shape=[4, 2]).concat().shape.as_list() == [None, 2]
     filled = array().write(0, [1.0, 2.0])
@@ -261,7 +261,7 @@ def test_static_shapes() -> None:
     assert array().split([1.0, 2.0, 3.0], [1, 1, 1]).element_shape == [1]
 
 
-def test_lives_with_the_first_value_written() -> None:
+def test_the_array_is_colocated_with_the_first_value_written() -> None:
     with tf.device("/device:CPU:1"):
         value = tf.constant([1.0])
     with tf.device("/job:worker"):
@@ -271,7 +271,7 @@ def test_lives_with_the_first_value_written() -> None:
     assert elsewhere.handle.device == "/job:worker"
 
 
-def test_identity_waits() -> None:
+def test_identity_waits_for_control_dependencies() -> None:
     filled = array(1).write(0, 1.0)
     gate = tf.Assert(tf.constant(False), [tf.constant(1)])
     with tf.control_dependencies([gate]):
@@ -280,14 +280,14 @@ def test_identity_waits() -> None:
         run(gated.read(0))
 
 
-def test_a_gradients_call_needs_its_usual_name() -> None:
+def test_gradients_in_a_scope_of_another_name_are_refused() -> None:
     x = tf.constant([1.0])
     y = array(1).unstack(x).stack()
     with pytest.raises(ValueError, match="Expected op/tensor name to start with gradients"):
         tf.gradients(y, x, name="other")
 
 
-def test_stacks() -> None:
+def test_stacks_pop_in_reverse_order_and_have_a_limit() -> None:
     handle = raw.StackV2(max_size=-1, elem_type=tf.float32)
     first = raw.StackPushV2(handle=handle, elem=1.0)
     second = after(first, lambda: raw.StackPushV2(handle=handle, elem=2.0))

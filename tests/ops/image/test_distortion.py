@@ -18,7 +18,7 @@ BOXES = [[[0.1, 0.2, 0.6, 0.7], [0.5, 0.5, 0.9, 0.95]]]
         ((0, 9), 0.9, (0.9, 1.1), (0.3, 0.4), [[78, 57], [12, 32], [86, 42]], [[104, 108], [113, 117], [109, 120]]),
     ],
 )
-def test_random_parts_are_those_of_tensorflow(seeds, covered, ratio, area, begins, sizes) -> None:
+def test_random_boxes_are_tensorflows(seeds, covered, ratio, area, begins, sizes) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         found = tf.image.sample_distorted_bounding_box(
             tf.constant([211, 173, 3]), BOXES, *seeds, covered, ratio, area
@@ -40,14 +40,14 @@ def test_random_parts_are_those_of_tensorflow(seeds, covered, ratio, area, begin
         (BOXES, {"min_object_covered": -1.0}, "Min object covered must be non-negative"),
     ],
 )
-def test_refused_boxes(boxes, settings, told: str) -> None:
+def test_invalid_boxes_are_refused(boxes, settings, told: str) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         found = tf.image.sample_distorted_bounding_box([20, 20, 3], boxes, **settings)
         with pytest.raises(tf.errors.InvalidArgumentError, match=told):
             session.run(found)
 
 
-def test_without_boxes_the_image_may_be_the_box() -> None:
+def test_the_whole_image_may_stand_in_for_missing_boxes() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         begin, size, _ = tf.image.sample_distorted_bounding_box(
             [20, 30, 3], np.zeros((1, 0, 4)), use_image_if_no_bounding_boxes=True, area_range=[0.9, 1.0]
@@ -56,7 +56,7 @@ def test_without_boxes_the_image_may_be_the_box() -> None:
         assert top[0] + height[0] <= 20 and top[1] + height[1] <= 30
 
 
-def test_boxes_are_drawn_in_turn() -> None:
+def test_boxes_are_drawn_with_the_colours_in_turn() -> None:
     images = np.linspace(0, 1, 2 * 9 * 11 * 3).reshape(2, 9, 11, 3).astype(np.float32)
     boxes = [
         [[0.1, 0.2, 0.6, 0.7], [0.5, 0.5, 1.2, 0.95]],
@@ -70,15 +70,3 @@ def test_boxes_are_drawn_in_turn() -> None:
     wanted = [[33.419895, 33.539627, 31.659357], [78.7909, 78.93424, 65.07757]]
     np.testing.assert_allclose(drawn.sum(axis=(1, 2)), wanted, rtol=1e-5)
     assert grey.sum() == pytest.approx(95.624626)
-
-
-def test_labels_of_another_rank_count_row_by_row() -> None:
-    logits = np.arange(6.0, dtype=np.float32).reshape(2, 3)
-    labels = np.eye(3, dtype=np.float32)[:2]
-    with tf.Graph().as_default(), tf.Session() as session:
-        rows = tf.placeholder(tf.float32, [None, 3])
-        loss = tf.nn.softmax_cross_entropy_with_logits
-        losses = [loss(labels=given, logits=rows) for given in (labels, [labels])]
-        plain, stacked, one = session.run([*losses, loss(labels=labels[0], logits=rows[:1])], {rows: logits})
-    np.testing.assert_array_equal(plain, stacked)
-    np.testing.assert_array_equal(plain[:1], one)

@@ -1,6 +1,8 @@
-"""Cases for parsing, evaluated by tfmini and by TensorFlow: expressions over ``tf`` and the messages below."""
+"""Expressions that parse messages, see `tests.expressions`. ``E`` are Example messages, ``S`` SequenceExamples."""
 
-CASES = {
+NAMES = "from tests.ops.io.parsing_cases import messages; E, S = messages(tf)"
+
+VALUES = {
     "dense": 'tf.parse_example(E, {"i": tf.FixedLenFeature([2], tf.int64, [0, 0])})["i"]',
     "padded": (
         'tf.parse_example(E, {"f": tf.FixedLenSequenceFeature([], tf.float32, True, 9.0)})["f"]'
@@ -57,7 +59,7 @@ ERRORS = {
 
 
 def messages(tf):
-    """``E``: Example messages, ``S``: SequenceExample messages."""
+    """(Example messages, SequenceExample messages)."""
 
     def feature(kind, values):
         return tf.train.Feature(**{f"{kind}_list": getattr(tf.train, f"{kind.capitalize()}List")(value=values)})

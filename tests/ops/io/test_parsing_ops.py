@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.ops.parsing_cases import CASES, ERRORS, messages
+from tests.expressions import check, check_error, outcome
+from tests.ops.io.parsing_cases import ERRORS, NAMES, VALUES
+
+CASES = VALUES | ERRORS
 
 
 def evaluated(expression: str) -> Any:
-    examples, sequences = messages(tf)
-    fetch = eval(expression, {"tf": tf, "E": examples, "S": sequences})  # noqa: S307 - our own cases
+    scope = {"tf": tf}
+    exec(NAMES, scope)
     with tf.Session() as session:
-        return session.run(fetch)
+        return session.run(eval(expression, scope))
 
 
 EXPECTED = {
@@ -42,8 +42,8 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_known_values(name: str) -> None:
-    assert np.asarray(evaluated(CASES[name])).tolist() == EXPECTED[name]
+def test_values_are_the_known_ones(name: str) -> None:
+    assert np.asarray(evaluated(VALUES[name])).tolist() == EXPECTED[name]
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_known_values(name: str) -> None:
         ("steps_missing", "Feature list 'n' is required but could not be found."),
     ],
 )
-def test_errors(name: str, text: str) -> None:
+def test_parsing_errors_have_tensorflows_text(name: str, text: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(text)):
         evaluated(ERRORS[name])
 
 
-def test_what_cannot_be_parsed() -> None:
+def test_invalid_messages_and_feature_specs_are_refused() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input, value: 'bogus'"):
         evaluated('tf.parse_example(["bogus"], {"a": tf.VarLenFeature(tf.int64)})["a"].values')
     with pytest.raises(ValueError, match="Missing shape for feature a"):
@@ -73,30 +73,13 @@ def test_what_cannot_be_parsed() -> None:
         tf.parse_example([], {})
 
 
-@pytest.fixture(scope="module")
-def answers(oracle: str) -> dict[str, Any]:
-    command = [oracle, str(Path(__file__).with_name("oracle_parsing.py"))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
-
-
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", CASES)
-def test_as_tensorflow(answers: dict[str, Any], name: str) -> None:
-    found, expected = evaluated(CASES[name]), answers[name]
-    array = np.asarray(found, object) if isinstance(found, bytes) else np.asarray(found)
-    assert list(array.shape) == expected["shape"]
-    if expected["dtype"] == "string":
-        assert [v.hex() for v in array.ravel().tolist()] == expected["value"]
-    else:
-        assert array.dtype.name == expected["dtype"]
-        assert array.ravel().tolist() == expected["value"]
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_tensorflows(name: str, theirs: dict[str, Any]) -> None:
+    check(outcome(tf, VALUES[name], NAMES), theirs[name], rtol=0)
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", [n for n in ERRORS if n not in ("steps_missing", "stride")])  # 2.x words them anew
-def test_errors_as_tensorflow(answers: dict[str, Any], name: str) -> None:
-    with pytest.raises(tf.errors.OpError) as raised:
-        evaluated(ERRORS[name])
-    assert type(raised.value).__name__ == answers[name]["error"]
-    assert raised.value.message.split("\n")[0].strip() in answers[name]["text"]
+def test_errors_are_tensorflows(name: str, theirs: dict[str, Any]) -> None:
+    check_error(outcome(tf, ERRORS[name], NAMES), theirs[name])

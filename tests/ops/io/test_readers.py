@@ -27,7 +27,7 @@ def read_all(reader: Any, names: list[str]) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def test_lines(tmp_path: Path) -> None:
+def test_text_lines_are_read_with_file_and_line_number(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
     one.write_bytes(b"a\nb\r\n\nc")
     two.write_bytes(b"")
@@ -37,7 +37,7 @@ def test_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hop", [0, 2])
-def test_fixed_length(tmp_path: Path, hop: int) -> None:
+def test_records_of_fixed_length_are_read(tmp_path: Path, hop: int) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"HabcdefF")
     reader = tf.FixedLengthRecordReader(3, header_bytes=1, footer_bytes=1, hop_bytes=hop)
@@ -45,21 +45,21 @@ def test_fixed_length(tmp_path: Path, hop: int) -> None:
     assert [v for _, v in read_all(reader, [str(path)])] == expected
 
 
-def test_fixed_length_compressed(tmp_path: Path) -> None:
+def test_compressed_records_of_fixed_length_are_read(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(gzip.compress(b"abcdef"))
     found = read_all(tf.FixedLengthRecordReader(2, encoding="GZIP"), [str(path)])
     assert [v for _, v in found] == [b"ab", b"cd", b"ef"]
 
 
-def test_whole_files_and_identity(tmp_path: Path) -> None:
+def test_whole_files_and_the_names_themselves_are_read(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"\0all")
     assert read_all(tf.WholeFileReader(), [str(path)]) == [(str(path).encode(), b"\0all")]
     assert read_all(tf.IdentityReader(), ["x", "y"]) == [(b"x", b"x"), (b"y", b"y")]
 
 
-def test_records_up_to_the_end_of_a_file(tmp_path: Path) -> None:
+def test_read_up_to_stops_at_the_end_of_a_file(tmp_path: Path) -> None:
     names = []
     for i in range(2):
         names.append(str(tmp_path / f"{i}"))
@@ -84,7 +84,7 @@ def test_a_missing_file_is_not_found() -> None:
             session.run(fetch)
 
 
-def test_state_of_readers() -> None:
+def test_the_state_of_a_reader_is_saved_and_restored() -> None:
     reader, queue = tf.IdentityReader(), tf.FIFOQueue(9, tf.string, shapes=[()])
     fetch, state = reader.read(queue), reader.serialize_state()
     with tf.Session() as session:
@@ -103,7 +103,7 @@ def test_state_of_readers() -> None:
         assert session.run(reader.num_records_produced()) == 0
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_are_written_read_and_matched(tmp_path: Path) -> None:
     path = str(tmp_path / "new" / "file")
     with tf.Session() as session:
         session.run(tf.write_file(path, "content"))

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import gzip
 import struct
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tfmini as tf
+from tests.ops.io import record_exchange as exchange
+from tests.oracle import Oracle
 from tfmini import errors
-from tfmini.ops.record_files import RecordReader, RecordWriter, frame, masked_crc32c, read_records
-from tfmini.ops.tf_record import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
+from tfmini.ops.io.record_files import RecordReader, RecordWriter, frame, masked_crc32c, read_records
+from tfmini.ops.io.tf_record import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
 
 
-def test_masked_crc_of_known_bytes() -> None:
+def test_the_masked_checksum_of_known_bytes_is_known() -> None:
     # CRC-32C of "123456789" is 0xE3069283.
     crc = 0xE3069283
     assert masked_crc32c(b"123456789") == ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def test_frame_layout() -> None:
+def test_a_frame_is_length_checksum_data_checksum() -> None:
     data = frame(b"abc")
     assert struct.unpack_from("<Q", data)[0] == 3
     assert data[12:15] == b"abc"
@@ -30,7 +33,9 @@ def test_frame_layout() -> None:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from(["", "ZLIB", "GZIP"]))
-def test_round_trip(tmp_path_factory: pytest.TempPathFactory, records: list[bytes], compression: str) -> None:
+def test_records_are_read_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, records: list[bytes], compression: str
+) -> None:
     path = tmp_path_factory.mktemp("records") / "r"
     with RecordWriter(path, compression) as writer:
         for record in records:
@@ -49,7 +54,7 @@ def test_flushed_records_can_be_read_before_close(tmp_path: Path, compression: s
         writer.write(b"two")
 
 
-def test_damage_is_data_loss(tmp_path: Path) -> None:
+def test_a_corrupt_record_is_data_loss(tmp_path: Path) -> None:
     data = frame(b"hello") + frame(b"world")
     path = tmp_path / "r"
     path.write_bytes(data[:-1])
@@ -75,7 +80,7 @@ def test_missing_file_names_the_path(tmp_path: Path) -> None:
         RecordWriter(tmp_path / "no" / "dir")
 
 
-def test_gzip_is_the_usual_gzip(tmp_path: Path) -> None:
+def test_a_compressed_file_is_plain_gzip(tmp_path: Path) -> None:
     path = tmp_path / "r"
     with TFRecordWriter(str(path), TFRecordOptions(TFRecordCompressionType.GZIP)) as writer:
         writer.write(b"x")
@@ -83,30 +88,26 @@ def test_gzip_is_the_usual_gzip(tmp_path: Path) -> None:
     assert list(tf_record_iterator(path, "GZIP")) == [b"x"]
 
 
-def test_option_types() -> None:
+def test_options_name_the_compression() -> None:
     string = TFRecordOptions.get_compression_type_string
     assert string(None) == "" and string("ZLIB") == "ZLIB" and string(TFRecordOptions("GZIP")) == "GZIP"
     with pytest.raises(ValueError, match='Not a valid compression_type: "LZ"'):
         TFRecordOptions("LZ")
 
 
+@pytest.fixture(scope="module")
+def exchanged(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[bytes]]]:
+    """The directory with ``ours`` and ``theirs``, and what TensorFlow found in ours."""
+    directory = tmp_path_factory.mktemp("records")
+    exchange.write(tf, str(directory / "ours"))
+    return directory, oracle.call(exchange.write_and_read, str(directory))
+
+
 @pytest.mark.oracle
-@pytest.mark.parametrize("compression", ["", "ZLIB", "GZIP"])
-def test_tensorflow_reads_and_writes_the_same(oracle: str, tmp_path: Path, compression: str) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    records = [b"", b"a", bytes(range(256)) * 40]
-    with TFRecordWriter(str(ours), compression) as writer:
-        for record in records:
-            writer.write(record)
-    script = f"""
-import tensorflow.compat.v1 as tf
-options = tf.python_io.TFRecordOptions({compression!r})
-records = list(tf.python_io.tf_record_iterator({str(ours)!r}, options))
-with tf.python_io.TFRecordWriter({str(theirs)!r}, options) as writer:
-    for record in records:
-        writer.write(record)
-"""
-    subprocess.run([oracle, "-c", script], check=True, capture_output=True, timeout=900)
-    assert list(tf_record_iterator(str(theirs), compression)) == records
+@pytest.mark.parametrize("compression", exchange.COMPRESSIONS)
+def test_tensorflow_reads_and_writes_the_same(exchanged: Any, compression: str) -> None:
+    directory, found = exchanged
+    assert found[compression] == exchange.RECORDS
+    assert exchange.read(tf, str(directory / "theirs"))[compression] == exchange.RECORDS
     if not compression:
-        assert ours.read_bytes() == theirs.read_bytes()
+        assert (directory / "ours" / "file").read_bytes() == (directory / "theirs" / "file").read_bytes()

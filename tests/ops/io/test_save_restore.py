@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.graph import collection_protos
 
 raw = tf.raw_ops
 
@@ -29,7 +28,7 @@ def restore(prefix: str, name: str, spec: str, dtype: Any) -> Any:
     return run(raw.RestoreV2(prefix=prefix, tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]))[0]
 
 
-def test_shapes_follow_from_slices() -> None:
+def test_static_shapes_follow_from_slices() -> None:
     tensors = raw.RestoreV2(
         prefix="m", tensor_names=["a", "b"], shape_and_slices=["", "3 4 0,1:-"], dtypes=[tf.float32, tf.int32]
     )
@@ -48,12 +47,12 @@ def test_shapes_follow_from_slices() -> None:
         lambda: raw.MergeV2Checkpoints(checkpoint_prefixes="m", destination_prefix="n"),
     ],
 )
-def test_shapes_that_do_not_fit(build: Any) -> None:
+def test_arguments_of_wrong_shape_are_refused(build: Any) -> None:
     with pytest.raises(ValueError):
         build()
 
 
-def test_values_and_slices(tmp_path: Path) -> None:
+def test_whole_values_and_slices_are_restored(tmp_path: Path) -> None:
     whole = np.arange(12, dtype=np.float32).reshape(4, 3)
     prefix = save(tmp_path / "m", ["w", "s", "n"], ["", "", ""], [whole, tf.constant(b"text"), tf.constant(3)])
     assert (restore(prefix, "w", "4 3 1,2:-", tf.float32) == whole[1:3]).all()
@@ -68,7 +67,9 @@ def test_values_and_slices(tmp_path: Path) -> None:
          "shape in shape_and_slice spec \\[5,3\\] does not match the shape stored in checkpoint: \\[4,3\\]"),
     ],
 )  # fmt: skip
-def test_requests_that_do_not_fit(tmp_path: Path, spec: str, dtype: Any, kind: Any, message: str) -> None:
+def test_a_request_that_does_not_fit_the_tensor_is_refused(
+    tmp_path: Path, spec: str, dtype: Any, kind: Any, message: str
+) -> None:
     prefix = save(tmp_path / "m", ["w"], [""], [tf.zeros([4, 3])])
     with pytest.raises(kind, match=message):
         restore(prefix, "w", spec, dtype)
@@ -76,18 +77,18 @@ def test_requests_that_do_not_fit(tmp_path: Path, spec: str, dtype: Any, kind: A
         restore(prefix, "v", "", dtype)
 
 
-def test_a_slice_of_another_shape_than_its_tensor(tmp_path: Path) -> None:
+def test_a_slice_of_another_shape_than_its_tensor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Slice in shape_and_slice specification does not match"):
         save(tmp_path / "m", ["w"], ["10 0,4"], [tf.zeros([3])])
     assert os.listdir(tmp_path) == []
 
 
-def test_names_of_shards() -> None:
+def test_shards_have_tensorflows_file_names() -> None:
     assert run(raw.ShardedFilename(basename="foo", shard=4, num_shards=100)) == b"foo-00004-of-00100"
     assert run(raw.ShardedFilespec(basename="foo", num_shards=100)) == b"foo-?????-of-00100"
 
 
-def test_the_v1_pair(tmp_path: Path) -> None:
+def test_a_v1_file_is_written_and_read(tmp_path: Path) -> None:
     path = str(tmp_path / "v1")
     run(raw.Save(filename=path, tensor_names=["a", "b"], data=[tf.constant([1.5, 2.5]), tf.constant([b"x"])]))
     assert run(raw.Restore(file_pattern=path, tensor_name="a", dt=tf.float32)).tolist() == [1.5, 2.5]
@@ -99,12 +100,12 @@ def test_the_v1_pair(tmp_path: Path) -> None:
         restore(path, "b", "", tf.string)
 
 
-def test_a_pattern_is_matched_as_a_whole() -> None:
+def test_a_pattern_must_match_the_whole_text() -> None:
     match = raw.StaticRegexFullMatch(input=["s3://x", "/s3://"], pattern="^s3://.*")
     assert run(match).tolist() == [True, False]
 
 
-def test_matrices_of_words(tmp_path: Path) -> None:
+def test_rows_of_a_matrix_are_remapped(tmp_path: Path) -> None:
     prefix = save(tmp_path / "m", ["w"], [""], [np.arange(6, dtype=np.float32).reshape(3, 2)])
     options = {"ckpt_path": prefix, "old_tensor_name": "w", "num_rows": 2, "num_cols": 2, "col_remapping": []}
     found = raw.LoadAndRemapMatrix(row_remapping=[2, -1], initializing_values=[8.0, 9.0], **options)
@@ -115,13 +116,3 @@ def test_matrices_of_words(tmp_path: Path) -> None:
         run(raw.LoadAndRemapMatrix(row_remapping=[1, 1], initializing_values=[], **options))
     with pytest.raises(tf.errors.InvalidArgumentError, match="goes beyond tensor w of shape \\[3, 2\\]"):
         run(raw.LoadAndRemapMatrix(row_remapping=[1, 3], initializing_values=[], **options))
-
-
-def test_the_functions_of_a_collection_are_registered_once() -> None:
-    register = collection_protos.register_proto_function
-    with pytest.raises(KeyError, match="Registering two proto_functions with name 'variables'!"):
-        register("variables", "VariableDef", str, str)
-    with pytest.raises(TypeError, match="to_proto must be callable."):
-        register("mine", to_proto=3)  # type: ignore[arg-type]
-    assert collection_protos.get_collection_proto_type("variables").__name__ == "VariableDef"
-    assert collection_protos.get_to_proto_function("mine") is None

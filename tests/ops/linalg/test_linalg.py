@@ -8,11 +8,22 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.expressions import check, outcome
 
 rng = np.random.RandomState(7)
 SQUARE = rng.randn(2, 3, 3) + 3 * np.eye(3)
 POSITIVE = SQUARE @ SQUARE.transpose(0, 2, 1)
 TALL = rng.randn(2, 4, 3)
+
+
+ONE = "[[[4., 1., 0.], [1., 3., .5], [0., .5, 2.]]]"
+CASES = [f"tf.linalg.sqrtm({ONE})", f"tf.linalg.expm({ONE})", "tf.linalg.normalize([[3., 4.]], axis=1)[0]"]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", CASES)
+def test_values_are_tensorflows(case: str, theirs: dict[str, Any]) -> None:
+    check(outcome(tf, case), theirs[case], rtol=2e-4, atol=2e-5)
 
 
 def run(value: Any) -> Any:
@@ -51,11 +62,11 @@ def check_gradient(function: Any, *arrays: Any) -> None:
         (lambda x: tf.norm(x, np.inf, axis=1), lambda x: np.linalg.norm(x, np.inf, 1), TALL),
     ],
 )
-def test_against_numpy(ours: Any, theirs: Any, value: Any) -> None:
+def test_values_are_numpys(ours: Any, theirs: Any, value: Any) -> None:
     np.testing.assert_allclose(run(ours(tf.constant(value))), theirs(value), rtol=1e-9)
 
 
-def test_decompositions_multiply_back() -> None:
+def test_factors_multiply_to_the_matrix() -> None:
     q, r = run(tf.qr(tf.constant(TALL)))
     np.testing.assert_allclose(q @ r, TALL, atol=1e-12)
     s, u, v = run(tf.svd(tf.constant(TALL)))
@@ -77,16 +88,16 @@ def test_decompositions_multiply_back() -> None:
         lambda x: tf.norm(x, axis=-1),
     ],
 )
-def test_gradients(function: Any) -> None:
+def test_the_gradient_is_the_slope(function: Any) -> None:
     check_gradient(function, SQUARE)
 
 
-def test_gradients_of_hermitian_functions() -> None:
+def test_the_gradient_of_a_hermitian_function_is_its_slope() -> None:
     check_gradient(lambda x: tf.cholesky(tf.matmul(x, x, transpose_b=True)), SQUARE)
     check_gradient(lambda x: tf.self_adjoint_eig(tf.matmul(x, x, transpose_b=True))[1] ** 2, SQUARE)
 
 
-def test_gradients_of_systems() -> None:
+def test_the_gradient_of_a_solution_is_its_slope() -> None:
     rhs = rng.randn(2, 3, 2)
     check_gradient(tf.matrix_solve, SQUARE, rhs)
     check_gradient(lambda a, b: tf.matrix_triangular_solve(a, b, lower=False), SQUARE, rhs)

@@ -1,14 +1,12 @@
-"""Expressions over ``tf`` that the nn families must compute as TensorFlow does; run on both sides.
-
-Run as a script by the oracle's interpreter it prints nothing and writes the results to argv[1].
-"""
+"""Expressions over ``tf`` that the nn families must compute as TensorFlow does, see `tests.expressions`."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
+
+NAMES = "from tests.ops.nn.nn_cases import data, with_gradients"
 
 
 def data(*shape: int, seed: int = 0) -> Any:
@@ -120,32 +118,66 @@ def _other_cases() -> dict[str, str]:
     return cases
 
 
-CASES = {**_conv_cases(), **_pool_cases(), **_other_cases()}
+_IMAGES = "tf.sin(tf.reshape(tf.range(60.), [2, 5, 3, 2]))"
+_FILTERS = "tf.cos(tf.reshape(tf.range(12.), [3, 2, 2]))"
+_VOLUMES = "tf.reshape(tf.sin(tf.range(72.)), [1, 3, 4, 3, 2])"
+_LINES = "tf.reshape(tf.sin(tf.range(48.)), [2, 4, 3, 2])"
+
+
+def _more_convolutions() -> dict[str, str]:
+    dilated = "dilation_rate=[2, 2]"
+    return {
+        "volumes": f"tf.nn.conv3d({_VOLUMES}, tf.cos(tf.reshape(tf.range(48.), [2, 2, 2, 2, 3])),"
+        " [1, 1, 2, 1, 1], 'SAME')",
+        "max of volumes": f"tf.nn.max_pool3d({_VOLUMES}, [1, 2, 2, 2, 1], [1, 1, 2, 1, 1], 'SAME')",
+        "avg of volumes": f"tf.nn.avg_pool3d({_VOLUMES}, [1, 2, 3, 2, 1], [1, 2, 1, 1, 1], 'SAME')",
+        "any rank": f"tf.nn.convolution({_LINES}, tf.cos(tf.reshape(tf.range(12.), [2, 1, 2, 3])), 'SAME', {dilated})",
+        "pool of any rank": f"tf.nn.pool({_LINES}, [2, 2], 'AVG', 'VALID', strides=[1, 1])",
+        "conv1d transpose": f"tf.nn.conv1d_transpose({_LINES}[0], tf.ones([2, 3, 2]), [4, 6, 3], 2)",
+        "dilation": f"tf.nn.dilation2d({_IMAGES}, {_FILTERS}, [1, 2, 1, 1], [1, 1, 2, 1], 'SAME')",
+        "erosion": f"tf.nn.erosion2d({_IMAGES}, {_FILTERS}, [1, 1, 1, 1], [1, 1, 1, 1], 'VALID')",
+        "dilation gradient": f"with_gradients(tf, lambda f: tf.nn.dilation2d({_IMAGES}, f, [1, 1, 1, 1],"
+        f" [1, 1, 1, 1], 'SAME') ** 2, {_FILTERS})",
+        "argmax": f"tf.nn.max_pool_with_argmax({_IMAGES}, [1, 2, 2, 1], [1, 1, 2, 1], 'SAME')[1]",
+        "argmax of batch": f"tf.nn.max_pool_with_argmax({_IMAGES}, [1, 3, 2, 1], [1, 1, 2, 1], 'VALID',"
+        " include_batch_in_index=True)[1]",
+        "argmax gradient": "with_gradients(tf, lambda x: tf.nn.max_pool_with_argmax(x, [1, 2, 2, 1], [1, 1, 1, 1],"
+        f" 'SAME')[0] ** 2, {_IMAGES})",
+        "window as tensor": "tf.raw_ops.MaxPoolV2(input=tf.reshape(tf.sin(tf.range(288.)), [2, 12, 12, 1]),"
+        " ksize=[1, 2, 3, 1], strides=[1, 2, 2, 1], padding='SAME')",
+        "global normalization": f"tf.nn.batch_norm_with_global_normalization({_IMAGES},"
+        " *map(tf.constant, [[1., 2.], [.5, 3.], [1., 0.], [2., 3.]]), 1e-3, True)",
+        "safe embedding": "tf.nn.safe_embedding_lookup_sparse(tf.reshape(tf.range(8.), [4, 2]),"
+        " tf.SparseTensor([[0, 0], [0, 1], [2, 0], [2, 1]], tf.constant([1, -1, 3, 0], tf.int64), [4, 2]))",
+        "safe embedding of rank 3": "tf.nn.safe_embedding_lookup_sparse([tf.reshape(tf.range(8.), [4, 2])],"
+        " tf.SparseTensor([[0, 0, 0], [1, 0, 1]], tf.constant([1, 3], tf.int64), [2, 2, 2]),"
+        " tf.SparseTensor([[0, 0, 0], [1, 0, 1]], [2., 0.], [2, 2, 2]), default_id=2)",
+    }
+
+
+def _ctc_cases() -> dict[str, str]:
+    logits = "tf.reshape(tf.sin(tf.range(40.)), [5, 2, 4])"
+    labels = "tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([1, 1, 2]), [2, 2])"
+    repeated = "[[3, 4, 4, 3], [1, 1, 1, 1]]"
+    return {
+        "ctc": f"with_gradients(tf, lambda x: tf.nn.ctc_loss({labels}, x, [5, 4]), {logits})",
+        "ctc v2": f"tf.nn.ctc_loss_v2(tf.constant([[1, 1], [2, 0]]), {logits}, [2, 1], [5, 4], blank_index=0)",
+        "ctc greedy": f"tf.nn.ctc_greedy_decoder({logits}, [5, 4])[1]",
+        "ctc greedy values": f"tf.nn.ctc_greedy_decoder({logits}, [5, 4])[0][0].values",
+        "ctc beam": f"tf.nn.ctc_beam_search_decoder({logits}, [5, 4], 8, 3)[1]",
+        "ctc beam values": f"tf.nn.ctc_beam_search_decoder({logits}, [5, 4], 8, 3)[0][1].values",
+        "ctc unique": f"tf.nn.ctc_unique_labels({repeated})[0]",
+        "ctc collapse": f"tf.nn.collapse_repeated({repeated}, [4, 3])[0]",
+    }
+
+
+CASES = {**_conv_cases(), **_pool_cases(), **_other_cases(), **_more_convolutions(), **_ctc_cases()}
 
 
 def with_gradients(tf: Any, function: Any, *values: Any) -> list[Any]:
     """The result and the gradients of a weighted sum of it."""
-    inputs = [tf.constant(v) for v in values]
+    inputs = [tf.convert_to_tensor(v) for v in values]
     result = function(*inputs)
     weights = np.cos(np.arange(np.prod(result.shape.as_list(), dtype=int))).reshape(result.shape.as_list())
     found = tf.gradients(result, inputs, grad_ys=tf.constant(weights.astype(np.float32)))
     return [result] + [g for g in found if g is not None]
-
-
-def build(tf: Any, expression: str) -> list[Any]:
-    """Adds a case to the default graph."""
-    return list(eval(expression, {"tf": tf, "data": data, "with_gradients": with_gradients}))
-
-
-def _main() -> None:
-    import tensorflow.compat.v1 as tf
-
-    tf.disable_v2_behavior()
-    tensors = {name: build(tf, text) for name, text in CASES.items()}
-    with tf.Session() as session:
-        values = session.run(tensors)
-    np.savez(sys.argv[1], **{f"{n}|{i}": v for n, found in values.items() for i, v in enumerate(found)})
-
-
-if __name__ == "__main__":
-    _main()

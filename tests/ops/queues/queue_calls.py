@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.waits import FakeWait
+from tests.ops.fake_wait import FakeWait
 from tfmini import dtypes
-from tfmini.ops.queue_state import PaddingQueueState, PriorityQueueState, QueueState, ShuffleQueueState
+from tfmini.ops.queues.queue_state import PaddingQueueState, PriorityQueueState, QueueState, ShuffleQueueState
 
 KINDS = [QueueState, PaddingQueueState, ShuffleQueueState, PriorityQueueState]
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ops.queue_calls import KINDS, close, full, put, queue_of, take, take_many
-from tests.ops.waits import FakeWait
+from tests.ops.fake_wait import FakeWait
+from tests.ops.queues.queue_calls import KINDS, close, full, put, queue_of, take, take_many
 from tfmini import dtypes, errors
-from tfmini.ops.queue_state import PriorityQueueState, QueueState, ShuffleQueueState
+from tfmini.ops.queues.queue_state import PriorityQueueState, QueueState, ShuffleQueueState
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_closing_ends_dequeues_that_cannot_be_satisfied(kind: type[QueueState]) -> None:
+def test_closing_fails_dequeues_that_cannot_be_satisfied(kind: type[QueueState]) -> None:
     queue = queue_of(kind)
     waits = [take(queue), take_many(queue, 2), take_many(queue, 2, allow_fewer=True)]
     assert close(queue).value == ()
@@ -24,7 +24,7 @@ def test_closing_ends_dequeues_that_cannot_be_satisfied(kind: type[QueueState]) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_closing_waits_for_enqueues_before_it_and_refuses_those_behind(kind: type[QueueState]) -> None:
+def test_closing_waits_for_earlier_enqueues_and_refuses_later_ones(kind: type[QueueState]) -> None:
     queue = full(kind)
     before, closing, behind = put(queue, 3), close(queue), put(queue, 4)
     assert before.is_pending and closing.is_pending and behind.is_pending
@@ -37,7 +37,7 @@ def test_closing_waits_for_enqueues_before_it_and_refuses_those_behind(kind: typ
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_closing_with_cancel_ends_enqueues(kind: type[QueueState]) -> None:
+def test_closing_with_cancel_cancels_waiting_enqueues(kind: type[QueueState]) -> None:
     queue = full(kind)
     wait = put(queue, 3)
     assert close(queue, cancel=True).value == ()
@@ -46,7 +46,7 @@ def test_closing_with_cancel_ends_enqueues(kind: type[QueueState]) -> None:
     assert [len(take(queue).value) for _ in range(2)] == [2, 2]
 
 
-def test_up_to_gives_what_is_left_after_closing() -> None:
+def test_dequeue_up_to_returns_the_rest_of_a_closed_queue() -> None:
     queue = queue_of(capacity=10)
     put(queue, 1, 2, 3)
     wait = take_many(queue, 5, allow_fewer=True)
@@ -54,7 +54,7 @@ def test_up_to_gives_what_is_left_after_closing() -> None:
     assert wait.value[0].tolist() == [1, 2, 3]
 
 
-def test_many_that_cannot_be_filled_gives_its_elements_back() -> None:
+def test_dequeue_many_that_fails_returns_its_elements_to_the_queue() -> None:
     queue = queue_of(capacity=10)
     wait = take_many(queue, 5)
     put(queue, 1, 2, 3)
@@ -65,7 +65,7 @@ def test_many_that_cannot_be_filled_gives_its_elements_back() -> None:
     assert [int(take(queue).value[0]) for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_cancelled_batch_goes_to_the_next_taker() -> None:
+def test_elements_of_a_cancelled_dequeue_many_go_to_the_next_dequeue() -> None:
     queue = queue_of(capacity=10)
     gone, following = take_many(queue, 3), take(queue)
     put(queue, 1, 2)
@@ -75,7 +75,7 @@ def test_a_cancelled_batch_goes_to_the_next_taker() -> None:
     assert queue.size() == 1
 
 
-def test_takers_are_served_in_order() -> None:
+def test_dequeues_are_served_in_order() -> None:
     queue = queue_of(capacity=10)
     many, one = take_many(queue, 2), take(queue)
     put(queue, 1)
@@ -91,7 +91,7 @@ def test_a_batch_may_be_larger_than_the_queue() -> None:
     assert taking.value[0].tolist() == list(range(7))
 
 
-def test_shuffle_keeps_some_back_until_closed() -> None:
+def test_a_shuffle_queue_keeps_its_minimum_until_it_is_closed() -> None:
     queue = ShuffleQueueState("q", 10, [dtypes.int64, dtypes.int64], [(), ()], min_after_dequeue=2)
     put(queue, 1, 2, 3)
     first, second = take(queue), take(queue)
@@ -100,7 +100,7 @@ def test_shuffle_keeps_some_back_until_closed() -> None:
     assert {int(w.value[0]) for w in (first, second, take(queue))} == {1, 2, 3}
 
 
-def test_priorities_and_their_shape() -> None:
+def test_elements_are_dequeued_by_priority() -> None:
     queue = queue_of(PriorityQueueState, capacity=10)
     put(queue, 5, 1, 3)
     assert take_many(queue, 3).value[0].tolist() == [1, 3, 5]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.ops.barrier import Barrier
-from tfmini.ops.staging import MapStagingArea, StagingArea
+from tfmini.ops.queues.barrier import Barrier
+from tfmini.ops.queues.staging import MapStagingArea, StagingArea
 
 
 def _full_queue() -> Any:
@@ -123,14 +123,14 @@ class _InThread:
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_run_options_timeout(name: str) -> None:
+def test_a_wait_ends_at_the_timeout_of_run_options(name: str) -> None:
     fetch = WAITS[name]()
     with tf.Session() as session, pytest.raises(tf.errors.DeadlineExceededError, match="waits for"):
         session.run(fetch, options=tf.RunOptions(timeout_in_ms=60))
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_operation_timeout(name: str) -> None:
+def test_a_wait_ends_at_the_operation_timeout(name: str) -> None:
     fetch = WAITS[name]()
     config = tf.ConfigProto(operation_timeout_in_ms=60)
     with tf.Session(config=config) as session, pytest.raises(tf.errors.DeadlineExceededError, match="waits for"):
@@ -138,7 +138,7 @@ def test_operation_timeout(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_closing_the_session(name: str) -> None:
+def test_a_wait_ends_when_its_session_is_closed(name: str) -> None:
     fetch = WAITS[name]()
     session = tf.Session()
     waiting = _InThread(session, fetch)
@@ -147,7 +147,7 @@ def test_closing_the_session(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_another_op_of_the_step_fails(name: str) -> None:
+def test_a_wait_ends_when_another_op_of_the_step_fails(name: str) -> None:
     fetch = WAITS[name]()
     bad = tf.check_numerics(tf.placeholder_with_default(float("nan"), ()), "bad number")
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="bad number"):
@@ -177,7 +177,7 @@ def test_closing_the_queue_ends_a_waiting_step_with_its_node() -> None:
     assert error.op.name == "jobs_Dequeue"
 
 
-def test_names_are_dictionaries_and_shared_queues_are_checked() -> None:
+def test_named_components_are_dictionaries_and_shared_queues_must_agree() -> None:
     first = tf.FIFOQueue(5, [tf.int32, tf.string], shapes=[(), ()], names=["a", "b"], shared_name="shared")
     second = tf.FIFOQueue(5, [tf.int32, tf.string], shapes=[(), ()], shared_name="shared")
     other = tf.FIFOQueue(6, [tf.int32, tf.string], shapes=[(), ()], shared_name="shared")
@@ -201,7 +201,7 @@ def test_wrong_components_are_refused() -> None:
         queue.enqueue("text")
 
 
-def test_old_reference_queues_run() -> None:
+def test_queues_by_reference_run() -> None:
     queue = tf.raw_ops.FIFOQueue(component_types=[tf.int32], shapes=[()], capacity=3)
     add = tf.raw_ops.QueueEnqueue(handle=queue, components=[tf.constant(4)])
     (value,) = tf.raw_ops.QueueDequeue(handle=queue, component_types=[tf.int32])
@@ -209,19 +209,3 @@ def test_old_reference_queues_run() -> None:
         session.run(add)
         assert session.run(tf.raw_ops.QueueSize(handle=queue)) == 1
         assert session.run(value) == 4
-
-
-def test_a_critical_section_runs_one_at_a_time() -> None:
-    section = tf.CriticalSection(name="section")
-    variable = tf.get_variable("v", initializer=0.0, use_resource=True)
-
-    def add_slowly() -> Any:
-        value = variable.read_value()
-        with tf.control_dependencies([value]):
-            return variable.assign(value + 1.0)
-
-    runs = [section.execute(add_slowly) for _ in range(10)]
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        session.run(runs)
-        assert session.run(variable) == 10.0

@@ -36,7 +36,7 @@ def _client(cluster: ProcessCluster, count: int) -> subprocess.Popen[str]:
     return process
 
 
-def test_items_go_to_other_processes_and_none_is_lost_with_a_killed_client() -> None:
+def test_no_element_is_lost_when_a_client_is_killed() -> None:
     with ProcessCluster(ps=1, workers=1) as cluster, tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(10, tf.int32, shapes=[()], shared_name="jobs")
         with tf.Session(cluster.target("worker", 0)) as session:
@@ -61,7 +61,7 @@ def _status(pid: int, field: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ten_thousand_blocked_dequeues_take_no_thread_each_and_little_memory() -> None:
+def test_ten_thousand_waiting_dequeues_need_little_memory_and_no_threads() -> None:
     with ProcessCluster(ps=1, workers=1, local=("worker", 0)) as cluster, tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(10, tf.int32, shared_name="q")
         get, close, size = queue.dequeue(), queue.close(), queue.size()
@@ -74,13 +74,13 @@ def test_ten_thousand_blocked_dequeues_take_no_thread_each_and_little_memory() -
             ends: list[Any] = []
             all_ended = Waiter()
 
-            def end(error: Any, _: Any) -> None:
+            def end(error: Any, *_: Any) -> None:
                 ends.append(error)
                 if len(ends) == 10_000:
                     all_ended.set()
 
             for _ in range(10_000):
-                master.session.run(plan, [], end, None)
+                master.session.new_step(plan, end, None).start([])
             session.run(size)  # goes the same way, so all of them are there
             assert _status(server.pid, "VmRSS") - memory < 100_000
             # Ten thousand would be one each; those of pools are as many as there are cores.

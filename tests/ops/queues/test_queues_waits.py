@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.ops.queue_calls import KINDS, full, put, queue_of, take
-from tests.ops.waits import PENDING, FakeWait
+from tests.ops.fake_wait import PENDING, FakeWait
+from tests.ops.queues.queue_calls import KINDS, full, put, queue_of, take
 from tfmini import dtypes, errors
-from tfmini.ops.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
-from tfmini.ops.barrier import BarrierState
-from tfmini.ops.mutex import MutexState
-from tfmini.ops.queue_state import QueueState
-from tfmini.ops.reader_kinds import IdentityReaderState
-from tfmini.ops.staging_state import MapStageState, StageState
+from tfmini.ops.io.reader_kinds import IdentityReaderState
+from tfmini.ops.queues.accumulator_state import DenseAccumulatorState, SparseAccumulatorState
+from tfmini.ops.queues.barrier import BarrierState
+from tfmini.ops.queues.mutex import MutexState
+from tfmini.ops.queues.queue_state import QueueState
+from tfmini.ops.queues.staging_state import MapStageState, StageState
 
 
 class Case(NamedTuple):
@@ -147,7 +147,7 @@ def test_a_wait_is_answered_once_it_can_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_wait_whose_step_ends_is_forgotten_and_the_next_one_served(name: str) -> None:
+def test_when_a_step_ends_its_wait_is_forgotten_and_the_next_is_served(name: str) -> None:
     state, start = CASES[name].begin()
     gone, stays = FakeWait(), FakeWait()
     start(gone)
@@ -171,7 +171,7 @@ def test_a_wait_of_a_step_that_has_ended_already_takes_nothing(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("mutex")])
-def test_a_wait_on_what_is_dropped_is_cancelled(name: str) -> None:
+def test_a_wait_is_cancelled_when_its_container_is_reset(name: str) -> None:
     state, start = CASES[name].begin()
     wait = FakeWait()
     start(wait)
@@ -180,96 +180,7 @@ def test_a_wait_on_what_is_dropped_is_cancelled(name: str) -> None:
         _ = wait.value
 
 
-# ---- other state ----------------------------------------------------------------------------
-
-
-def test_accumulator_drops_stale_gradients_and_counts() -> None:
-    state = DenseAccumulatorState("a", dtypes.float32, (2,), "MEAN")
-    wait = FakeWait()
-    state.take_when(wait, 2)
-    assert state.apply(0, np.array([1, 2], np.float32), who="w0")
-    assert state.apply(0, np.array([3, 4], np.float32), who="w1")
-    assert wait.value.tolist() == [2, 3] and wait.value.dtype == np.float32
-    assert not state.apply(0, np.array([9, 9], np.float32), who="w1")
-    found = state.statistics()
-    assert (found["step"], found["applied"], found["stale"], found["taken"]) == (1, 2, 1, 1)
-    assert found["applied_by"] == {"w0": 1, "w1": 1} and found["stale_by"] == {"w1": 1}
-    with pytest.raises(errors.InvalidArgumentError, match=r"Shape mismatch: expected \[2\], got \[3\]"):
-        state.apply(1, np.zeros(3, np.float32))
-
-
-def test_accumulated_gradient_does_not_change_what_was_given() -> None:
-    state = DenseAccumulatorState("a", dtypes.float32, None, "SUM")
-    first = np.array([1, 2], np.float32)
-    first.flags.writeable = False
-    for _ in range(3):
-        state.apply(0, first)
-    wait = FakeWait()
-    state.take_when(wait, 3)
-    assert wait.value.tolist() == [3, 6] and first.tolist() == [1, 2]
-
-
-def test_sparse_mean_is_per_row() -> None:
-    state = SparseAccumulatorState("a", dtypes.float32, (4, 1), "MEAN")
-    state.apply(0, (np.array([0, 2]), np.array([[1], [2]], np.float32), None))
-    state.apply(0, (np.array([2, 3]), np.array([[4], [5]], np.float32), np.array([4, 1])))
-    wait = FakeWait()
-    state.take_when(wait, 2)
-    indices, values, shape = wait.value
-    assert indices.tolist() == [0, 2, 3] and values.ravel().tolist() == [1, 3, 5] and shape.tolist() == [4, 1]
-    with pytest.raises(errors.InvalidArgumentError, match="index of slice 0 exceeded limits of shape; index is 4"):
-        state.apply(9, (np.array([4]), np.ones((1, 1), np.float32), None))
-
-
-def test_barrier_gives_tuples_by_the_age_of_their_first_part() -> None:
-    barrier = BarrierState("b", [dtypes.int64, dtypes.string], [(), ()])
-    keys = np.array([b"x", b"y"], object)
-    barrier.insert_many(0, keys, np.array([1, 2]))
-    barrier.insert_many(0, np.array([b"z"], object), np.array([3]))
-    wait = FakeWait()
-    barrier.take_many(wait, 3, False)
-    barrier.insert_many(1, np.array([b"z"], object), np.array([b"c"], object))
-    with pytest.raises(errors.InvalidArgumentError, match="Key x already has a value for component 0 in barrier b"):
-        barrier.insert_many(0, keys[:1], np.array([1]))
-    barrier.close(False)
-    with pytest.raises(errors.CancelledError, match="brand new key: w"):
-        barrier.insert_many(0, np.array([b"w"], object), np.array([1]))
-    barrier.insert_many(1, keys, np.array([b"a", b"b"], object))
-    indices, found, numbers, letters = wait.value
-    assert found.tolist() == [b"x", b"y", b"z"] and numbers.tolist() == [1, 2, 3] and indices[0] == -(2**63)
-    assert letters.tolist() == [b"a", b"b", b"c"]
-
-
-def test_closing_a_barrier_ends_takes_that_cannot_be_satisfied() -> None:
-    barrier = BarrierState("b", [dtypes.int64], [()])
-    wait = FakeWait()
-    barrier.take_many(wait, 1, False)
-    barrier.close(True)
-    with pytest.raises(errors.OutOfRangeError, match="is closed and has insufficient elements"):
-        _ = wait.value
-    with pytest.raises(errors.OutOfRangeError, match=r"Barrier 'b' is closed.*requested 3, total size 0"):
-        barrier.take_many(FakeWait(), 3, False)
-
-
-def test_a_lost_lock_token_frees_the_mutex() -> None:
-    mutex = MutexState("m")
-    first, second = FakeWait(), FakeWait()
-    mutex.acquire(first)
-    mutex.acquire(second)
-    first.answers.clear()  # the step failed: nothing refers to the token any more
-    assert second.value is not PENDING
-
-
-def test_memory_limit_of_a_staging_area() -> None:
-    area = StageState("s", 0, 16)
-    area.put(FakeWait(), [np.zeros(2)])
-    wait = FakeWait()
-    area.put(wait, [np.zeros(1)])
-    assert wait.is_pending
-    area.empty()
-    assert wait.value == ()
-    with pytest.raises(errors.ResourceExhaustedError, match="combined size of '24' bytes"):
-        area.put(FakeWait(), [np.zeros(3)])
+# ---- readers --------------------------------------------------------------------------------
 
 
 def test_reads_take_turns_and_a_cancelled_one_lets_the_next_begin() -> None:

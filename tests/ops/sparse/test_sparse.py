@@ -35,13 +35,13 @@ def example(seed: int, shape: tuple[int, ...] = (3, 4)) -> Any:
 
 @settings(max_examples=15)
 @given(matrices)
-def test_dense_and_back(matrix: Any) -> None:
+def test_a_dense_tensor_made_sparse_and_dense_is_the_same(matrix: Any) -> None:
     with tf.Graph().as_default():
         np.testing.assert_array_equal(dense(tf.sparse.from_dense(tf.constant(matrix))), matrix)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_arithmetic(seed: int) -> None:
+def test_arithmetic_equals_that_of_dense_tensors(seed: int) -> None:
     a, b = example(seed), example(seed + 10)
     x, y = tf.sparse.from_dense(a), tf.sparse.from_dense(b)
     factor = np.random.RandomState(seed).randn(4, 2)
@@ -55,7 +55,7 @@ def test_arithmetic(seed: int) -> None:
     np.testing.assert_allclose(run(tf.sparse_reduce_sum(x, [0, 1], keepdims=True)), a.sum(keepdims=True))
 
 
-def test_layout() -> None:
+def test_changes_of_layout_equal_those_of_dense_tensors() -> None:
     a, b = example(1), example(2)
     x, y = tf.sparse.from_dense(a), tf.sparse.from_dense(b)
     np.testing.assert_allclose(dense(tf.sparse_concat(1, [x, y])), np.concatenate([a, b], 1))
@@ -96,7 +96,7 @@ def test_errors_name_the_index() -> None:
         to_dense([[4]])
 
 
-def test_sets_and_edit_distance() -> None:
+def test_sets_and_edit_distances_have_their_known_values() -> None:
     a, b = tf.constant([[1, 2, 2], [5, 3, 1]]), tf.constant([[2, 4, 4], [1, 1, 1]])
     assert run(tf.sets.intersection(a, b)).values.tolist() == [2, 1]
     assert run(tf.sets.difference(a, b)).values.tolist() == [1, 3, 5]

@@ -54,3 +54,47 @@ ERRORS = [
 def build(tf, np, expression: str):
     """The summary of an expression, in a fresh graph, with the random numbers that go with it."""
     return eval(expression, {"tf": tf, "np": np, "rng": np.random.default_rng(7)})
+
+
+def differences(tf, ours):
+    """TensorFlow's side.
+
+    Args:
+      ours: expression -> tfmini's summary, serialized.
+
+    Returns:
+      {"differences": {expression: [TensorFlow's summary, tfmini's]} of those that differ, "errors": {expression: text}}
+    """
+    import numpy as np
+
+    found = {}
+    for expression, mine in ours.items():
+        theirs = run(tf, np, expression)
+        if b"PNG" not in theirs and theirs != mine or with_pixels(tf, theirs) != with_pixels(tf, mine):
+            found[expression] = [str(with_pixels(tf, summary))[:2000] for summary in (theirs, mine)]
+    return {"differences": found, "errors": {e: error_of(tf, np, e) for e in ERRORS}}
+
+
+def run(tf, np, expression):
+    """The summary of an expression, serialized."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        return session.run(build(tf, np, expression))
+
+
+def error_of(tf, np, expression):
+    try:
+        run(tf, np, expression)
+    except tf.errors.OpError as error:
+        return error.message
+    return "no error"
+
+
+def with_pixels(tf, serialized):
+    """The summary with pixels where the PNG stood."""
+    summary = tf.Summary.FromString(serialized)
+    for value in summary.value:
+        if value.HasField("image"):
+            with tf.Graph().as_default(), tf.Session() as session:
+                pixels = session.run(tf.io.decode_png(value.image.encoded_image_string))
+            value.image.encoded_image_string = repr(pixels.shape).encode() + pixels.tobytes()
+    return summary

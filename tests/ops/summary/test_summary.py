@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import subprocess
-import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.ops import summary_cases as cases
-from tfmini.ops.histogram import Histogram
-from tfmini.ops.media_encoding import encode_png
+from tests.ops.summary import summary_cases as cases
+from tests.oracle import Oracle
 
 
 def value(summary: Any) -> bytes:
@@ -25,19 +19,12 @@ def value(summary: Any) -> bytes:
 
 
 def summary_of(expression: str) -> bytes:
-    with tf.Graph().as_default():
-        return value(cases.build(tf, np, expression))
+    return cases.run(tf, np, expression)
 
 
 @pytest.fixture(scope="module")
-def theirs(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("oracle")
-    ours, answer = folder / "ours.json", folder / "answer.json"
-    ours.write_text(json.dumps({e: summary_of(e).hex() for e in cases.EXPRESSIONS}))
-    script = Path(__file__).with_name("oracle_summaries.py")
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(ours), str(answer)], check=True, env=env, timeout=900)
-    return json.loads(answer.read_text())
+def theirs(oracle: Oracle) -> Any:
+    return oracle.call(cases.differences, {e: summary_of(e) for e in cases.EXPRESSIONS})
 
 
 @pytest.mark.oracle
@@ -57,42 +44,7 @@ def test_errors_are_tensorflows(theirs: Any, expression: str) -> None:
     assert first in wanted.replace("Infinity in Histogram", "Infinity in summary histogram")
 
 
-def test_histogram_counts_across_chunks_and_limits() -> None:
-    whole = np.random.default_rng(0).standard_normal(100_000)
-    histogram = Histogram()
-    histogram.add(whole)
-    proto = tf.HistogramProto()
-    histogram.write(proto)
-    edges = np.array([-np.inf, *proto.bucket_limit])
-    counted = [np.count_nonzero((whole >= low) & (whole < high)) for low, high in zip(edges, edges[1:])]
-    assert list(proto.bucket) == counted
-    assert proto.num == len(whole)
-    assert proto.sum == sum(whole.tolist())
-    assert (proto.min, proto.max) == (whole.min(), whole.max())
-
-
-def test_histogram_of_the_largest_number_stays_in_the_last_bucket() -> None:
-    histogram = Histogram()
-    with np.errstate(over="ignore"):  # the square
-        histogram.add(np.array([np.finfo(np.float64).max]))
-    proto = tf.HistogramProto()
-    histogram.write(proto)
-    assert list(proto.bucket) == [0, 1]
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_png_decodes_to_the_pixels(dtype: Any, channels: int) -> None:
-    pixels = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (5, 7, channels)).astype(dtype)
-    data = encode_png(pixels)
-    start = data.index(b"IDAT")
-    body = zlib.decompress(data[start + 4 : start + 4 + int.from_bytes(data[start - 4 : start])])
-    lines = np.frombuffer(body, np.uint8).reshape(5, -1)
-    rows = lines[:, 1:].reshape(5, 7, -1).cumsum(axis=1).astype(np.uint8)
-    np.testing.assert_array_equal(rows.view(np.dtype(dtype).newbyteorder(">")).reshape(pixels.shape), pixels)
-
-
-def test_names_tags_and_collections(caplog: pytest.LogCaptureFixture) -> None:
+def test_summaries_have_tensorflows_names_tags_and_collections(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tfmini")
     with tf.name_scope("outer"):
         first = tf.summary.scalar("a b", 1.0)
@@ -107,19 +59,19 @@ def test_names_tags_and_collections(caplog: pytest.LogCaptureFixture) -> None:
     assert tf.summary.merge_all("nothing here") is None
 
 
-def test_audio_with_the_rate_as_attr() -> None:
+def test_the_rate_of_audio_may_be_an_attr() -> None:
     made = tf.raw_ops.AudioSummary(tag="t", tensor=[[0.5, -0.5]], sample_rate=100.0)
     audio = tf.Summary.FromString(value(made)).value[0].audio
     assert (audio.sample_rate, audio.num_channels, audio.length_frames) == (100.0, 1, 2)
     assert audio.encoded_audio_string[-4:] == np.array([2**14, -(2**14)], "<i2").tobytes()
 
 
-def test_text_wants_strings() -> None:
+def test_text_summaries_refuse_numbers() -> None:
     with pytest.raises(ValueError, match="to have dtype string"):
         tf.summary.text("t", tf.constant([1, 2]))
 
 
-def test_description_of_a_tensor_summary() -> None:
+def test_the_description_of_a_tensor_summary_is_read_back() -> None:
     made = tf.raw_ops.TensorSummary(tensor=[1.0], description='{"typeHint": "x"}')
     assert tf.summary.get_summary_description(made.op.node_def).type_hint == "x"
     with pytest.raises(ValueError, match="Can't get_summary_description on ScalarSummary"):

@@ -12,7 +12,7 @@ import tfmini as tf
 lookup = tf.contrib.lookup
 
 
-def test_static_table() -> None:
+def test_a_static_table_is_looked_up_once_it_is_initialized() -> None:
     initializer = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0])
     table = tf.lookup.StaticHashTable(initializer, -1.0)
     found = table.lookup(tf.constant([["a", "x"], ["b", "a"]]))
@@ -28,7 +28,7 @@ def test_static_table() -> None:
         table.lookup(tf.constant([1]))
 
 
-def test_other_data_for_an_initialised_table() -> None:
+def test_an_initialized_table_refuses_other_data() -> None:
     tables = [
         lookup.HashTable(lookup.KeyValueTensorInitializer(keys, np.arange(len(keys))), -1, shared_name="t")
         for keys in (["a"], ["a", "b"])
@@ -40,14 +40,14 @@ def test_other_data_for_an_initialised_table() -> None:
         assert session.run(tables[1].lookup(tf.constant("a"))) == 0
 
 
-def test_duplicate_keys() -> None:
+def test_duplicate_keys_with_different_values_are_refused() -> None:
     table = lookup.HashTable(lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), -1)
     text = "different value for same key. Key a"
     with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match=text):
         session.run(table.initializer)
 
 
-def test_vocabulary_files(tmp_path: Path) -> None:
+def test_vocabulary_files_map_words_to_ids_and_back(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("x\ny\nz\n")
     to_id = lookup.index_table_from_file(str(path))
@@ -64,7 +64,7 @@ def test_vocabulary_files(tmp_path: Path) -> None:
     assert tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS)
 
 
-def test_columns_and_their_errors(tmp_path: Path) -> None:
+def test_columns_of_a_text_file_are_read_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "columns.txt"
     path.write_text("a\t1\nb\tx\n")
     good = lookup.TextFileInitializer(str(path), tf.string, 0, tf.string, 1)
@@ -83,7 +83,7 @@ def test_columns_and_their_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("default", [-1, [0, 0]])
-def test_mutable_table(default: object) -> None:
+def test_a_mutable_table_inserts_removes_and_exports(default: object) -> None:
     table = lookup.MutableHashTable(tf.string, tf.int64, default)
     row = np.array(default) + 7
     with tf.Session() as session:
@@ -96,7 +96,7 @@ def test_mutable_table(default: object) -> None:
             session.run(table.insert(["a"], [[1, 2, 3]]))
 
 
-def test_dense_table() -> None:
+def test_a_dense_table_refuses_its_reserved_keys() -> None:
     table = lookup.MutableDenseHashTable(tf.int64, tf.float32, -1.0, empty_key=0, deleted_key=-1)
     with tf.Session() as session:
         session.run(table.insert([5, 6], [1.0, 2.0]))
@@ -107,7 +107,7 @@ def test_dense_table() -> None:
             session.run(table.lookup([-1]))
 
 
-def test_dense_table_of_vectors() -> None:
+def test_a_dense_table_may_hold_vectors() -> None:
     table = lookup.MutableDenseHashTable(tf.int64, tf.int64, [-1, -1], empty_key=[0, 0], deleted_key=[-1, -1])
     with tf.Session() as session:
         session.run(table.insert([[1, 2], [3, 4]], [[5, 6], [7, 8]]))

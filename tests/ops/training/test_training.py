@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +9,17 @@ import numpy as np
 import pytest
 
 import tfmini.graph.building  # noqa: F401 - makes handles callable
-from tests.ops import training_cases as cases
+from tests.ops.training import training_cases as cases
+from tests.oracle import Oracle
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
 from tfmini.graph.graph import Graph, handle_of
 from tfmini.graph.registry import GRADIENTS, OPS, kernel_for
-from tfmini.ops import state_ref, state_resource, training_dense, training_sparse, update_rules  # noqa: F401
-from tfmini.ops.array_identity import placeholder
-from tfmini.ops.constant import constant
-from tfmini.ops.variable_state import VariableState
+from tfmini.numerics import update_rules
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import placeholder
+from tfmini.ops.training import update_ops
+from tfmini.ops.variables.state import VariableState
 
 F32 = np.float32
 
@@ -58,15 +57,8 @@ def run_case(op_type: str, index: int, dtype: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    python = os.environ.get("TFMINI_ORACLE")
-    if not python:
-        pytest.skip("TFMINI_ORACLE names no Python with TensorFlow")
-    target = tmp_path_factory.mktemp("oracle") / "values.npz"
-    script = Path(__file__).with_name("oracle_training_ops.py")
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([python, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
-    return np.load(target)
+def expected(oracle: Oracle) -> Any:
+    return oracle.call(cases.outcomes)
 
 
 @pytest.mark.oracle
@@ -74,15 +66,13 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_values_equal_tensorflows(expected: Any, dtype: str) -> None:
     tolerance = 2e-6 if dtype == "float32" else 1e-13
     for label, op_type, index in cases.variants():
-        for position, array in enumerate(run_case(op_type, index, dtype)):
+        for array, wanted in zip(run_case(op_type, index, dtype), expected[f"{dtype}/{label}"], strict=True):
             assert array.dtype == dtype
-            np.testing.assert_allclose(
-                array, expected[f"{dtype}/{label}/{position}"], rtol=tolerance, atol=tolerance, err_msg=label
-            )
+            np.testing.assert_allclose(array, wanted, rtol=tolerance, atol=tolerance, err_msg=label)
 
 
 @pytest.mark.parametrize("label,op_type,index", [v for v in cases.variants() if "Resource" not in v[1]])
-def test_blocks_give_what_the_whole_gives(
+def test_updates_in_blocks_equal_updates_at_once(
     label: str, op_type: str, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run_case(op_type, index, "float32")
@@ -93,7 +83,7 @@ def test_blocks_give_what_the_whole_gives(
 
 
 @pytest.mark.parametrize("dtype", [np.float16, dtypes.bfloat16.numpy])
-def test_half_precision_stays_half(dtype: Any) -> None:
+def test_half_precision_variables_stay_in_half_precision(dtype: Any) -> None:
     var, accum = state(np.ones(3, dtype)), state(np.ones(3, dtype))
     half = np.dtype(dtype).type
     kernel_of("ApplyAdagrad", {"update_slots": True})(var, accum, half(0.5), np.ones(3, dtype))
@@ -108,7 +98,7 @@ def test_a_scalar_variable_is_updated() -> None:
     assert var.read() == 2.0
 
 
-def test_a_gradient_in_another_memory_order_fits() -> None:
+def test_a_gradient_may_have_another_memory_order() -> None:
     var = state(np.zeros((400, 500), F32))
     grad = np.arange(200_000, dtype=F32).reshape(500, 400).T
     kernel_of("ApplyGradientDescent", {})(var, F32(1.0), grad)
@@ -155,7 +145,7 @@ def test_no_rows_change_nothing() -> None:
         ("SparseApplyAdagrad", [F32(0.1), np.ones((1, 2), F32), np.array([[0]])], "indices must be one-dimensional"),
     ],
 )  # fmt: skip
-def test_run_time_errors(op_type: str, others: list[Any], message: str) -> None:
+def test_wrong_shapes_and_indices_fail_in_the_step(op_type: str, others: list[Any], message: str) -> None:
     var, accum = state(np.ones((3, 2), F32)), state(np.ones((3, 2), F32), "accum")
     with pytest.raises(InvalidArgumentError, match=message):
         kernel_of(op_type, {"update_slots": True})(var, accum, *others)
@@ -182,33 +172,33 @@ def variable(shape: list[int]) -> Any:
 
 def test_static_shapes_are_merged_and_checked() -> None:
     with Graph().as_default():
-        out = training_dense.apply_adagrad(variable([3, 2]), variable([3, 2]), 0.1, placeholder(dtypes.float32))
+        out = update_ops.adagrad.dense(variable([3, 2]), variable([3, 2]), 0.1, placeholder(dtypes.float32))
         assert out.shape.as_list() == [3, 2]
         assert out.dtype._is_ref_dtype
         with pytest.raises(ValueError, match="Shapes must be equal rank, but are 2 and 1"):
-            training_dense.apply_adagrad(variable([3, 2]), variable([3, 2]), 0.1, constant([1.0, 2.0]))
+            update_ops.adagrad.dense(variable([3, 2]), variable([3, 2]), 0.1, constant([1.0, 2.0]))
         with pytest.raises(ValueError, match=r"Dimension 1 in both shapes must be equal, but are 2 and 3"):
-            training_dense.apply_gradient_descent(variable([3, 2]), 0.1, constant(np.ones((3, 3), F32)))
+            update_ops.gradient_descent.dense(variable([3, 2]), 0.1, constant(np.ones((3, 3), F32)))
         with pytest.raises(ValueError, match="Shape must be rank 0 but is rank 1"):
-            training_dense.apply_gradient_descent(variable([2]), [0.1], constant([1.0, 2.0]))
+            update_ops.gradient_descent.dense(variable([2]), [0.1], constant([1.0, 2.0]))
 
 
 def test_static_shapes_of_rows_are_checked() -> None:
     with Graph().as_default():
         one_row = constant(np.ones((1, 2), F32))
-        out = training_sparse.sparse_apply_adagrad(variable([3, 2]), variable([3, 2]), 0.1, one_row, [0])
+        out = update_ops.adagrad.sparse(variable([3, 2]), variable([3, 2]), 0.1, one_row, [0])
         assert out.shape.as_list() == [3, 2]
         with pytest.raises(ValueError, match="Dimensions must be equal, but are 2 and 1"):
-            training_sparse.sparse_apply_adagrad(variable([3, 2]), variable([3, 2]), 0.1, one_row, [0, 1])
+            update_ops.adagrad.sparse(variable([3, 2]), variable([3, 2]), 0.1, one_row, [0, 1])
         with pytest.raises(ValueError, match="Dimension 1 in both shapes must be equal, but are 2 and 3"):
             wide = constant(np.ones((2, 3), F32))
-            training_sparse.sparse_apply_adagrad(variable([3, 2]), variable([3, 2]), 0.1, wide, [0, 1])
+            update_ops.adagrad.sparse(variable([3, 2]), variable([3, 2]), 0.1, wide, [0, 1])
 
 
 def test_resource_ops_have_no_output() -> None:
     with Graph().as_default():
         handle = handle_of("VarHandleOp")(shape=[2], dtype=dtypes.float32)
-        op = training_dense.resource_apply_gradient_descent(handle, 0.1, constant([1.0, 2.0]))
+        op = update_ops.gradient_descent.resource_dense(handle, 0.1, constant([1.0, 2.0]))
         assert op.outputs == []
     assert kernel_of("ResourceApplyGradientDescent", {})(state(F32(1)), F32(1), F32(1)) == ()
 

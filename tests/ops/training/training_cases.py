@@ -77,3 +77,30 @@ def gradients(index: int, sparse: bool, dtype: Any) -> list[Any]:
     rng = np.random.default_rng(1000 + index)
     shape = (len(ROWS), *SHAPE[1:]) if sparse else SHAPE
     return [rng.normal(size=shape).astype(dtype) for _ in range(STEPS)]
+
+
+def outcomes(tf: Any) -> dict[str, list[Any]]:
+    """"dtype/label" -> the variable and its slots after the last step."""
+    kinds = [(dtype, *variant) for dtype in ("float32", "float64") for variant in variants()]
+    return {f"{dtype}/{label}": run(tf, op_type, index, dtype) for dtype, label, op_type, index in kinds}
+
+
+def run(tf: Any, op_type: str, index: int, dtype: str) -> list[Any]:
+    """The variable and its slots after the steps of one case, in a session."""
+    _, slots, scalars, attrs, _ = CASES[index]
+    resource, sparse = op_type.startswith("Resource"), "Sparse" in op_type
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables = [tf.Variable(v, use_resource=resource) for v in initial_values(index, dtype)]
+        states = [v.handle if resource else v._ref() for v in variables]
+        grad = tf.placeholder(dtype, None)
+        inputs = dict(zip(["var", *slots], states))
+        inputs[gradient_name(op_type)] = grad
+        if sparse:
+            inputs["indices"] = tf.constant(ROWS)
+        for name, value in scalars.items():
+            inputs[name] = tf.constant(value, tf.int64 if name == "global_step" else dtype)
+        update = getattr(tf.raw_ops, op_type)(**inputs, **attrs)
+        session.run(tf.global_variables_initializer())
+        for value in gradients(index, sparse, dtype):
+            session.run(update, {grad: value})
+        return session.run(variables)

@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.ops.stateful import run
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OutOfRangeError
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
-from tfmini.ops import state_functions as tf
-from tfmini.ops import state_resource
-from tfmini.ops.constant import constant
-from tfmini.ops.state_scatter_rows import scatter_rows
-from tfmini.ops.variables import Variable
+from tfmini.ops.array.constant import constant
+from tfmini.ops.variables import assignment as tf
+from tfmini.ops.variables import resource_ops as state_resource
+from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.resources import ResourceManager
 
 both_kinds = pytest.mark.parametrize("resource", [False, True])
@@ -37,7 +34,7 @@ def _made(value: Any, resource: bool, **kwargs: Any) -> Any:
 
 
 @both_kinds
-def test_assign_and_its_kin(resource: bool) -> None:
+def test_assignments_give_the_new_value(resource: bool) -> None:
     v = _made([1.0, 2.0], resource)
     assert run(tf.assign(v, [3.0, 4.0])).tolist() == [3, 4]
     assert run(tf.assign_add(v, [1.0, 1.0])).tolist() == [4, 5]
@@ -47,7 +44,7 @@ def test_assign_and_its_kin(resource: bool) -> None:
 
 
 @both_kinds
-def test_initialisation(resource: bool) -> None:
+def test_a_variable_is_readable_once_it_is_initialized(resource: bool) -> None:
     v: Any = Variable(1.0, name="v", use_resource=resource)
     assert not run(tf.is_variable_initialized(v))
     message = (
@@ -60,7 +57,7 @@ def test_initialisation(resource: bool) -> None:
 
 
 @both_kinds
-def test_count_up_to(resource: bool) -> None:
+def test_count_up_to_counts_to_its_limit(resource: bool) -> None:
     counter = _made(0, resource)
     count = counter.count_up_to(3)
     assert [run(count) for _ in range(3)] == [0, 1, 2]
@@ -68,7 +65,7 @@ def test_count_up_to(resource: bool) -> None:
         run(count)
 
 
-def test_shapes_are_checked() -> None:
+def test_assignments_of_another_shape_are_refused() -> None:
     v = _made([1.0, 2.0], False)
     with pytest.raises(ValueError, match="Dimension 0 in both shapes must be equal, but are 2 and 3"):
         v.assign([1.0, 2.0, 3.0])
@@ -77,7 +74,7 @@ def test_shapes_are_checked() -> None:
         _made([1.0, 2.0], True).assign([1.0])
 
 
-def test_a_variable_of_another_type_and_the_same_name() -> None:
+def test_a_second_variable_of_the_same_name_must_have_the_same_type() -> None:
     resources = ResourceManager("localhost")
     from tfmini.graph.node import node_of
     from tfmini.graph.registry import kernel_for
@@ -102,7 +99,7 @@ OPERATIONS = {
 
 @both_kinds
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_scatter(operation: str, resource: bool) -> None:
+def test_scatter_updates_rows_in_order(operation: str, resource: bool) -> None:
     v = _made(np.arange(6.0).reshape(3, 2), resource)
     delta = IndexedSlices(constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtypes.float64), constant([2, 0, 2]))
     expected = np.arange(6.0).reshape(3, 2)
@@ -113,7 +110,7 @@ def test_scatter(operation: str, resource: bool) -> None:
 
 
 @both_kinds
-def test_scatter_out_of_range(resource: bool) -> None:
+def test_scatter_refuses_indices_out_of_range(resource: bool) -> None:
     v = _made([1.0, 2.0, 3.0], resource)
     with pytest.raises(InvalidArgumentError, match=r"indices\[0\] = 5 is not in \[0, 3\)"):
         run(tf.scatter_add(v, [5], [1.0]))
@@ -125,40 +122,14 @@ def test_scatter_out_of_range(resource: bool) -> None:
 
 
 @both_kinds
-def test_scatter_nd(resource: bool) -> None:
+def test_scatter_nd_updates_elements(resource: bool) -> None:
     v = _made(np.zeros((2, 3), np.float32), resource)
     assert run(tf.scatter_nd_update(v, [[0, 1], [1, 2]], [5.0, 6.0])).tolist() == [[0, 5, 0], [0, 0, 6]]
     assert run(tf.scatter_nd_add(v, [[1], [1]], [[1.0, 1.0, 1.0]] * 2)).tolist() == [[0, 5, 0], [2, 2, 8]]
     assert run(v.scatter_nd_sub([[1, 2]], [8.0])).tolist() == [[0, 5, 0], [2, 2, 0]]
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    operation=st.sampled_from([name for name in OPERATIONS if name != "update"]),
-    width=st.sampled_from([None, 1, 3, 600]),
-    indices=st.lists(st.integers(0, 6), min_size=1, max_size=60),
-    dtype=st.sampled_from([np.float64, np.int32]),
-    seed=st.integers(0, 100),
-)
-def test_repeated_rows_match_one_after_the_other(
-    operation: str, width: int | None, indices: list[int], dtype: Any, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    shape = () if width is None else (width,)
-    rows = rng.integers(-50, 50, (7, *shape)).astype(dtype)
-    updates = rng.integers(1, 4, (len(indices), *shape)).astype(dtype)
-    expected = rows.copy()
-    for index, update in zip(indices, updates):
-        if operation == "div" and dtype is np.int32:
-            expected[index] = np.trunc(expected[index] / update)
-        else:
-            function = {"min": np.minimum, "max": np.maximum}.get(operation, OPERATIONS[operation])
-            expected[index] = function(expected[index], update)
-    scatter_rows(operation, rows, np.array(indices), updates)
-    assert np.allclose(rows, expected)
-
-
-def test_resource_reads_of_parts() -> None:
+def test_parts_of_a_resource_variable_can_be_read() -> None:
     v = _made(np.arange(12.0).reshape(3, 4), True)
     assert run(v.sparse_read([2, 0])).tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
     assert run(v.gather_nd([[1, 1], [2, 3]])).tolist() == [5, 11]
@@ -175,7 +146,7 @@ def test_destroyed_variables_are_uninitialised() -> None:
     assert not run(v.is_initialized())
 
 
-def test_wrong_types_by_handle() -> None:
+def test_reads_and_assignments_of_the_wrong_type_are_refused() -> None:
     v = _made(1.0, True)
     with pytest.raises(ValueError, match="Trying to read variable with wrong dtype. Expected float got int32"):
         state_resource.read_variable(v.handle, dtype=dtypes.int32)

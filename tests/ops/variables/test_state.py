@@ -11,7 +11,7 @@ import pytest
 
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
-from tfmini.ops.variable_state import VariableState, update_together
+from tfmini.ops.variables.state import VariableState, update_together
 
 
 def _state(value: Any, dtype: dtypes.DType = dtypes.float64) -> VariableState:
@@ -90,7 +90,7 @@ def test_a_value_that_was_read_does_not_change() -> None:
     assert state.read().tolist() == [7.0, 8.0]
 
 
-def test_an_unheld_value_is_updated_in_place() -> None:
+def test_a_value_without_other_references_is_updated_in_place() -> None:
     state = _state(np.zeros(10))
     address = state.read().ctypes.data
     state.update(_add, 1.0)
@@ -98,7 +98,7 @@ def test_an_unheld_value_is_updated_in_place() -> None:
     assert state.read().ctypes.data == address
 
 
-def test_assigning_copies() -> None:
+def test_assignment_copies_the_value() -> None:
     value = np.ones(3)
     state = _state(np.zeros(3))
     state.assign(value)
@@ -106,7 +106,7 @@ def test_assigning_copies() -> None:
     assert state.read().tolist() == [1, 1, 1]
 
 
-def test_assigning_a_variable_to_itself() -> None:
+def test_a_variable_can_be_assigned_from_itself() -> None:
     state = _state([1.0, 2.0])
     state.assign(state.read()[::-1])
     assert state.read().tolist() == [2.0, 1.0]
@@ -134,7 +134,7 @@ def test_an_update_that_fails_leaves_the_variable_usable() -> None:
     assert state.read().tolist() == [2.0]
 
 
-def test_uninitialised_and_shapes() -> None:
+def test_uninitialized_reads_and_wrong_shapes_are_refused() -> None:
     state = VariableState("w", dtypes.float32, (2, None))
     for use in (state.read, lambda: state.update(_add, 1)):
         with pytest.raises(FailedPreconditionError, match="Attempting to use uninitialized value w"):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +9,15 @@ import pytest
 
 import tfmini as tf
 from tests.ops.stateful import run
-from tests.ops.variable_cases import CASES, outcome
+from tests.ops.variables.variable_cases import CASES, outcome, outcomes
+from tests.oracle import Oracle, sent
 from tfmini import dtypes
-from tfmini.graph import conversion
+from tfmini.graph import conversion, scoping
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
-from tfmini.ops import initializers, scoping, variable_kind, variables
+from tfmini.ops.variables import functions as variables
+from tfmini.ops.variables import initializers
+from tfmini.ops.variables import kind as variable_kind
 
 
 @pytest.fixture(autouse=True)
@@ -28,27 +27,20 @@ def graph() -> Any:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Any:
-    python = os.environ.get("TFMINI_ORACLE")
-    if not python:
-        pytest.skip("TFMINI_ORACLE names no Python with TensorFlow")
-    here = Path(__file__).parent
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [python, str(here / "oracle_variables.py"), str(here)]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=True)
-    return json.loads(result.stdout.splitlines()[-1])
+def theirs(oracle: Oracle) -> Any:
+    return oracle.call(outcomes)
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", CASES)
-def test_as_tensorflow(case: str, theirs: Any, graph: Any) -> None:
-    ours = json.loads(json.dumps(outcome(tf, CASES[case], graph)))
-    assert ours[2] == theirs[case][2]
-    assert ours[1] == theirs[case][1]
-    assert ours[0] == theirs[case][0]
+def test_nodes_results_and_errors_are_tensorflows(case: str, theirs: Any, graph: Any) -> None:
+    nodes, result, error = sent(outcome(tf, CASES[case], graph))
+    assert error == theirs[case][2]
+    assert result == theirs[case][1]
+    assert nodes == theirs[case][0]
 
 
-def test_kinds() -> None:
+def test_variables_are_references_or_resources() -> None:
     reference, resource = tf.Variable(1.0, name="v"), tf.Variable(1.0, use_resource=True)
     assert isinstance(reference, tf.Variable) and isinstance(resource, tf.Variable)
     assert isinstance(reference, variables.RefVariable) and isinstance(resource, variables.ResourceVariable)
@@ -65,7 +57,7 @@ def test_kinds() -> None:
 
 
 @pytest.mark.parametrize("resource", [False, True])
-def test_use_as_a_tensor(resource: bool) -> None:
+def test_a_variable_can_be_used_as_a_tensor(resource: bool) -> None:
     v = tf.Variable([1.0, 2.0], use_resource=resource)
     run(v.initializer)
     assert run(tf.identity(v)).tolist() == [1.0, 2.0]
@@ -80,7 +72,7 @@ def test_use_as_a_tensor(resource: bool) -> None:
 
 
 @pytest.mark.parametrize("resource", [False, True])
-def test_protos(resource: bool, graph: Any) -> None:
+def test_a_variable_is_made_again_from_its_proto(resource: bool, graph: Any) -> None:
     v = tf.get_variable("s/v", initializer=1.0, use_resource=resource, trainable=False)
     v._set_save_slice_info(tf.Variable.SaveSliceInfo("s/v", [4], [0], [2]))
     definition = v.to_proto()
@@ -95,7 +87,7 @@ def test_protos(resource: bool, graph: Any) -> None:
     assert tf.Variable.from_proto(v.to_proto("s"), import_scope="s").op is v.op
 
 
-def test_report_uninitialized_variables() -> None:
+def test_uninitialized_variables_are_reported() -> None:
     v, w = tf.Variable(1.0, name="v"), tf.Variable(1.0, name="w", use_resource=True)
     report = tf.report_uninitialized_variables()
     assert run(report).tolist() == [b"v", b"w"]
@@ -117,7 +109,7 @@ def test_resource_assignments_chain_in_order() -> None:
         v += 1.0
 
 
-def test_partitioned_variable_runs() -> None:
+def test_a_partitioned_variable_is_read_and_assigned_as_a_whole() -> None:
     v = tf.get_variable("p", [5, 2], initializer=tf.ones_initializer(), partitioner=tf.fixed_size_partitioner(2))
     run([part.initializer for part in v])
     assert run(tf.convert_to_tensor(v)).tolist() == [[1, 1]] * 5
@@ -129,7 +121,7 @@ def test_partitioned_variable_runs() -> None:
         conversion.internal_convert(v, as_ref=True)
 
 
-def test_duplicates_name_the_first_site() -> None:
+def test_a_duplicate_name_is_refused_with_the_line_of_the_first() -> None:
     tf.get_variable("w", initializer=1.0)
     with pytest.raises(ValueError, match=r"Variable w already exists, disallowed\.(?s:.*)test_variables\.py"):
         tf.get_variable("w", initializer=1.0)
@@ -137,7 +129,7 @@ def test_duplicates_name_the_first_site() -> None:
         assert tf.get_variable("w") is tf.get_variable("w")
 
 
-def test_regularizers_and_creators() -> None:
+def test_scopes_apply_regularizers_and_creators() -> None:
     with tf.variable_scope("a", regularizer=lambda v: tf.identity(v, name="loss")):
         tf.get_variable("w", initializer=1.0)
         tf.get_variable("u", initializer=1.0, regularizer=tf.no_regularizer)
@@ -150,7 +142,7 @@ def test_regularizers_and_creators() -> None:
         assert not tf.Variable(1.0).trainable
 
 
-def test_initializers() -> None:
+def test_initializers_have_their_values_and_configs() -> None:
     assert run(initializers.Identity(2.0)([2, 3])).tolist() == [[2, 0, 0], [0, 2, 0]]
     with pytest.raises(ValueError, match="only be used for 2D"):
         initializers.Identity()([2])

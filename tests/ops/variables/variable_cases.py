@@ -124,6 +124,16 @@ result = [sorted((k, str(v)) for k, v in i.get_config().items()) for i in (
 }
 
 
+def outcomes(tf: object) -> dict[str, list[object]]:
+    """case -> its `outcome`."""
+    tf.disable_resource_variables()  # type: ignore[attr-defined]
+    found = {}
+    for name, source in CASES.items():
+        with tf.Graph().as_default() as graph:  # type: ignore[attr-defined]
+            found[name] = outcome(tf, source, graph)
+    return found
+
+
 def outcome(tf: object, source: str, graph: object) -> list[object]:
     """What a case makes: nodes (name, op, inputs, device, colocation groups), its result, its error."""
     scope = {"tf": tf}

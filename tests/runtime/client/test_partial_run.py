@@ -35,7 +35,7 @@ def test_every_op_runs_once() -> None:
     assert calls == [1]
 
 
-def test_variables_are_shared_by_the_goes() -> None:
+def test_variables_are_shared_by_the_calls_of_a_partial_run() -> None:
     variable = tf.Variable(1.0)
     x = tf.placeholder(tf.float32, [])
     doubled, assign = variable * 2, variable.assign(x).op
@@ -56,7 +56,7 @@ def test_variables_are_shared_by_the_goes() -> None:
         (lambda s, h, t: [s.partial_run(h, [], {t[0]: 1}) for _ in "12"], "a:0 has already been fed.$"),
     ],
 )
-def test_refusals(go: object, message: str) -> None:
+def test_wrong_calls_of_a_partial_run_are_refused(go: object, message: str) -> None:
     tensors = _pair()
     with tf.Session() as session:
         handle = session.partial_run_setup([tensors[3]], tensors[:2])
@@ -64,7 +64,7 @@ def test_refusals(go: object, message: str) -> None:
             go(session, handle, tensors)  # type: ignore[operator]
 
 
-def test_setup_needs_a_fetch() -> None:
+def test_setup_without_a_fetch_is_refused() -> None:
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="at least one target"):
         session.partial_run_setup([], [tf.placeholder(tf.float32)])
 

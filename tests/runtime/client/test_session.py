@@ -53,7 +53,7 @@ def test_any_tensor_can_be_fed_and_its_producer_is_pruned() -> None:
         ("images_:0", ValueError, "Did you mean 'images:0'?"),
     ],
 )
-def test_fetches_that_make_no_sense(fetch: object, kind: type[Exception], text: str) -> None:
+def test_invalid_fetches_are_refused(fetch: object, kind: type[Exception], text: str) -> None:
     tf.constant(1.0, name="c")
     tf.constant(1.0, name="images")
     with tf.Session() as session, pytest.raises(kind) as info:
@@ -69,7 +69,7 @@ def test_a_fetch_from_another_graph_is_refused() -> None:
         session.run(other)
 
 
-def test_feeds_that_make_no_sense() -> None:
+def test_invalid_feeds_are_refused() -> None:
     x = tf.placeholder(tf.float32, [None, 2], name="x")
     i = tf.placeholder(tf.int8, [], name="i")
     y = x + 1.0
@@ -93,7 +93,7 @@ def test_feeds_that_make_no_sense() -> None:
         assert info.value.op is x.op and "test_session.py" in info.value.message
 
 
-def test_closed_and_empty_sessions() -> None:
+def test_closed_sessions_and_empty_graphs_are_refused() -> None:
     with tf.Graph().as_default():
         with pytest.raises(RuntimeError, match="The Session graph is empty"):
             tf.Session().run("x")
@@ -171,7 +171,7 @@ def test_eval_and_run_use_the_default_session() -> None:
     session.close()
 
 
-def test_a_second_interactive_session_warns() -> None:
+def test_a_second_interactive_session_is_warned_about() -> None:
     first = tf.InteractiveSession()
     with pytest.warns(UserWarning, match="An interactive session is already active"):
         second = tf.InteractiveSession()
@@ -186,7 +186,7 @@ def test_names_may_be_bytes() -> None:
         assert session.run(b"named:0") == 4.0
 
 
-def test_a_number_is_no_string_to_feed() -> None:
+def test_a_number_cannot_be_fed_as_a_string() -> None:
     text = tf.placeholder(tf.string)
     with tf.Session() as session:
         assert session.run(text, {text: "1"}) == b"1"
@@ -265,7 +265,7 @@ def test_a_kernel_error_names_its_node_and_line() -> None:
     assert info.value.op is y.op and "bad_product" in info.value.message
 
 
-def test_nested_fetches_are_worked_out_once() -> None:
+def test_nested_fetches_are_analysed_once() -> None:
     a, b = tf.constant(1), tf.constant(2)
     pair = collections.namedtuple("pair", ["x", "y"])
     with tf.Session() as session:
@@ -282,7 +282,7 @@ def test_nested_fetches_are_worked_out_once() -> None:
 def test_seeding_python_does_not_repeat_step_ids() -> None:
     import random
 
-    from tfmini.runtime.step_ids import new_step_id
+    from tfmini.runtime.executor.step_ids import new_step_id
 
     random.seed(7)
     first = new_step_id()

@@ -14,7 +14,7 @@ import pytest
 import tfmini as tf
 from tfmini.data.function_graph import trace
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 def failure(fetches: Any, feeds: Any = None, target: str = "") -> tf.errors.OpError:
@@ -37,14 +37,14 @@ def test_a_local_variable_has_an_initializer_of_its_own() -> None:
     assert "Run tf.local_variables_initializer()" in failure(v).message
 
 
-def test_a_fetched_variable_is_blamed_itself() -> None:
+def test_an_error_of_a_fetched_variable_names_the_variable() -> None:
     v = tf.get_variable("v", [2])
     error = failure(v)
     assert error.op is v.op
     assert f"[[node v (defined at {__file__}:" in error.message
 
 
-def test_a_value_sent_to_another_task_is_blamed_where_it_comes_from() -> None:
+def test_an_error_of_a_sent_value_names_its_producer() -> None:
     workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
     with tf.device("/job:ps/task:0"):
         w = tf.get_variable("w", [2])
@@ -57,7 +57,7 @@ def test_a_value_sent_to_another_task_is_blamed_where_it_comes_from() -> None:
     assert error.message.endswith("first; it is a variable on /job:ps/task:0.")
 
 
-def test_shapes_that_do_not_fit_are_told_in_tensorflows_words() -> None:
+def test_shape_errors_have_tensorflows_text() -> None:
     a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
     error = failure(tf.add(a, b, name="sum"), {a: np.zeros((2, 3)), b: np.zeros(4)})
     assert isinstance(error, tf.errors.InvalidArgumentError)
@@ -71,11 +71,11 @@ def test_a_kernel_that_cannot_be_made_has_its_node() -> None:
     assert "[[node number (defined at " in error.message
 
 
-def test_the_culprit_inside_a_datasets_function_has_its_line() -> None:
+def test_a_failing_node_of_a_datasets_function_has_its_line() -> None:
     dataset = tf.data.Dataset.range(3).map(
         lambda x: tf.check_numerics(tf.cast(x, tf.float32) / 0.0, "bad", name="culprit")
     )
-    line = test_the_culprit_inside_a_datasets_function_has_its_line.__code__.co_firstlineno + 2
+    line = test_a_failing_node_of_a_datasets_function_has_its_line.__code__.co_firstlineno + 2
     error = failure(dataset.make_one_shot_iterator().get_next())
     assert f"bad : Tensor had NaN values\n\t [[node culprit (defined at {__file__}:{line}) ]]" in error.message
 

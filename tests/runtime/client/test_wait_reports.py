@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.runtime import wait_reports
-from tfmini.runtime.master_clients import Blocking
+from tfmini.runtime.client import wait_reports
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.master.step_waits import describe_parts
 
 
 class Lines(logging.Handler):
@@ -68,7 +69,7 @@ def wait_until_told(target: str, fetch: Any, free: Any, lines: Lines, *parts: st
     return found()
 
 
-def test_a_local_wait_is_told_and_told_again(lines: Lines) -> None:
+def test_a_local_wait_is_reported_repeatedly(lines: Lines) -> None:
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="jobs")
     part = '_jobs" (0 of 2 elements) (node next) for '
     first, *_ = wait_until_told("", queue.dequeue(name="next"), queue.enqueue(1.0), lines, part, count=2)
@@ -86,7 +87,7 @@ def targets() -> Iterator[tuple[str, str]]:
         server.stop()
 
 
-def test_a_wait_on_another_task_is_told(lines: Lines, targets: tuple[str, str]) -> None:
+def test_a_wait_for_another_task_is_reported(lines: Lines, targets: tuple[str, str]) -> None:
     with tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(2, tf.float32, shapes=[()], shared_name="remote")
         value = queue.dequeue()
@@ -99,11 +100,11 @@ def test_a_wait_on_another_task_is_told(lines: Lines, targets: tuple[str, str]) 
     wait_until_told(targets[0], double, queue.enqueue(1.0), lines, *parts)
 
 
-def test_a_client_of_a_remote_master_is_told(
+def test_a_client_of_a_remote_master_gets_the_report(
     lines: Lines, targets: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the server were in another process: the session speaks to it by messages.
-    monkeypatch.setattr("tfmini.runtime.servers.server_at", lambda address: None)
+    monkeypatch.setattr("tfmini.runtime.targets.server_at", lambda address: None)
     with tf.device("/job:ps/task:0"):
         queue = tf.FIFOQueue(2, tf.float32, shapes=[()], shared_name="far")
         value = queue.dequeue()
@@ -111,7 +112,7 @@ def test_a_client_of_a_remote_master_is_told(
     wait_until_told(targets[0], value, queue.enqueue(1.0), lines, part)
 
 
-def test_a_full_queue_is_no_news() -> None:
+def test_a_wait_for_a_full_queue_is_not_reported() -> None:
     full = 'step 1 on /job:a waits for room in FIFOQueue "q" (1 of 1) (node e) for 12.0 s'
     handler = Lines()
     logging.getLogger("tfmini").addHandler(handler)
@@ -123,15 +124,30 @@ def test_a_full_queue_is_no_news() -> None:
     assert len(handler.texts) == 1 and "/job:b" in handler.texts[0]
 
 
-def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    sleep = Blocking._sleep
+@pytest.mark.parametrize("order", [("full", "empty"), ("empty", "full")])
+def test_a_step_that_waits_for_room_and_for_an_element_is_reported(
+    order: tuple[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait_reports, "FIRST_S", 0.1)
+    with tf.Session() as session:
+        queue = tf.FIFOQueue(1, tf.float32, shapes=[()], name="q")
+        session.run(queue.enqueue(1.0))
+        ops = {"full": queue.enqueue(2.0), "empty": tf.FIFOQueue(1, tf.float32, shapes=[()], name="none").dequeue()}
+        first, second = (ops[name] for name in order)
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            session.run([first, second], options=tf.RunOptions(timeout_in_ms=1000))
+    assert any("an element of FIFOQueue" in text for text in lines.texts)
 
-    def interrupted(self: Blocking, seconds: float | None) -> bool:
+
+def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = Answer._sleep
+
+    def interrupted(self: Answer[Any], seconds: float | None) -> bool:
         if seconds is None:  # not a step: what prepares for it
             return sleep(self, seconds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Blocking, "_sleep", interrupted)
+    monkeypatch.setattr(Answer, "_sleep", interrupted)
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="empty")
     with tf.Session() as session, pytest.raises(KeyboardInterrupt):
         session.run(queue.dequeue())
@@ -140,18 +156,18 @@ def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest
 
 
 def test_a_task_that_does_not_answer_is_named() -> None:
-    silent = tf.errors.DeadlineExceededError(None, None, "no answer in 2 s")
+    silent = tf.errors.DeadlineExceededError.of("no answer in 2 s")
     peer = SimpleNamespace(call=lambda request, answered, **_: answered(silent))
     part = SimpleNamespace(task="/job:ps/replica:0/task:0", graph=None, peer=peer)
     texts: list[str] = []
-    wait_reports.describe_step(1, [part, part], {}, texts.append)  # type: ignore[list-item]
+    describe_parts(1, [part, part], {}, texts.append)  # type: ignore[list-item]
     assert texts == ["; ".join(["/job:ps/replica:0/task:0 does not say what it waits for: no answer in 2 s"] * 2)]
 
 
 def test_a_missing_task_is_told_once_also_without_any_logging_set_up() -> None:
     program = """
         import tfmini as tf
-        from tfmini.runtime import registration
+        from tfmini.runtime.master import registration
         registration._PROGRESS_S = 0.1
         reports = []
         report = registration.Registration._report

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.ops import collective_ops
-from tfmini.train.all_reduce import Ranks
+from tfmini.ops import collectives as collective_ops
+from tfmini.train.replicas.all_reduce import Ranks
 
 
 def local_config(devices: int) -> tf.ConfigProto:
@@ -19,7 +19,7 @@ def local_config(devices: int) -> tf.ConfigProto:
 
 
 @pytest.mark.parametrize(("merge", "final", "expected"), [("Add", "Id", 6), ("Add", "Div", 2), ("Max", "Id", 3)])
-def test_all_reduce_between_devices_of_one_session(merge: str, final: str, expected: int) -> None:
+def test_devices_of_one_session_reduce(merge: str, final: str, expected: int) -> None:
     with tf.Graph().as_default():
         outs = []
         for i in range(3):
@@ -33,7 +33,7 @@ def test_all_reduce_between_devices_of_one_session(merge: str, final: str, expec
                     assert (value == expected).all()
 
 
-def test_gather_and_broadcast_between_devices() -> None:
+def test_devices_of_one_session_gather_and_broadcast() -> None:
     with tf.Graph().as_default():
         with tf.device("/cpu:0"):
             rows = tf.constant([[1.0, 2.0]])
@@ -50,7 +50,7 @@ def test_gather_and_broadcast_between_devices() -> None:
                 assert value.tolist() == [[1, 2]]
 
 
-def test_shape_mismatch_between_devices() -> None:
+def test_shapes_that_differ_between_devices_are_refused() -> None:
     with tf.Graph().as_default():
         outs = []
         for i in range(2):
@@ -77,7 +77,7 @@ def servers(count: int) -> list[tf.train.Server]:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_between_graph_all_reduce(count: int) -> None:
+def test_clients_with_graphs_of_their_own_reduce(count: int) -> None:
     cluster = servers(count)
     results: list[list[np.ndarray]] = [[] for _ in range(count)]
 
@@ -105,7 +105,7 @@ def test_between_graph_all_reduce(count: int) -> None:
         server.stop()
 
 
-def test_in_graph_all_reduce() -> None:
+def test_one_graph_reduces_over_several_tasks() -> None:
     cluster = servers(2)
     with tf.Graph().as_default():
         outs = []
@@ -130,7 +130,7 @@ def run_on_devices(make: Callable[[int], Any], count: int = 2) -> list[Any]:
             return session.run(outs)
 
 
-def test_ranks_that_cut_a_tensor_into_different_pieces_are_told() -> None:
+def test_different_divisions_of_a_tensor_are_refused() -> None:
     def make(rank: int) -> Any:
         return collective_ops.all_reduce(tf.zeros([50_000]), 2, 1, 1, "Add", "Id", [0] * (1 + 2 * rank))
 
@@ -138,21 +138,21 @@ def test_ranks_that_cut_a_tensor_into_different_pieces_are_told() -> None:
         run_on_devices(make)
 
 
-def test_two_sources_of_a_broadcast_are_told_of_each_other() -> None:
+def test_two_sources_of_a_broadcast_are_refused() -> None:
     def make(rank: int) -> Any:
         return collective_ops.broadcast_send(tf.fill([3], float(rank)), [3], tf.float32, 2, 1, 1)
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Rank [01] and rank [01] both send in one broadcast"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Ranks [01] and [01] are both the source of one"):
         run_on_devices(make)
 
 
-def test_a_broadcast_that_nobody_sends_fails() -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match="All 3 ranks wait in a broadcast that nobody sends"):
+def test_a_broadcast_without_a_source_fails() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="All 3 ranks wait in a broadcast without a source"):
         run_on_devices(lambda rank: collective_ops.broadcast_recv([3], tf.float32, 3, 1, 1), 3)
 
 
 @pytest.mark.parametrize("roots", [(0, 1), (1, 0)])
-def test_ranks_that_name_different_roots_are_told(roots: tuple[int, int], monkeypatch: Any) -> None:
+def test_different_roots_are_refused(roots: tuple[int, int], monkeypatch: Any) -> None:
     monkeypatch.setattr(Ranks, "_instance", lambda ranks: 1)  # as in a graph of its own
 
     def make(rank: int) -> Any:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 _WORKER = """
 import json, logging, os, sys
 import tfmini as tf
-from tfmini.train.all_reduce import Ranks
+from tfmini.train.replicas.all_reduce import Ranks
 cluster, index, scenario, fifo = json.loads(sys.argv[1]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 
 class Show(logging.Handler):
@@ -85,7 +85,7 @@ def outcomes(scenario: str, workers: int = 2, fifo: str = "-") -> tuple[list[str
         ("earlier", ["call skipped: rank 1 (", "left one out in an earlier step", "step 1", "step 2"]),
     ],
 )
-def test_ranks_that_do_different_things_are_told_both_sides(scenario: str, parts: list[str]) -> None:
+def test_a_mismatch_between_ranks_shows_both_sides(scenario: str, parts: list[str]) -> None:
     lines, _ = outcomes(scenario)
     errors = [line for line in lines if line.startswith("ERROR InvalidArgumentError")]
     assert len(errors) == 2, lines
@@ -103,7 +103,7 @@ def test_a_dead_rank_is_named() -> None:
         assert "rank 1 (/job:worker/replica:0/task:1" in line
 
 
-def test_a_slow_rank_is_warned_of_and_waited_for(tmp_path: Path) -> None:
+def test_a_slow_rank_causes_a_warning_and_is_waited_for(tmp_path: Path) -> None:
     fifo = str(tmp_path / "go")
     os.mkfifo(fifo)
     results, warnings = outcomes("slow", fifo=fifo)

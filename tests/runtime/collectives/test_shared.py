@@ -13,9 +13,10 @@ import pytest
 import tfmini as tf
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.runtime import collective_memory, collective_shared
-from tfmini.runtime.collective_executor import CollectiveExecutor
-from tfmini.runtime.other_memory import other_memory
+from tfmini.runtime.collectives import memory as collective_memory
+from tfmini.runtime.collectives import shared as collective_shared
+from tfmini.runtime.collectives.executor import CollectiveExecutor
+from tfmini.runtime.collectives.other_memory import other_memory
 
 pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")
 can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
@@ -36,6 +37,7 @@ class Answer:
         self.error = error
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        self.cancel = cancel
         return True
 
 
@@ -52,9 +54,13 @@ class Tasks:
             executor.connect(addresses, "", self._peer, lambda *_: None)
 
     def _peer(self, task: str, address: str) -> Any:
-        def call(request: m.CollectiveJoin, answered: Any, wait_for_ready: bool) -> None:
+        def call(request: m.CollectiveJoin, answered: Any, wait_for_ready: bool) -> Any:
             who = (request.group_key, request.group_size, request.device, request.place)
-            self.all[task].leader.join(*who, answered)
+            leader = self.all[task].leader
+            leader.join(*who, answered)
+            return types.SimpleNamespace(
+                withdraw=lambda: leader.withdraw(request.group_key, request.device, answered)
+            )
 
         return types.SimpleNamespace(call=call, send=lambda message, dropped=None: self.posted.append((task, message)))
 
@@ -155,13 +161,13 @@ def test_a_call_of_a_group_that_ends_meanwhile_is_answered(tasks: Tasks) -> None
             "instance_key": 1,
         },
     ), np.ones(1, np.float32))  # type: ignore[arg-type] # fmt: skip
-    tasks[1].fail(member, errors.AbortedError(None, None, "the end"))
+    tasks[1].fail(member, errors.AbortedError.of("the end"))
     tasks[1].proceed(member, call)  # as a thread that has looked the member up before
     assert isinstance(call.wait.error, errors.AbortedError)  # type: ignore[attr-defined]
     assert not member.exchanges and not member.running
 
 
-def test_who_stops_after_its_last_step_leaves_what_others_still_read(tasks: Tasks) -> None:
+def test_a_rank_that_stops_leaves_its_memory_to_readers(tasks: Tasks) -> None:
     in_step(tasks)
     quick = tasks.begin(1, [2.0], step_id=2)
     slow = tasks.begin(0, [3.0], step_id=2)
@@ -177,12 +183,12 @@ def test_who_stops_after_its_last_step_leaves_what_others_still_read(tasks: Task
     assert slow.error is None and slow.value.tolist() == [5.0]
 
 
-def test_who_waits_in_a_group_that_others_have_left_is_told(tasks: Tasks) -> None:
+def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks) -> None:
     in_step(tasks)
     waiting = tasks.begin(0, [1.0], step_id=2)
     member = tasks[1].member_of(*next(iter(tasks[1]._by_epoch)))
     assert member is not None
-    tasks[1].fail(member, errors.AbortedError(None, None, "the end"))  # tells nobody
+    tasks[1].fail(member, errors.AbortedError.of("the end"))  # tells nobody
     tasks.deliver()
     assert waiting.error is None
     mine = tasks[0].waiting()[0]
@@ -191,16 +197,16 @@ def test_who_waits_in_a_group_that_others_have_left_is_told(tasks: Tasks) -> Non
     assert isinstance(waiting.error, errors.AbortedError) and "the end" in waiting.error.message
 
 
-def test_who_enters_a_group_that_has_failed_already_hears_why(tasks: Tasks) -> None:
+def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks) -> None:
     late = tasks.begin(0, [1.0])
     member = tasks[0]._members[1, f"{tasks.names[0]}/device:CPU:0"]
     [epoch] = {message.epoch for _, message in tasks.posted} or {77}
-    tasks[0].failed(epoch, errors.InvalidArgumentError(None, None, "they differ"))
+    tasks[0].failed(epoch, errors.InvalidArgumentError.of("they differ"))
     tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", "")))
     assert isinstance(late.error, errors.InvalidArgumentError) and "they differ" in late.error.message
 
 
-def test_what_does_not_fit_ends_the_exchange(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mismatch_ends_the_exchange(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collective_shared, "can_share", lambda places: False)
     answers = [tasks.begin(rank, np.ones(100_000)) for rank in range(2)]
     tasks.deliver(m.CollectiveGroup)
@@ -274,7 +280,7 @@ def test_a_call_while_another_thread_drives_a_group_that_has_failed(tasks: Tasks
     member = members(tasks)[0]
     [exchange] = member.exchanges.values()
     with exchange.lock:  # as its driver has
-        tasks[0].fail(member, errors.AbortedError(None, None, "the end"))
+        tasks[0].fail(member, errors.AbortedError.of("the end"))
         assert member.stages is not None and not member.stages.channel(2).stages[0].is_valid
         answer = Answer(3)
         tasks[0].proceed(member, tasks[0]._calls.make(answer, exchange.call._node, np.ones(4, np.float32)))
@@ -287,3 +293,27 @@ def test_a_stage_where_none_can_be_ends_the_group(tasks: Tasks) -> None:
     member = members(tasks)[0]
     tasks[0].receive(m.CollectiveStage(member.epoch, 0, 1, 1, 1, 77, 13, 4096))
     assert isinstance(waiting.error, errors.InvalidArgumentError) and "no stage at 13" in waiting.error.message
+
+
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_a_step_that_ends_before_its_group_is_complete_withdraws(tasks: Tasks, leaves: int) -> None:
+    """Else the next rank would complete the group with it, and a second attempt would wait for ever."""
+    tasks.begin(leaves, [1.0]).cancel()
+    assert tasks[0].leader.present(1) == []
+    answers = [tasks.begin(1 - leaves, [1.0]), tasks.begin(leaves, [1.0], step_id=2)]
+    tasks.deliver()
+    assert [answer.value.tolist() for answer in answers] == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_a_group_that_is_completed_with_a_step_that_has_ended_fails(
+    tasks: Tasks, leaves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The withdrawal crosses the leader's answer."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks[0].leader, "withdraw", lambda *args: None)
+        tasks.begin(leaves, [1.0]).cancel()
+    other = tasks.begin(1 - leaves, [1.0])
+    tasks.deliver()
+    assert isinstance(other.error, errors.AbortedError) and "has left collective group 1" in str(other.error)
+    in_step(tasks)

@@ -15,7 +15,7 @@ def graph():
         yield g
 
 
-def meeting():
+def meeting(stateful=True):
     """Two functions, each of which returns only when the other has been called."""
     first, second = threading.Event(), threading.Event()
 
@@ -29,17 +29,18 @@ def meeting():
         assert first.wait(60)
         return 2
 
-    return tf.py_func(a, [], tf.int64), tf.py_func(b, [], tf.int64)
+    return tf.py_func(a, [], tf.int64, stateful=stateful), tf.py_func(b, [], tf.int64, stateful=stateful)
 
 
-def test_two_functions_of_a_step_run_at_the_same_time() -> None:
-    x, y = meeting()
+@pytest.mark.parametrize("stateful", [True, False])
+def test_two_functions_of_a_step_run_at_the_same_time(stateful: bool) -> None:
+    x, y = meeting(stateful)
     with tf.Session() as session:
         for _ in range(2):
             assert session.run([x + y, y]) == [3, 2]
 
 
-def test_functions_meet_in_a_loop() -> None:
+def test_functions_in_a_loop_may_wait_for_each_other() -> None:
     def body(i):
         x, y = meeting()
         return tf.ensure_shape(i + x + y, [])
@@ -59,7 +60,7 @@ def test_control_edges_order_the_functions() -> None:
     assert called == ["first", "second"]
 
 
-def test_the_error_of_one_names_its_node() -> None:
+def test_an_error_of_a_function_names_its_node() -> None:
     def bad():
         raise ValueError("no good")
 
@@ -88,7 +89,7 @@ def test_a_step_does_not_wait_longer_than_its_time() -> None:
         release.set()
 
 
-def test_a_dataset_function_may_have_several() -> None:
+def test_a_dataset_function_may_have_several_python_functions() -> None:
     def body(i):
         return tf.py_func(lambda v: v + 1, [i], tf.int64) + tf.py_func(lambda v: v * 2, [i], tf.int64)
 

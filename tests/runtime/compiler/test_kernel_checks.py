@@ -11,8 +11,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.graph.registry import KERNELS, OPS, OpHandle, op
-from tfmini.runtime import kernel_checks
-from tfmini.runtime.kernel_calls import op_facts
+from tfmini.runtime.compiler import kernel_checks
+from tfmini.runtime.compiler.kernel_calls import op_facts
 
 
 @pytest.fixture

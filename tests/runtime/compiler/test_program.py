@@ -10,10 +10,11 @@ import pytest
 import tfmini as tf
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
-from tfmini.runtime.local_step import run_simple
-from tfmini.runtime.program import Program, compile_program
+from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.executor.dataflow_run import DataflowRun
+from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.step_run import Activation, StepRun
 
 assert tf  # registers the ops
 _PS, _WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -66,29 +67,30 @@ def _compile(nodes: list[Node], **options: Any) -> Program:
 
 class _Owner:
     task = "/job:ps/replica:0/task:0"
+    reactor = None
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, tuple[Any, ...]]] = []
 
-    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...], path: tuple[int, ...]) -> None:
+    def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: tuple[int, ...]) -> None:
         self.sent.append((group, values))
 
-    def schedule(self, activation: Activation, segment: int) -> bool:
+    def schedule(self, level_run: Any, segment: int) -> bool:
         return False
 
 
-class _Graph:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def describe_group(self, group: int) -> str:
-        return f"g{group}"
+def _graph(program: Program) -> RegisteredGraph:
+    return RegisteredGraph(0, "", program, ResourceManager("ps"))
 
 
-def _run(program: Program, feeds: list[Any] | None = None) -> tuple[StepRun, _Owner, list[Any]]:
+def _execute(program: Program, feeds: list[Any]) -> list[Any]:
+    return FunctionRun(_Owner(), _graph(program), 7, feeds).execute()
+
+
+def _run(program: Program, feeds: list[Any] | None = None) -> tuple[DataflowRun, _Owner, list[Any]]:
     owner, outcome = _Owner(), []
-    run = StepRun(owner, _Graph(program), 7)
-    run.start(feeds or [], lambda error, values: outcome.append((error, values)))
+    run = DataflowRun(owner, _graph(program), 7, feeds or [])
+    run.start(lambda error, values: outcome.append((error, values)))
     return run, owner, outcome
 
 
@@ -97,31 +99,31 @@ def test_a_program_without_a_network_is_one_function() -> None:
         [_feed("x"), _const("c", 2), _add("y", "_recv_x", "c"), _fetch("y", "y")], feeds=["x:0"], fetches=["y:0"]
     )
     assert program.is_simple
-    assert run_simple(program, [np.float32(3)], None, "t") == [5.0]
+    assert _execute(program, [np.float32(3)]) == [5.0]
 
 
 def test_constant_parts_are_computed_once() -> None:
     nodes = [_const("a", 1), _const("b", 2), _add("c", "a", "b"), _add("d", "c", "c"), _fetch("d", "d")]
-    assert run_simple(_compile(nodes, fetches=["d:0"]), [], None, "t") == [6.0]
+    assert _execute(_compile(nodes, fetches=["d:0"]), []) == [6.0]
     assert not any(k.startswith("k") for k in _compile(nodes, fetches=["d:0"]).namespace)
 
 
-def test_segments_follow_arrivals() -> None:
+def test_a_segment_runs_when_its_inputs_have_arrived() -> None:
     nodes = [_recv("r0", 0), _recv("r1", 1), _add("a", "r0", "r0"), _add("b", "a", "r1"), _fetch("b", "b")]
     run, _, outcome = _run(_compile(nodes, fetches=["b:0"]))
-    assert not outcome and "g0, g1" in run.describe_wait()
+    assert not outcome and "group 0 and group 1" in run.describe_wait()
     run.deliver(1, [np.float32(10)])
     assert not outcome
     run.deliver(0, [np.float32(1)])
     assert outcome == [(None, [12.0])]
 
 
-def test_what_comes_early_is_kept() -> None:
+def test_tensors_that_arrive_early_are_kept() -> None:
     program = _compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])
     outcome: list[Any] = []
-    run = StepRun(_Owner(), _Graph(program), 1)
+    run = DataflowRun(_Owner(), _graph(program), 1, [])
     run.deliver(0, [np.float32(4)])
-    run.start([], lambda error, values: outcome.append(values))
+    run.start(lambda error, values: outcome.append(values))
     assert outcome == [[4.0]]
 
 
@@ -131,7 +133,7 @@ def test_a_group_is_sent_once_in_the_order_of_its_names() -> None:
     assert owner.sent == [(3, (5.0, 6.0))] and outcome == [(None, [])]
 
 
-def test_a_control_edge_is_sent_after_what_it_stands_for() -> None:
+def test_a_control_edge_is_sent_after_its_op_has_run() -> None:
     check = Node("check", "CheckNumerics", _PS, [("_recv_x", 0)], attrs={"T": F, "message": b"bad"})
     program = _compile([_feed("x"), check, _const("ctl", 0, ("check",)), _send("s", "ctl", 0)], feeds=["x:0"])
     _, owner, outcome = _run(program, [np.float32("nan")])
@@ -142,8 +144,8 @@ def test_a_control_edge_is_sent_after_what_it_stands_for() -> None:
 
 def test_an_abort_ends_a_waiting_step_once() -> None:
     run, _, outcome = _run(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"]))
-    run.abort(errors.CancelledError(None, None, "stop"))
-    run.abort(errors.CancelledError(None, None, "again"))
+    run.abort(errors.CancelledError.of("stop"))
+    run.abort(errors.CancelledError.of("again"))
     run.deliver(0, [np.float32(1)])
     ((error, values),) = outcome
     assert error.message == "stop" and values == []
@@ -166,7 +168,7 @@ def test_long_segments_are_cut_into_blocks() -> None:
         source = f"n{i}"
     nodes += [_add("sum", source, "n10"), _fetch("y", "sum")]
     program = _compile(nodes, feeds=["x:0"], fetches=["y:0"])
-    assert run_simple(program, [np.float32(0)], None, "t") == [3500 + 11]
+    assert _execute(program, [np.float32(0)]) == [3500 + 11]
 
 
 def test_an_op_without_a_kernel_is_named() -> None:
@@ -176,9 +178,9 @@ def test_an_op_without_a_kernel_is_named() -> None:
 
 def test_an_abort_before_the_start_is_not_lost() -> None:
     outcome: list[Any] = []
-    run = StepRun(_Owner(), _Graph(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])), 1)
-    run.abort(errors.CancelledError(None, None, "early"))
-    run.start([], lambda error, values: outcome.append(error))
+    run = DataflowRun(_Owner(), _graph(_compile([_recv("r0", 0), _fetch("r", "r0")], fetches=["r:0"])), 1, [])
+    run.abort(errors.CancelledError.of("early"))
+    run.start(lambda error, values: outcome.append(error))
     assert [e.message for e in outcome] == ["early"]
 
 

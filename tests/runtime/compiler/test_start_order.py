@@ -13,11 +13,11 @@ import tfmini as tf
 from tfmini import dtypes
 from tfmini.graph.node import Node, node_of
 from tfmini.graph.prune import step_graph
-from tfmini.ops import collective_ops
-from tfmini.runtime.lowering import Compilation, Lowering
+from tfmini.ops import collectives as collective_ops
+from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.start_order import starts_first
+from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.start_order import starts_first
-from tfmini.runtime.units import Form, Unit
 
 _HERE, _THERE = "/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0"
 F = dtypes.float32
@@ -77,13 +77,13 @@ def _names(nodes: list[Node]) -> list[str]:
     return [unit.node.name for unit in starts_first(_lowered(nodes))]
 
 
-def test_a_start_comes_before_what_it_does_not_need() -> None:
+def test_an_asynchronous_op_starts_before_ops_that_it_does_not_need() -> None:
     nodes = [_feed("x"), _add("a", "x", "x"), _add("b", "a", "a"), _add("c", "b", "b"), _add("d", "x", "x")]
     starts = [_reduce("far", "c"), _send("s", "a", 0), _reduce("near", "a")]
     assert _names([*nodes, *starts]) == ["a", "s", "near", "b", "c", "far", "d"]
 
 
-def test_without_starts_nothing_changes() -> None:
+def test_a_program_without_asynchronous_ops_keeps_its_order() -> None:
     lowering = _lowered([_feed("x"), _add("a", "x", "x"), _add("b", "x", "x"), _add("c", "a", "a")])
     assert starts_first(lowering) is lowering.units
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.ownership import make_private
+from tfmini.runtime.executor.ownership import make_private
 
 _WAYS: dict[str, Callable[[Any], Any]] = {
     "itself": lambda v: v,
@@ -38,7 +38,7 @@ def test_writing_into_a_result_changes_nothing_else(way: str, served: bool) -> N
         server.stop()
 
 
-def test_a_result_that_nobody_holds_is_not_copied() -> None:
+def test_a_result_without_other_references_is_not_copied() -> None:
     array = np.zeros(3)
     place = array.__array_interface__["data"]
     values = [array]

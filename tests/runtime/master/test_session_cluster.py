@@ -89,7 +89,7 @@ def test_a_server_may_have_two_names_at_once() -> None:
             session.close()
 
 
-def test_clusters_that_do_not_fit_the_target() -> None:
+def test_clusters_that_do_not_contain_the_target_are_refused() -> None:
     value = tf.constant(1.0)
     with local_servers(2) as [one, two]:
         with pytest.raises(tf.errors.InvalidArgumentError, match="is not included in the provided cluster_def"):

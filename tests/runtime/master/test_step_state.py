@@ -5,14 +5,14 @@ from __future__ import annotations
 from tfmini import errors
 from tfmini.placement.layout import Layout
 from tfmini.placement.partition import Partitions
-from tfmini.runtime.plan import Part, Plan
-from tfmini.runtime.step import Abort, Finish, Step
+from tfmini.runtime.master.plan import Part, Plan
+from tfmini.runtime.master.step_state import Abort, Finish, StepState
 
 
-def _step(parts: int = 3) -> Step:
+def _step(parts: int = 3) -> StepState:
     plan = Plan((), tuple(f"t{i}:0" for i in range(parts)), Partitions(), Layout({}, []), [])
     plan.parts = [Part(f"/job:w/replica:0/task:{i}", [], fetch_indices=[i]) for i in range(parts)]
-    return Step(plan)
+    return StepState(plan)
 
 
 def _error(text: str, derived: bool = False) -> errors.OpError:
@@ -30,7 +30,7 @@ def test_the_first_failure_aborts_the_others_and_waits_for_them() -> None:
     step = _step()
     step.part_done(0, ["a"])
     (abort,) = step.part_failed(1, _error("boom"))
-    assert isinstance(abort, Abort) and abort.parts == (2,) and abort.error.derived
+    assert abort == Abort((2,), "The step failed elsewhere: boom")
     (finish,) = step.part_failed(2, _error("cancelled", derived=True))
     assert isinstance(finish, Finish) and finish.error is not None and finish.error.message == "boom"
 

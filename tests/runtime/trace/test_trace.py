@@ -16,13 +16,13 @@ import tfmini as tf
 from tfmini import protos
 from tfmini.graph.node import Node
 from tfmini.inspection.step_trace import DISPATCH, OP, RECEIVE, SEND, WAIT, WIRE, StepTrace
-from tfmini.runtime import trace as traces
-from tfmini.runtime import trace_labels as labels
-from tfmini.runtime.clocks import Alignment, alignment
-from tfmini.runtime.codegen import BlockWriter
-from tfmini.runtime.gathered_trace import GatheredTrace, TaskRecord
-from tfmini.runtime.trace import AnswerEvent, ArrivalEvent, KeptTraces, StepLog, Trace, UnitEvent
-from tfmini.runtime.trace_stats import Gap, gaps
+from tfmini.runtime.compiler.codegen import BlockWriter
+from tfmini.runtime.trace import labels as labels
+from tfmini.runtime.trace import record as traces
+from tfmini.runtime.trace.clocks import Alignment, alignment
+from tfmini.runtime.trace.gathered_trace import GatheredTrace, TaskRecord
+from tfmini.runtime.trace.record import AnswerEvent, ArrivalEvent, KeptTraces, StepLog, Trace, UnitEvent
+from tfmini.runtime.trace.stats import Gap, gaps
 from tfmini.testing.process_cluster import ProcessCluster
 
 FULL = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)
@@ -98,9 +98,9 @@ def test_an_untraced_step_runs_code_that_knows_no_clock() -> None:
         traced(session, y, {x: 0.0})
         assert session.run(y, {x: 0.0}) == 2.0
         call, _ = session._find_call(y, {x: 0.0})
-        for segment in call.plan.local.graph.program.segments:
+        for segment in call.plan.local.program.segments:
             assert not {"clock", "note", "trace"} & set(segment.run.__code__.co_names)
-        assert call.plan.local.graph.program.trace is None
+        assert call.plan.local.program.trace is None
 
 
 # ---- what is recorded -----------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_local_ops_are_recorded_with_times_sizes_and_labels() -> None:
     assert entries["w"].timeline_label == "w = VariableV2()" and entries["w/read"].all_end_rel_nanos == 0
 
 
-def test_loops_branches_and_waits_of_a_local_step() -> None:
+def test_loops_branches_and_waits_of_a_local_step_are_recorded() -> None:
     fetches, feeds = every_form()
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
@@ -233,7 +233,7 @@ def check_crossing(trace: StepTrace) -> None:
     assert trace.attributed() > 0.95
 
 
-def test_sends_wires_receives_and_waits_of_two_tasks() -> None:
+def test_sends_transfers_receives_and_waits_of_two_tasks_are_recorded() -> None:
     total = crossing()
     with two_servers() as [a, b]:
         for server in (a, b):  # the master's part comes second, and first
@@ -300,13 +300,13 @@ def test_a_client_in_another_process_gets_stats_and_partition_graphs() -> None:
 # ---- the parts ------------------------------------------------------------------------------
 
 
-def test_alignment_of_clocks() -> None:
+def test_clocks_are_aligned_by_the_shortest_round_trips() -> None:
     assert alignment(1000, 51_500, 2000) == Alignment(50_000, 500)
     assert alignment(1000, 1_900, 2000) == Alignment(0, 500)  # no difference that one could see
     assert alignment(1000, -7000, 1011) == Alignment(-8005, 6)
 
 
-def test_a_task_whose_clock_is_wrong_is_put_right() -> None:
+def test_a_wrong_clock_is_corrected() -> None:
     ours, theirs = protos.StepStats(), protos.StepStats()
     for stats, device, label, start in (
         (ours, _A, labels.transfer_label("s", labels.SEND, "edge_1_x", f"{_B}/device:CPU:0"), 10_000_000),
@@ -326,7 +326,7 @@ def test_a_task_whose_clock_is_wrong_is_put_right() -> None:
     assert receive.start == 12_000
 
 
-def test_labels_are_read_as_they_are_written() -> None:
+def test_a_label_is_parsed_as_it_was_written() -> None:
     assert labels.op_and_inputs(labels.op_label("a/b", "Add", ["x", "y:1", "^c"])) == ("Add", ["x", "y:1", "^c"])
     assert labels.op_and_inputs("[mklcpu 0.1MB] a = MatMul(x, y)") == ("MatMul", ["x", "y"])
     assert labels.op_and_inputs("nothing of the kind") == ("", [])

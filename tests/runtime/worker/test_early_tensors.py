@@ -13,9 +13,9 @@ import pytest
 
 import tfmini as tf
 from tfmini import errors
-from tfmini.runtime import session as session_module
-from tfmini.runtime.early_tensors import EarlyTensors
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.client import session as session_module
+from tfmini.runtime.worker.early_tensors import EarlyTensors
+from tfmini.runtime.worker.worker import Worker
 
 TASK = "/job:ps/replica:0/task:0"
 
@@ -24,7 +24,7 @@ def kilobyte() -> tuple[Any, ...]:
     return (np.zeros(1024, np.uint8),)
 
 
-def test_a_step_takes_what_came_for_it() -> None:
+def test_a_step_takes_the_tensors_that_arrived_for_it() -> None:
     early = EarlyTensors(TASK)
     early.add(1, "first", kilobyte())
     early.add(1, "second", kilobyte())
@@ -36,7 +36,7 @@ def test_a_step_takes_what_came_for_it() -> None:
     assert early.loss(1) is None
 
 
-def test_bytes_are_bounded_and_the_oldest_step_is_told() -> None:
+def test_memory_is_bounded_and_the_oldest_step_fails() -> None:
     early = EarlyTensors(TASK, byte_limit=3000)
     for step in (1, 2, 3):
         early.add(step, step, kilobyte())
@@ -58,7 +58,7 @@ def test_one_step_may_exceed_the_bound() -> None:
     assert list(early.take(1)) == ["large", "larger"]
 
 
-def test_steps_are_bounded() -> None:
+def test_the_number_of_steps_is_bounded() -> None:
     early = EarlyTensors(TASK, step_limit=10)
     for step in range(1000):
         early.add(step, step, ())
@@ -97,7 +97,7 @@ def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number(monkeypatch: pytest.M
         assert session.run(values[0]) == 0
 
 
-def test_the_tensors_of_a_step_die_with_it() -> None:
+def test_the_tensors_of_a_step_are_freed_at_its_end() -> None:
     """Without waiting for a garbage collection: a variable that somebody holds is copied when it is updated."""
     x = tf.placeholder(tf.float32, [None])
     with tf.device("/job:local/task:0"):

@@ -1,14 +1,7 @@
-"""Object-based checkpoints of one model, written and read with the namespace ``tf`` of either side.
-
-    python checkpoint_exchange.py DIRECTORY
-
-is TensorFlow's side: it reads ``DIRECTORY/ours``, prints what it found as JSON, and writes ``DIRECTORY/theirs``.
-"""
+"""Object-based checkpoints of one model, written and read with the namespace ``tf`` of either side."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +58,9 @@ def outline(message: Any) -> list[Any]:
     return sorted(found)
 
 
-def main(directory: Path) -> None:
-    import tensorflow.compat.v1 as tf
-
-    tf.disable_v2_behavior()
+def write_and_read(tf: Any, directory: str) -> dict[str, Any]:
+    """One side's turn: writes ``directory``/theirs, and returns what it finds in ``directory``/ours."""
     with tf.Graph().as_default():
-        write(tf, directory / "theirs")
+        write(tf, Path(directory, "theirs"))
     with tf.Graph().as_default():
-        found = read(tf, directory / "ours")
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+        return read(tf, Path(directory, "ours"))

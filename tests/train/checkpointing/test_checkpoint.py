@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +10,22 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.train import checkpoint_exchange as exchange
+from tests.oracle import Oracle, sent
+from tests.train.checkpointing import checkpoint_exchange as exchange
 from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train import checkpoint_manager
-from tfmini.train.object_graph import object_graph_of
+from tfmini.train.checkpointing import checkpoint_manager
+from tfmini.train.checkpointing.object_graph import object_graph_of
 
 # ---- the other side -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def exchanged(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def exchanged(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The directory with ``ours`` and ``theirs``, and what TensorFlow found in ours."""
     directory = tmp_path_factory.mktemp("objects")
     with tf.Graph().as_default():
         exchange.write(tf, directory / "ours")
-    env = {**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    script = exchange.__file__
-    done = subprocess.run(
-        [oracle, script, str(directory)], capture_output=True, text=True, timeout=900, env=env, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return directory, json.loads(done.stdout.splitlines()[-1])
+    return directory, oracle.call(exchange.write_and_read, str(directory))
 
 
 @pytest.mark.oracle
@@ -40,7 +33,7 @@ def test_tensorflow_reads_ours_and_we_read_its(exchanged: Any) -> None:
     directory, theirs = exchanged
     for side in ("theirs", "ours"):
         with tf.Graph().as_default():
-            ours = json.loads(json.dumps(exchange.read(tf, directory / side)))
+            ours = sent(exchange.read(tf, directory / side))
         assert ours["names"] == theirs["names"]
         for key, value in theirs["values"].items():
             np.testing.assert_allclose(ours["values"][key], value, rtol=1e-5)
@@ -67,7 +60,7 @@ def trained() -> tuple[Any, Any, Any]:
     return tf.train.Checkpoint(w=w, optimizer=optimizer), train, optimizer.get_slot(w, "momentum")
 
 
-def test_a_model_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_restored_model_continues_training(tmp_path: Path) -> None:
     checkpoint, train, slot = trained()
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
@@ -115,7 +108,7 @@ def test_objects_that_are_made_later_are_found(tmp_path: Path) -> None:
         assert session.run([part.a, part.c]) == [1.0, 5.0]
 
 
-def test_nothing_in_common(tmp_path: Path) -> None:
+def test_a_checkpoint_without_common_objects_is_refused(tmp_path: Path) -> None:
     with tf.Session() as session:
         one = tf.train.Checkpoint(a=tf.Variable(1.0))
         session.run(tf.global_variables_initializer())
@@ -141,12 +134,12 @@ def test_without_a_checkpoint_variables_are_initialised(tmp_path: Path) -> None:
         assert session.run([one.a, one.save_counter]) == [4.0, 0]
 
 
-def test_what_is_no_object() -> None:
+def test_values_that_are_no_trackable_objects_are_refused() -> None:
     with pytest.raises(ValueError, match="was expecting a trackable object.*got 3"):
         tf.train.Checkpoint(a=3)
 
 
-def test_layers_and_ones_own_objects(tmp_path: Path) -> None:
+def test_layers_and_user_defined_objects_are_saved(tmp_path: Path) -> None:
     class Model(tf.contrib.checkpoint.Checkpointable):
         def __init__(self) -> None:
             self.layer = tf.layers.Dense(2, bias_initializer=tf.ones_initializer())
@@ -234,7 +227,7 @@ def names(manager: Any) -> list[str]:
     return [os.path.basename(path) for path in manager.checkpoints]
 
 
-def test_the_newest_are_kept_also_by_the_next_manager(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_are_kept_by_the_next_manager_too(tmp_path: Path) -> None:
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
@@ -256,7 +249,7 @@ def test_the_newest_are_kept_also_by_the_next_manager(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_some_are_kept_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_checkpoints_are_kept_permanently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
     monkeypatch.setattr(checkpoint_manager.time, "time", lambda: now)
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
@@ -274,6 +267,6 @@ def test_some_are_kept_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert names(again) == ["ckpt-7"] and (tmp_path / "ckpt-6.index").exists()
 
 
-def test_a_manager_keeps_something(tmp_path: Path) -> None:
+def test_a_manager_that_keeps_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected a positive integer or `None`"):
         tf.train.CheckpointManager(tf.train.Checkpoint(), tmp_path, max_to_keep=0)

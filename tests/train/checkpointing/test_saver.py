@@ -11,34 +11,14 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.train.checkpointing.saved_variables import values, variables
 from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train import checkpoint_state
-from tfmini.train.saveables import SaveableObject, SaveSpec
-
-
-def variables() -> list[Any]:
-    """One of each kind."""
-    return [
-        tf.get_variable("a", initializer=tf.constant([1.0, 2.0])),
-        tf.get_variable("r", initializer=tf.constant([3, 4]), use_resource=True),
-        *tf.get_variable("p", [5, 2], partitioner=tf.fixed_size_partitioner(2), initializer=tf.ones_initializer()),
-        tf.Variable([b"x", b"yy"], name="s"),
-    ]
-
-
-def values(session: Any, every: list[Any]) -> list[Any]:
-    return [value.tolist() for value in session.run(every)]
-
-
-@pytest.fixture
-def session() -> Any:
-    with tf.Session() as session:
-        yield session
+from tfmini.train.checkpointing.saveables import SaveableObject, SaveSpec
 
 
 @pytest.mark.parametrize("options", [{}, {"sharded": True}, {"reshape": True}, {"write_version": 1},
                                      {"write_version": 1, "sharded": True}])  # fmt: skip
-def test_what_is_saved_is_restored(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_saved_values_are_restored(tmp_path: Path, options: dict[str, Any]) -> None:
     every = variables()
     saver = tf.train.Saver(**options)
     with tf.Session() as first:
@@ -53,7 +33,7 @@ def test_what_is_saved_is_restored(tmp_path: Path, options: dict[str, Any]) -> N
     assert tf.train.load_variable(prefix, "p:0").tolist() == np.ones((5, 2)).tolist()
 
 
-def test_a_partitioned_variable_comes_back_in_other_parts(tmp_path: Path, session: Any) -> None:
+def test_a_partitioned_variable_is_restored_to_other_partitions(tmp_path: Path, session: Any) -> None:
     whole = np.arange(20, dtype=np.float32).reshape(10, 2)
     for i, count in enumerate((3, 4)):
         with tf.Graph().as_default(), tf.Session() as session:
@@ -67,7 +47,7 @@ def test_a_partitioned_variable_comes_back_in_other_parts(tmp_path: Path, sessio
                 assert (session.run(p.as_tensor()) == whole).all()
 
 
-def test_names_of_a_dictionary_and_saveables_of_ones_own(tmp_path: Path, session: Any) -> None:
+def test_a_dictionary_gives_names_and_users_saveables_are_saved(tmp_path: Path, session: Any) -> None:
     class Doubled(SaveableObject):
         def __init__(self, variable: Any) -> None:
             super().__init__(variable, [SaveSpec(variable * 2.0, "", "doubled")], "doubled")
@@ -138,7 +118,7 @@ def test_each_parameter_server_writes_its_shard(tmp_path: Path) -> None:
 # ---- retention ------------------------------------------------------------------------------
 
 
-def test_the_newest_are_kept(tmp_path: Path, session: Any) -> None:
+def test_the_newest_checkpoints_are_kept(tmp_path: Path, session: Any) -> None:
     v = tf.Variable(1.0)
     saver = tf.train.Saver(max_to_keep=2, pad_step_number=True)
     session.run(v.initializer)
@@ -155,7 +135,7 @@ def test_the_newest_are_kept(tmp_path: Path, session: Any) -> None:
     assert not tf.train.checkpoint_exists(paths[1])
 
 
-def test_one_is_kept_for_good_now_and_then(tmp_path: Path, session: Any) -> None:
+def test_one_checkpoint_per_interval_is_kept_permanently(tmp_path: Path, session: Any) -> None:
     v = tf.Variable(1.0)
     saver = tf.train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=1e-9)
     session.run(v.initializer)
@@ -164,50 +144,10 @@ def test_one_is_kept_for_good_now_and_then(tmp_path: Path, session: Any) -> None
     assert saver.last_checkpoints == paths[2:]
 
 
-def test_paths_relative_to_the_directory(tmp_path: Path, session: Any) -> None:
-    v = tf.Variable(1.0)
-    session.run(v.initializer)
-    (tmp_path / "before").mkdir()
-    tf.train.Saver(save_relative_paths=True).save(session, str(tmp_path / "before" / "m"))
-    (tmp_path / "before").rename(tmp_path / "after")
-    assert tf.train.latest_checkpoint(str(tmp_path / "after")) == str(tmp_path / "after" / "m")
-
-
-def test_addresses_of_files(tmp_path: Path, session: Any) -> None:
-    v = tf.Variable(1.0)
-    session.run(v.initializer)
-    saver = tf.train.Saver(sharded=True)
-    prefix = saver.save(session, f"file://{tmp_path}/m")
-    assert prefix == f"file://{tmp_path}/m" and tf.train.checkpoint_exists(prefix)
-    saver.restore(session, prefix)
-    assert tf.train.latest_checkpoint(f"file://{tmp_path}") == prefix
-    expected = ["checkpoint", "m.data-00000-of-00001", "m.index", "m.meta"]
-    assert sorted(os.listdir(tmp_path)) == expected
-
-
-def test_the_state_file(tmp_path: Path) -> None:
-    directory = str(tmp_path)
-    assert tf.train.get_checkpoint_state(directory) is None and tf.train.latest_checkpoint(directory) is None
-    tf.train.update_checkpoint_state(directory, "/abs/m-2", ["/abs/m-1", "/abs/m-2"], last_preserved_timestamp=3.0)
-    state = tf.train.get_checkpoint_state(directory)
-    assert (state.model_checkpoint_path, state.last_preserved_timestamp) == ("/abs/m-2", 3.0)
-    assert tf.train.latest_checkpoint(directory) is None  # its files are not there
-    (tmp_path / "checkpoint").write_text("no proto {")
-    assert tf.train.get_checkpoint_state(directory) is None
-    (tmp_path / "checkpoint").write_text("")
-    with pytest.raises(ValueError, match="Invalid checkpoint state loaded from"):
-        tf.train.get_checkpoint_state(directory)
-    with pytest.raises(ValueError, match="Checkpoint timestamps, if provided, must match checkpoint paths"):
-        tf.train.generate_checkpoint_state_proto(directory, "m", ["m"], [1.0, 2.0])
-    with pytest.raises(RuntimeError, match="conflicts with path used for checkpoint state"):
-        tf.train.update_checkpoint_state(directory, str(tmp_path / "checkpoint"))
-    assert checkpoint_state.meta_graph_filename("/x/m-?????-of-00002") == "/x/m.meta"
-
-
 # ---- errors ---------------------------------------------------------------------------------
 
 
-def test_nothing_to_save(session: Any) -> None:
+def test_a_saver_without_variables_is_refused_unless_it_may_be_empty(session: Any) -> None:
     with pytest.raises(ValueError, match="^No variables to save$"):
         tf.train.Saver()
     empty = tf.train.Saver(allow_empty=True)
@@ -226,13 +166,13 @@ def test_nothing_to_save(session: Any) -> None:
         (lambda a, b: {"x": [a]}, ValueError, "Slices must all be slices"),
     ],
 )
-def test_what_cannot_be_saved(var_list: Any, kind: type[Exception], text: str) -> None:
+def test_objects_that_cannot_be_saved_are_refused(var_list: Any, kind: type[Exception], text: str) -> None:
     a, b = tf.Variable(1.0, name="a"), tf.Variable(2.0, name="b")
     with pytest.raises(kind, match=text):
         tf.train.Saver(var_list(a, b))
 
 
-def test_wrong_arguments_of_save(tmp_path: Path, session: Any) -> None:
+def test_wrong_arguments_of_save_are_refused(tmp_path: Path, session: Any) -> None:
     v = tf.Variable(1.0)
     with pytest.raises(ValueError, match="If `var_list` is provided then build cannot be deferred"):
         tf.train.Saver([v], defer_build=True)
@@ -291,7 +231,7 @@ def test_an_altered_checkpoint_is_refused_by_name(tmp_path: Path, session: Any) 
         saver.restore(session, prefix)
 
 
-def test_one_more_copy_of_a_variable_and_no_more(tmp_path: Path, session: Any) -> None:
+def test_saving_needs_at_most_one_copy_of_a_variable(tmp_path: Path, session: Any) -> None:
     size = 8 << 20
     v = tf.Variable(tf.zeros([size], tf.int8))
     session.run(v.initializer)
@@ -306,153 +246,3 @@ def test_one_more_copy_of_a_variable_and_no_more(tmp_path: Path, session: Any) -
     finally:
         tracemalloc.stop()
     assert saving < size / 2 and restoring < 1.5 * size
-
-
-# ---- meta graphs ----------------------------------------------------------------------------
-
-
-def test_a_meta_graph_brings_the_saver_and_the_collections(tmp_path: Path, session: Any) -> None:
-    every = variables()
-    tf.add_to_collection("mine", every[0])
-    tf.add_to_collection("words", "hello")
-    saver = tf.train.Saver()
-    tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
-    session.run(tf.global_variables_initializer())
-    expected = values(session, every)
-    prefix = saver.save(session, str(tmp_path / "m"))
-    for scope in (None, "inner"):
-        with tf.Graph().as_default(), tf.Session() as other:
-            again = tf.train.import_meta_graph(prefix + ".meta", import_scope=scope)
-            again.restore(other, prefix)
-            assert values(other, tf.global_variables()) == expected
-            head = f"{scope}/" if scope else ""
-            assert tf.global_variables()[0].name == f"{head}a:0"
-            assert tf.get_collection("mine")[0].name == f"{head}a:0"
-            assert tf.get_collection(tf.GraphKeys.SAVERS)[0].as_saver_def() == again.as_saver_def()
-            assert tf.trainable_variables()[0] is tf.global_variables()[0]
-
-
-def test_a_scope_with_its_inputs_from_outside() -> None:
-    with tf.name_scope("out"):
-        x = tf.constant(3.0, name="x")
-    with tf.name_scope("part"), tf.device("/job:ps/task:0"):
-        tf.multiply(x, 2.0, name="y")
-    exported = tf.train.export_meta_graph(export_scope="part", clear_devices=True)
-    assert [node.name for node in exported.graph_def.node] == ["y/y", "y"]
-    assert {node.device for node in exported.graph_def.node} == {""}
-    with tf.Graph().as_default(), tf.Session() as session:
-        with pytest.raises(ValueError, match="Graph contains unbound inputs: \\$unbound_inputs_out/x"):
-            tf.train.import_meta_graph(exported)
-        given = {"$unbound_inputs_out/x": tf.constant(5.0)}
-        assert tf.train.import_meta_graph(exported, import_scope="new", input_map=given) is None
-        assert session.run("new/y:0") == 10.0
-
-
-def test_other_savers_and_default_attrs_can_be_left_out() -> None:
-    tf.Variable(1.0, name="v")
-    first, second = tf.train.Saver(), tf.train.Saver()
-    tf.add_to_collection(tf.GraphKeys.SAVERS, first)
-    tf.add_to_collection(tf.GraphKeys.SAVERS, second)
-    exported = second.export_meta_graph(clear_extraneous_savers=True, strip_default_attrs=True)
-    scopes = {node.name.partition("/")[0] for node in exported.graph_def.node}
-    assert "save_1" in scopes and "save" not in scopes
-    assert len(exported.collection_def[tf.GraphKeys.SAVERS].bytes_list.value) == 1
-    v = next(node for node in exported.graph_def.node if node.name == "v")
-    assert "container" not in v.attr and "dtype" in v.attr and exported.meta_info_def.stripped_default_attrs
-
-
-def test_text_and_binary_files(tmp_path: Path) -> None:
-    tf.Variable(1.0, name="v")
-    for as_text in (False, True):
-        path = str(tmp_path / f"graph{as_text}" / "meta")
-        tf.train.export_meta_graph(path, as_text=as_text)
-        with tf.Graph().as_default():
-            assert isinstance(tf.train.import_meta_graph(path), tf.train.Saver)
-    (tmp_path / "junk").write_bytes(b"\xff\xff junk")
-    with pytest.raises(OSError, match="Cannot parse file"):
-        tf.train.import_meta_graph(str(tmp_path / "junk"))
-    with pytest.raises(OSError, match="does not exist"):
-        tf.train.import_meta_graph(str(tmp_path / "nothing"))
-
-
-def test_conds_and_loops_come_back_with_their_contexts(session: Any) -> None:
-    x = tf.placeholder(tf.int32, [], name="x")
-    nested = lambda i: tf.while_loop(lambda j: j < i + 3, lambda j: j + 1, [i])  # noqa: E731
-    loop = tf.while_loop(lambda i: i < 10, nested, [x])
-    cond = tf.cond(x > 3, lambda: tf.cond(x > 5, lambda: x * 2, lambda: x * 3), lambda: x + 1)
-    exported = tf.train.export_meta_graph()
-    with tf.Graph().as_default(), tf.Session() as other:
-        tf.train.import_meta_graph(exported)
-        again = tf.train.export_meta_graph()
-        for key in (tf.GraphKeys.COND_CONTEXT, tf.GraphKeys.WHILE_CONTEXT):
-            assert again.collection_def[key] == exported.collection_def[key]
-        for value in (1, 4, 6):
-            expected = session.run([loop, cond], {x: value})
-            assert other.run([loop.name, cond.name], {"x:0": value}) == expected
-
-
-# ---- initial values from a checkpoint -------------------------------------------------------
-
-
-def test_init_from_checkpoint(tmp_path: Path) -> None:
-    prefix = str(tmp_path / "m")
-    with tf.Graph().as_default(), tf.Session() as session:
-        with tf.variable_scope("old"):
-            tf.get_variable("a", initializer=tf.constant([1.0, 2.0]))
-            tf.get_variable("b", initializer=tf.constant([3.0]))
-            tf.get_variable("p", initializer=tf.reshape(tf.range(6.0), [6, 1]))
-        session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, prefix)
-    with tf.variable_scope("new"):
-        a = tf.get_variable("a", [2])
-        b = tf.get_variable("b", [1], use_resource=True)
-        p = tf.get_variable("p", [6, 1], partitioner=tf.fixed_size_partitioner(2))
-    other = tf.get_variable("other", [2])
-    tf.train.init_from_checkpoint(str(tmp_path), {"old/": "new/", "old/a": other})
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        assert values(session, [a, b, other]) == [[1.0, 2.0], [3.0], [1.0, 2.0]]
-        assert session.run(p.as_tensor()).ravel().tolist() == list(range(6))
-    with pytest.raises(ValueError, match="Tensor nope is not found in"):
-        tf.train.init_from_checkpoint(prefix, {"nope": a})
-    with pytest.raises(ValueError, match="Shape of variable new/b:0 .*doesn't match with shape of tensor old/a"):
-        tf.train.init_from_checkpoint(prefix, {"old/a": b})
-    with pytest.raises(ValueError, match="Assignment map with scope only name new should map to scope only old"):
-        tf.train.init_from_checkpoint(prefix, {"old": "new/"})
-
-
-def test_warm_start_with_vocabularies_that_have_changed(tmp_path: Path) -> None:
-    (tmp_path / "old").write_text("a\nb\nc\n")
-    (tmp_path / "new").write_text("c\nd\na\n")
-    prefix = str(tmp_path / "m")
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.get_variable("rows", initializer=tf.constant([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]]))
-        tf.get_variable("columns", initializer=tf.constant([[1.0, 2.0, 3.0]]))
-        tf.get_variable("bias", initializer=tf.constant([7.0]))
-        session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, prefix)
-    rows = tf.get_variable("rows", [4, 2], partitioner=tf.fixed_size_partitioner(2))
-    columns, shift = tf.get_variable("columns", [1, 3]), tf.get_variable("shift", [1])
-    files = str(tmp_path / "new"), str(tmp_path / "old")
-    info = tf.train.VocabInfo(files[0], 3, 1, files[1], backup_initializer=tf.constant_initializer(9.0))
-    across = tf.train.VocabInfo(files[0], 3, 0, files[1], axis=1)
-    tf.train.warm_start(prefix, ".*", {"rows": info, "columns": across}, {"shift": "bias"})
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        assert session.run(rows.as_tensor()).tolist() == [[3.0, 3.5], [9.0, 9.0], [1.0, 1.5], [9.0, 9.0]]
-        assert values(session, [columns, shift]) == [[[3.0, 0.0, 1.0]], [7.0]]
-    with pytest.raises(ValueError, match="var_name_to_prev_var_name that were not used: \\['nope'\\]"):
-        tf.train.warm_start(prefix, ".*", None, {"nope": "bias"})
-    with pytest.raises(ValueError, match="The only supported values for the axis argument are 0 and 1"):
-        tf.train.VocabInfo(*files, 1, 1, axis=2)
-
-
-def test_checkpoints_as_they_appear(tmp_path: Path, session: Any) -> None:
-    v = tf.Variable(1.0)
-    session.run(v.initializer)
-    saver = tf.train.Saver()
-    first = saver.save(session, str(tmp_path / "m"), 1)
-    found = tf.train.checkpoints_iterator(str(tmp_path), timeout=0)
-    assert next(found) == first
-    second = saver.save(session, str(tmp_path / "m"), 2)
-    assert list(found) == [second]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.train.logging_hooks import as_graph_element
-from tfmini.train.training_util import _increment_global_step
+from tfmini.train.global_steps import _increment_global_step
+from tfmini.train.hooks.logging_hooks import as_graph_element
 
 
 def counting():
@@ -49,23 +49,28 @@ def values_of(directory: Path, tag: str) -> list[tuple[int, float]]:
 
 
 class Clock:
-    """Replaces ``time`` in the module of the timers."""
+    """Replaces ``time`` in the module of the timers; somebody sets the wall clock back at each reading."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.wall = 1e9
+
+    def monotonic(self) -> float:
+        return self.now
 
     def time(self) -> float:
-        return self.now
+        self.wall -= 3600
+        return self.wall
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake = Clock()
-    monkeypatch.setattr("tfmini.train.hook_timers.time", fake)
+    monkeypatch.setattr("tfmini.train.hooks.timers.time", fake)
     return fake
 
 
-def test_a_timer_of_steps() -> None:
+def test_a_timer_counts_steps() -> None:
     timer = tf.train.SecondOrStepTimer(every_steps=3)
     assert timer.last_triggered_step() is None and timer.should_trigger_for_step(1)
     assert timer.update_last_triggered_step(1) == (None, None)
@@ -75,7 +80,7 @@ def test_a_timer_of_steps() -> None:
     assert timer.should_trigger_for_step(5)
 
 
-def test_a_timer_of_seconds(clock: Clock) -> None:
+def test_a_timer_counts_seconds(clock: Clock) -> None:
     timer = tf.train.SecondOrStepTimer(every_secs=10)
     timer.update_last_triggered_step(1)
     clock.now += 9.5
@@ -85,7 +90,7 @@ def test_a_timer_of_seconds(clock: Clock) -> None:
     assert timer.update_last_triggered_step(2) == (10.5, 1)
 
 
-def test_timers_want_one_period() -> None:
+def test_a_timer_needs_exactly_one_period() -> None:
     with pytest.raises(ValueError, match="Either every_secs or every_steps should be provided."):
         tf.train.SecondOrStepTimer()
     with pytest.raises(ValueError, match="Can not provide both every_secs and every_steps."):
@@ -93,7 +98,7 @@ def test_timers_want_one_period() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "runs"), [({"num_steps": 4}, 4), ({"last_step": 3}, 3)])
-def test_stop_at_step(arguments: dict[str, int], runs: int) -> None:
+def test_training_stops_at_the_last_step(arguments: dict[str, int], runs: int) -> None:
     _, add = counting()
     assert run_all([tf.train.StopAtStepHook(**arguments)], add) == runs
 
@@ -114,7 +119,7 @@ def test_stop_at_step_counts_from_where_the_session_began() -> None:
             assert context.stop_requested is expected
 
 
-def test_stop_at_step_wants_one_number_and_a_global_step() -> None:
+def test_stop_at_step_needs_one_number_and_a_global_step() -> None:
     with pytest.raises(ValueError, match="One of num_steps or last_step must be specified."):
         tf.train.StopAtStepHook()
     with pytest.raises(ValueError, match="Only one of num_steps or last_step can be specified."):
@@ -123,7 +128,7 @@ def test_stop_at_step_wants_one_number_and_a_global_step() -> None:
         tf.train.StopAtStepHook(1).begin()
 
 
-def test_nan_fails_or_stops(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_nan_loss_fails_or_stops_training(caplog: pytest.LogCaptureFixture) -> None:
     _, add = counting()
     loss = tf.cond(tf.equal(add, 2), lambda: tf.constant(float("nan")), lambda: tf.constant(1.0))
     with pytest.raises(tf.train.NanLossDuringTrainingError, match="NaN loss during training."):
@@ -132,7 +137,7 @@ def test_nan_fails_or_stops(caplog: pytest.LogCaptureFixture) -> None:
     assert run_all([tf.train.NanTensorHook(loss, fail_on_nan_loss=False)], loss) == 2
 
 
-def test_logged_tensors(caplog: pytest.LogCaptureFixture) -> None:
+def test_tensors_are_logged_every_so_many_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     _, add = counting()
     half = tf.identity(tf.cast(add, tf.float32) / 2, name="half")
@@ -142,7 +147,7 @@ def test_logged_tensors(caplog: pytest.LogCaptureFixture) -> None:
     assert lines[1].startswith("h = 1.5, s = 3 (") and lines[1].endswith(" sec)") and len(lines) == 2
 
 
-def test_logged_by_name_at_the_end_and_formatted(caplog: pytest.LogCaptureFixture) -> None:
+def test_tensors_are_logged_by_name_at_the_end_and_formatted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     tf.constant([1.0, 2.0], name="c")
     hook = tf.train.LoggingTensorHook(["c"], at_end=True, formatter=lambda v: f"got {sorted(v)} {v['c'].sum()}")
@@ -150,7 +155,7 @@ def test_logged_by_name_at_the_end_and_formatted(caplog: pytest.LogCaptureFixtur
     assert [r.getMessage() for r in caplog.records if r.getMessage().startswith("got")] == ["got ['c'] 3.0"]
 
 
-def test_what_can_be_logged() -> None:
+def test_wrong_arguments_of_a_logging_hook_are_refused() -> None:
     pair = tf.split(tf.zeros([4]), 2, name="two")
     assert as_graph_element("two:1") is pair[1]
     with pytest.raises(ValueError, match="Name two is ambiguous"):
@@ -164,7 +169,7 @@ def test_what_can_be_logged() -> None:
         tf.train.LoggingTensorHook(["x"], every_n_iter=0)
 
 
-def test_steps_per_second(tmp_path: Path, clock: Clock) -> None:
+def test_steps_per_second_are_logged_and_summarized(tmp_path: Path, clock: Clock) -> None:
     _, add = counting()
     hook = tf.train.StepCounterHook(every_n_steps=10, output_dir=str(tmp_path))
     with tf.train.SingularMonitoredSession(hooks=[hook]) as session:
@@ -176,7 +181,7 @@ def test_steps_per_second(tmp_path: Path, clock: Clock) -> None:
     np.testing.assert_allclose([rate for _, rate in found], 10.0, rtol=1e-6)
 
 
-def test_a_global_step_that_stands_is_warned_of_five_times(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_global_step_that_does_not_increase_causes_five_warnings(caplog: pytest.LogCaptureFixture) -> None:
     tf.train.get_or_create_global_step()
     run_all([tf.train.StepCounterHook(every_n_steps=1)], tf.no_op(), 9)
     assert caplog.text.count("has not been increased") == 5
@@ -184,7 +189,7 @@ def test_a_global_step_that_stands_is_warned_of_five_times(caplog: pytest.LogCap
         tf.train.StepCounterHook(every_n_steps=1, every_n_secs=1)
 
 
-def test_summaries_every_so_many_steps(tmp_path: Path) -> None:
+def test_summaries_are_written_every_so_many_steps(tmp_path: Path) -> None:
     _, add = counting()
     with tf.control_dependencies([add]):
         summary = tf.summary.scalar("two", tf.constant(2.0))
@@ -194,7 +199,7 @@ def test_summaries_every_so_many_steps(tmp_path: Path) -> None:
     assert [e.step for e in events(tmp_path) if e.session_log.status == tf.summary.SessionLog.START] == [1]
 
 
-def test_summary_hooks_want_one_source() -> None:
+def test_a_summary_hook_needs_exactly_one_source() -> None:
     for arguments in ({}, {"scaffold": tf.train.Scaffold(), "summary_op": "s"}):
         with pytest.raises(ValueError, match="Exactly one of scaffold or summary_op must be provided."):
             tf.train.SummarySaverHook(save_steps=1, **arguments)
@@ -226,7 +231,7 @@ def saved_steps(directory: Path) -> list[int]:
     return [int(path.rpartition("-")[2]) for path in state.all_model_checkpoint_paths]
 
 
-def test_checkpoints_at_the_beginning_in_between_and_at_the_end(tmp_path: Path) -> None:
+def test_checkpoints_are_saved_at_the_beginning_between_and_at_the_end(tmp_path: Path) -> None:
     _, add = counting()
     listener = Listener()
     scaffold = tf.train.Scaffold()
@@ -245,7 +250,7 @@ def test_checkpoints_at_the_beginning_in_between_and_at_the_end(tmp_path: Path) 
     assert any(e.HasField("meta_graph_def") for e in events(tmp_path))
 
 
-def test_checkpoints_every_so_many_seconds(tmp_path: Path, clock: Clock) -> None:
+def test_checkpoints_are_saved_every_so_many_seconds(tmp_path: Path, clock: Clock) -> None:
     _, add = counting()
     scaffold = tf.train.Scaffold()
     hook = tf.train.CheckpointSaverHook(str(tmp_path), save_secs=10, scaffold=scaffold)
@@ -269,7 +274,7 @@ def test_a_listener_can_end_training(tmp_path: Path) -> None:
     assert runs == 4
 
 
-def test_which_saver_a_checkpoint_hook_uses(tmp_path: Path) -> None:
+def test_a_checkpoint_hook_finds_its_saver(tmp_path: Path) -> None:
     counting()
     with pytest.raises(ValueError, match="You cannot provide both saver and scaffold."):
         tf.train.CheckpointSaverHook("x", 1, saver=object(), scaffold=tf.train.Scaffold())
@@ -284,7 +289,7 @@ def test_which_saver_a_checkpoint_hook_uses(tmp_path: Path) -> None:
         hook._get_saver()
 
 
-def test_waiting_for_a_global_step() -> None:
+def test_a_hook_waits_for_a_global_step() -> None:
     step, add = counting()
     hook = tf.train.GlobalStepWaiterHook(3)
     hook.begin()
@@ -321,7 +326,7 @@ def test_a_stop_ends_the_wait_for_a_global_step() -> None:
     assert len(looks) == 1
 
 
-def test_final_ops_and_feeds() -> None:
+def test_final_ops_run_at_the_end_with_their_feeds() -> None:
     x = tf.placeholder(tf.float32, [])
     total = tf.Variable(0.0)
     add = total.assign_add(x)
@@ -331,7 +336,7 @@ def test_final_ops_and_feeds() -> None:
     assert final.final_ops_values == {"total": 6.0, "x": 7.0}
 
 
-def test_a_profile_every_so_many_steps(tmp_path: Path) -> None:
+def test_a_profile_is_written_every_so_many_steps(tmp_path: Path) -> None:
     _, add = counting()
     run_all([tf.train.ProfilerHook(save_steps=2, output_dir=str(tmp_path))], add, 5)
     paths = sorted(path.name for path in tmp_path.glob("timeline-*.json"))

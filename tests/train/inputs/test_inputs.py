@@ -29,7 +29,7 @@ def run_all(fetches: Any, limit: int = 100) -> list[Any]:
     return found
 
 
-def test_slices_batched_for_two_epochs() -> None:
+def test_slices_are_batched_for_two_epochs() -> None:
     numbers, letters = tf.train.slice_input_producer([[1, 2, 3], ["a", "b", "c"]], num_epochs=2, shuffle=False)
     batch = tf.train.batch([numbers, letters], 2)
     found = run_all(batch)
@@ -37,13 +37,13 @@ def test_slices_batched_for_two_epochs() -> None:
     assert found[0][1].tolist() == [b"a", b"b"]
 
 
-def test_smaller_final_batch_and_dictionaries() -> None:
+def test_the_final_batch_may_be_smaller() -> None:
     number = tf.train.range_input_producer(5, num_epochs=1, shuffle=False).dequeue()
     batch = tf.train.batch({"n": number}, 3, allow_smaller_final_batch=True)
     assert [b["n"].tolist() for b in run_all(batch)] == [[0, 1, 2], [3, 4]]
 
 
-def test_padding() -> None:
+def test_batches_are_padded_to_their_longest_element() -> None:
     number = tf.train.range_input_producer(4, num_epochs=1, shuffle=False).dequeue()
     batch = tf.train.batch([tf.range(number)], 4, dynamic_pad=True)
     (found,) = run_all(batch)
@@ -57,7 +57,7 @@ def test_shuffled_batches_have_every_element_once() -> None:
     assert sorted(found.tolist()) == list(range(20)) and found.tolist() != list(range(20))
 
 
-def test_join_and_maybe() -> None:
+def test_batches_join_several_producers_and_skip_elements() -> None:
     sources = [
         [tf.train.range_input_producer(6, num_epochs=1, shuffle=False).dequeue() + base] for base in (0, 100)
     ]
@@ -65,13 +65,13 @@ def test_join_and_maybe() -> None:
     assert sorted(joined.tolist()) == [*range(6), *range(100, 106)]
 
 
-def test_only_what_is_kept_is_batched() -> None:
+def test_only_elements_that_are_kept_are_batched() -> None:
     number = tf.train.range_input_producer(10, num_epochs=1, shuffle=False).dequeue()
     batch = tf.train.maybe_batch([number], tf.equal(number % 2, 0), 5)
     assert [b.tolist() for b in run_all(batch)] == [[0, 2, 4, 6, 8]]
 
 
-def test_sparse_tensors_travel_through_batches() -> None:
+def test_sparse_tensors_are_batched() -> None:
     number = tf.cast(tf.train.range_input_producer(2, num_epochs=1, shuffle=False).dequeue(), tf.int64)
     sparse = tf.SparseTensor(tf.reshape(number, [1, 1]), tf.reshape(number + 5, [1]), [4])
     batch = tf.train.batch([sparse], 2)
@@ -79,7 +79,7 @@ def test_sparse_tensors_travel_through_batches() -> None:
     assert [part.tolist() for part in found] == [[[0, 0], [1, 1]], [5, 6], [2, 4]]
 
 
-def test_files_to_batches_of_parsed_examples(tmp_path: Path) -> None:
+def test_files_are_read_parsed_and_batched(tmp_path: Path) -> None:
     for i in range(2):
         with tf.python_io.TFRecordWriter(str(tmp_path / f"{i}.tfrecord")) as writer:
             for j in range(3):
@@ -93,7 +93,7 @@ def test_files_to_batches_of_parsed_examples(tmp_path: Path) -> None:
     assert [b.tolist() for b in run_all(batch)] == [[0, 1, 2], [10, 11, 12]]
 
 
-def test_csv_lines(tmp_path: Path) -> None:
+def test_csv_lines_are_read_and_decoded(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("head,er\n1,a\n2,b\n")
     queue = tf.train.string_input_producer([str(tmp_path / "data.csv")], num_epochs=1)
     key, line = tf.TextLineReader(skip_header_lines=1).read(queue)
@@ -115,7 +115,7 @@ def test_epochs_are_a_local_variable() -> None:
             session.run(limited)
 
 
-def test_an_empty_list_of_files() -> None:
+def test_an_empty_list_of_files_is_refused() -> None:
     with pytest.raises(ValueError, match="string_input_producer requires a non-null input tensor"):
         tf.train.string_input_producer([])
 
@@ -156,7 +156,7 @@ def test_the_last_thread_closes_the_queue() -> None:
         assert runner.exceptions_raised == []
 
 
-def test_runners_as_messages() -> None:
+def test_a_queue_runner_is_made_again_from_its_proto() -> None:
     queue = tf.FIFOQueue(10, tf.int32, name="q")
     runner = tf.train.QueueRunner(
         queue, [queue.enqueue(1)], queue_closed_exception_types=(tf.errors.OutOfRangeError, tf.errors.CancelledError)
@@ -169,7 +169,7 @@ def test_runners_as_messages() -> None:
     assert again.to_proto() == message
 
 
-def test_what_a_runner_refuses() -> None:
+def test_wrong_arguments_of_a_queue_runner_are_refused() -> None:
     queue = tf.FIFOQueue(10, tf.int32)
     with pytest.raises(ValueError, match="Must provide queue and enqueue_ops"):
         tf.train.QueueRunner(queue)

@@ -58,23 +58,29 @@ def combinations() -> list[tuple[str, bool, bool, bool]]:
     ]
 
 
-SCHEDULES = [
-    "tf.train.exponential_decay(0.1, step, 10, 0.5)",
-    "tf.train.exponential_decay(0.1, step, 10, 0.5, staircase=True, name='lr')",
-    "tf.train.natural_exp_decay(0.1, step, 10, 0.5)",
-    "tf.train.inverse_time_decay(0.1, step, 10, 0.5)",
-    "tf.train.inverse_time_decay(0.1, step, 10, 0.5, staircase=True)",
-    "tf.train.polynomial_decay(0.1, step, 10)",
-    "tf.train.polynomial_decay(0.1, step, 10, 0.01, power=2.0)",
-    "tf.train.polynomial_decay(0.1, step, 10, 0.01, cycle=True)",
-    "tf.train.piecewise_constant(step, [3, 10], [0.1, 0.2, 0.3])",
-    "tf.train.piecewise_constant(step, [9], [1.0, 0.5])",
-    "tf.train.cosine_decay(0.1, step, 20)",
-    "tf.train.cosine_decay(0.1, step, 20, alpha=0.3)",
-    "tf.train.cosine_decay_restarts(0.1, step, 4)",
-    "tf.train.cosine_decay_restarts(0.1, step, 4, t_mul=1.0, m_mul=0.5, alpha=0.1)",
-    "tf.train.cosine_decay_restarts(0.1, step, 4, t_mul=1.5, m_mul=0.9)",
-    "tf.train.linear_cosine_decay(0.1, step, 20)",
-    "tf.train.linear_cosine_decay(0.1, step, 20, num_periods=2.0, alpha=0.1, beta=0.2)",
-]
-SCHEDULE_STEPS = [0, 1, 3, 4, 9, 10, 11, 20, 35]
+def outcomes(tf: Any) -> dict[str, Any]:
+    """repr of a combination -> its `outcome`."""
+    return {repr(combination): outcome(tf, combination) for combination in combinations()}
+
+
+def outcome(tf: Any, combination: tuple[str, bool, bool, bool]) -> dict[str, Any]:
+    """What a run gives: values after each step, slots and other state at the end, and the graph."""
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        opt, train, x = build(tf, *combination)
+        described = describe(graph)
+        session.run(tf.global_variables_initializer())
+        values = []
+        for _ in range(STEPS):
+            session.run(train)
+            values.append(session.run(x))
+        state = {v.name: session.run(v) for v in opt.variables()}
+    return {"values": values, "state": state, "slots": opt.get_slot_names(), "train": train.name, "graph": described}
+
+
+def describe(graph: Any) -> list[list[Any]]:
+    """[name, type, inputs, control inputs, groups of others that it is colocated with] of every op."""
+    found = []
+    for op in graph.get_operations():
+        groups = sorted(g.decode() for g in op.colocation_groups() if g.decode() != f"loc:@{op.name}")
+        found.append([op.name, op.type, [t.name for t in op.inputs], sorted(c.name for c in op.control_inputs), groups])
+    return found

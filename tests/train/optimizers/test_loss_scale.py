@@ -1,4 +1,4 @@
-"""Loss scales, the optimizer that uses them, and strategies of one replica."""
+"""Loss scales, and the optimizer that uses them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import pytest
 
 import tfmini as tf
-from tfmini.train.loss_scale import get
+from tfmini.train.optimizers.loss_scale import get
 
 
 def test_fixed_scale_ignores_gradients() -> None:
@@ -18,7 +18,7 @@ def test_fixed_scale_ignores_gradients() -> None:
 
 
 @pytest.mark.parametrize("value", [0, "8"])
-def test_fixed_scale_refuses(value: object) -> None:
+def test_a_fixed_scale_below_one_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="loss_scale_value must be"):
         tf.train.experimental.FixedLossScale(value)
 
@@ -59,21 +59,3 @@ def test_optimizer_skips_a_step_whose_gradients_are_not_finite() -> None:
         session.run(train, {factor: 0.5})
         assert session.run(var).tolist() == [0.5, 1.5]
         assert session.run([step, scale()]) == [1, 2.0]
-
-
-def test_contexts_of_a_strategy() -> None:
-    assert not tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    with strategy.scope():
-        assert tf.distribute.get_strategy() is strategy
-        assert tf.distribute.in_cross_replica_context()
-        made = strategy.experimental_run(lambda: tf.constant(1.0))
-        with pytest.raises(RuntimeError, match="nest"), tf.distribute.MirroredStrategy().scope():
-            pass
-    assert made.device == "/device:CPU:0"
-    assert not tf.distribute.has_strategy()
-
-
-def test_several_devices_are_refused_with_the_way_to_go() -> None:
-    with pytest.raises(tf.errors.UnimplementedError, match="one tower per device"):
-        tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])

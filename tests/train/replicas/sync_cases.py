@@ -38,3 +38,20 @@ def describe(graph: Any) -> dict[str, list[Any]]:
         controls = sorted(c.name for c in op.control_inputs)
         found[op.name] = [op.type, [t.name for t in op.inputs], controls, op.device.replace("CPU", "cpu"), shared]
     return found
+
+
+def outcomes(tf: Any) -> dict[str, Any]:
+    """"options-sparse" -> names and ops of the graph."""
+    results = {}
+    for options in OPTIONS:
+        for sparse in (False, True):
+            with tf.Graph().as_default() as graph:
+                opt, train = build(tf, options, sparse)
+                results[f"{options}-{sparse}"] = {
+                    "train": train.name,
+                    "chief_init": opt.chief_init_op.name,
+                    "local_init": opt.local_step_init_op.name,
+                    "ready": opt.ready_for_local_init_op.name,
+                    "ops": describe(graph),
+                }
+    return results

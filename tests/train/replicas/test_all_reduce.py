@@ -16,7 +16,7 @@ from tfmini.compat import horovod
 from tfmini.compat.horovod_world import World
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
-from tfmini.train.all_reduce import buckets
+from tfmini.train.replicas.all_reduce import buckets
 
 WORKERS, STEPS = 2, 5
 _rng = np.random.RandomState(0)
@@ -184,7 +184,7 @@ def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> None:
-    script = Path(__file__).parents[2] / "examples" / "digits_allreduce.py"
+    script = Path(__file__).parents[3] / "examples" / "digits_allreduce.py"
     pytest.importorskip("sklearn")
     command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script), "--steps=20"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
@@ -193,7 +193,7 @@ def test_digits_reach_the_parameters_of_one_process_with_the_whole_batch() -> No
     assert apart is not None and float(apart[1]) < 1e-5, done.stdout
 
 
-def test_dense_by_the_ring_and_sparse_by_a_parameter_server() -> None:
+def test_dense_gradients_are_reduced_and_sparse_ones_go_to_a_ps() -> None:
     with tf.Graph().as_default():
         model = build(1, tf.train.GradientDescentOptimizer(0.05))
         with tf.train.MonitoredTrainingSession() as session:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.train.all_reduce import Ranks
+from tfmini.train.replicas.all_reduce import Ranks
 
 MOVED = [
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bfloat16", "float16",
@@ -65,7 +65,7 @@ def test_sums_are_those_of_the_dtype(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in SUMMED if n != "uint64"])
-def test_means(name: str) -> None:
+def test_means_are_exact_or_refused(name: str) -> None:
     values = np.array([1, 7, 10]).astype(tf.as_dtype(name).as_numpy_dtype)
     expected = values if tf.as_dtype(name).is_integer else values + values.dtype.type(0.5)
 
@@ -96,7 +96,7 @@ def test_booleans_are_any_or_all(merge: str, expected: list[int]) -> None:
         ("qint8", {}, "of type qint8: tf.cast or tf.bitcast"),
     ],
 )
-def test_what_would_be_wrong_is_refused(name: str, options: dict[str, Any], text: str) -> None:
+def test_reductions_that_would_be_wrong_are_refused(name: str, options: dict[str, Any], text: str) -> None:
     with tf.Graph().as_default(), pytest.raises(TypeError, match=text):
         Ranks(2, 0).all_reduce(tf.placeholder(name, [2], "x"), **options)
     if name in ("string", "qint8"):
@@ -104,7 +104,7 @@ def test_what_would_be_wrong_is_refused(name: str, options: dict[str, Any], text
             Ranks(2, 0).broadcast(tf.placeholder(name, [2], "x"))
 
 
-def test_ranks_with_dtypes_that_travel_alike_are_told() -> None:
+def test_dtypes_of_equal_wire_format_are_distinguished() -> None:
     def make(ranks: Ranks) -> Any:
         return ranks.all_reduce(tf.zeros([2], tf.bfloat16 if ranks.rank else tf.float32), "x")
 

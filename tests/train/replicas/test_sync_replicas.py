@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
-from tests.train import sync_cases as cases
+from tests.oracle import Oracle
+from tests.train.replicas import sync_cases as cases
 from tfmini.testing.process_cluster import ProcessCluster
-from tfmini.train import sync_replicas_hook
-from tfmini.train.sync_ledger import SyncLedger
+from tfmini.train.replicas import sync_replicas_hook
+from tfmini.train.replicas.sync_ledger import SyncLedger
 
 STEPS, BATCH = 5, 8
 
@@ -28,12 +25,8 @@ STEPS, BATCH = 5, 8
 
 
 @pytest.fixture(scope="module")
-def expected(oracle: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    target = tmp_path_factory.mktemp("oracle") / "graphs.json"
-    script = Path(__file__).with_name("oracle_sync.py")
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(target)], check=True, env=env, timeout=900, capture_output=True)
-    return json.loads(target.read_text())
+def expected(oracle: Oracle) -> Any:
+    return oracle.call(cases.outcomes)
 
 
 def _of_sync_training(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -64,7 +57,7 @@ def test_graph_is_tensorflows(expected: Any, options: str, sparse: bool) -> None
     assert ours == theirs
 
 
-def test_order_of_calls_and_arguments() -> None:
+def test_calls_out_of_order_and_wrong_arguments_are_refused() -> None:
     opt = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 5, total_num_replicas=2)
     v = tf.Variable(1.0)
     for call, text in [
@@ -346,7 +339,7 @@ def test_worker_that_comes_after_the_end_ends_at_once(
     with servers(2) as (cluster, targets):
         for task in range(2):
             Worker(cluster, targets, task, 2).run("momentum", train)
-    assert "no chief has begun another" in caplog.text
+    assert "no chief has started another" in caplog.text
 
 
 def test_servers_that_outlive_a_run_serve_the_next_one() -> None:
@@ -365,7 +358,7 @@ def test_servers_that_outlive_a_run_serve_the_next_one() -> None:
             assert worker.parameters > 0
 
 
-def test_rows_of_a_table_and_averages_in_a_plain_session() -> None:
+def test_sparse_gradients_and_averages_work_in_a_plain_session() -> None:
     """Without the hook, as scripts with a coordinator do it; sparse gradients are averaged row by row."""
     table = tf.Variable([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], name="table")
     step = tf.train.get_or_create_global_step()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.train.wrapped_session import _CoordinatedSession, _RecoverableSession
+from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _RecoverableSession
 
 
 class Recorder(tf.train.SessionRunHook):
@@ -61,7 +61,7 @@ class FailingCreator(tf.train.SessionCreator):
 
 
 def aborted() -> tf.errors.AbortedError:
-    return tf.errors.AbortedError(None, None, "restarted")
+    return tf.errors.AbortedError.of("restarted")
 
 
 def test_hooks_are_called_in_order() -> None:
@@ -105,7 +105,7 @@ def test_no_run_after_a_stop_was_requested() -> None:
             session.run(c)
 
 
-@pytest.mark.parametrize("error", [tf.errors.OutOfRangeError(None, None, "EOI"), StopIteration()])
+@pytest.mark.parametrize("error", [tf.errors.OutOfRangeError.of("EOI"), StopIteration()])
 def test_the_end_of_the_input_is_a_clean_end(error: Exception) -> None:
     calls: list[str] = []
     with tf.train.MonitoredSession(hooks=[Recorder("a", calls)]) as session:
@@ -113,14 +113,14 @@ def test_the_end_of_the_input_is_a_clean_end(error: Exception) -> None:
     assert calls[-1] == "a end" and session.should_stop()
 
 
-def test_other_errors_go_through_without_end() -> None:
+def test_other_errors_are_raised_without_calling_end() -> None:
     calls: list[str] = []
     with pytest.raises(ValueError, match="mine"), tf.train.MonitoredSession(hooks=[Recorder("a", calls)]):
         raise ValueError("mine")
     assert "a end" not in calls
 
 
-def test_a_closed_session() -> None:
+def test_a_closed_session_refuses_to_run() -> None:
     graph = tf.get_default_graph()
     session = tf.train.MonitoredSession()
     assert graph.finalized and session.graph is graph and not session._is_closed()
@@ -169,7 +169,7 @@ def test_queue_runners_feed_the_loop_until_the_input_ends() -> None:
 def test_a_step_is_run_again_in_a_new_session(kind: type[tf.errors.OpError]) -> None:
     c = tf.constant(3)
     calls: list[str] = []
-    creator = FailingCreator([None, kind(None, None, "gone"), kind(None, None, "gone again")])
+    creator = FailingCreator([None, kind.of("gone"), kind.of("gone again")])
     tf.get_default_graph().add_to_collection("init", tf.no_op())
     with tf.train.MonitoredSession(creator, [Recorder("a", calls)]) as session:
         assert session.run(c) == 3 and not session.should_stop()
@@ -206,7 +206,56 @@ def test_a_hook_that_meets_a_lost_task_at_creation_is_called_again() -> None:
     assert len(Once.coords) == 2 and Once.coords[0].joined
 
 
-def test_recovery_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_a_task_lost_while_the_loop_asks_whether_to_stop(asked: int) -> None:
+    """A thread of the session may report the loss at any moment, also between two looks of the same question."""
+    c = tf.constant(3)
+
+    class Losing(tf.train.Coordinator):
+        left = asked
+
+        def raise_requested_exception(self) -> None:
+            Losing.left -= 1
+            if not Losing.left:
+                raise tf.errors.UnavailableError.of("the connection broke: [Errno 104]")
+
+    class Creator:
+        created = 0
+
+        def create_session(self) -> Any:
+            self.created += 1
+            return _CoordinatedSession(tf.Session(), Losing(), 1)
+
+    creator = Creator()
+    session = _RecoverableSession(creator)
+    for _ in range(asked):
+        assert not session.should_stop() and session.run(c) == 3
+    assert creator.created == 2
+    session.close()
+
+
+def test_a_task_lost_again_while_the_hooks_begin_in_a_new_session() -> None:
+    """The chief's thread meets the second loss; the hook that runs meanwhile sees only its consequence."""
+    c = tf.constant(3)
+    lost = tf.errors.UnavailableError.of("the connection broke: [Errno 104]")
+
+    class Chief(tf.train.SessionRunHook):
+        created = 0
+
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            self.created += 1
+            if self.created < 3:
+                with coord.stop_on_exception():
+                    raise lost
+                raise tf.errors.CancelledError.of("queue closed")
+
+    hook = Chief()
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        assert session.run(c) == 3
+    assert hook.created == 3
+
+
+def test_recovery_ends_after_the_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     class Clock:
         now = 100.0
 
@@ -222,10 +271,10 @@ def test_recovery_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def create_session(self) -> Any:
             self.tries += 1
-            raise tf.errors.UnavailableError(None, None, "/job:ps/replica:0/task:0 is unavailable")
+            raise tf.errors.UnavailableError.of("/job:ps/replica:0/task:0 is unavailable")
 
     never, clock = Never(), Clock()
-    monkeypatch.setattr("tfmini.train.wrapped_session.time", clock)
+    monkeypatch.setattr("tfmini.train.sessions.wrapped_session.time", clock)
     with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
         _RecoverableSession(never)
     assert 60 <= clock.now - 100 < 70 and never.tries > 2
@@ -239,7 +288,7 @@ def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
         def run(self) -> None:
             with coord.stop_on_exception():
                 raise aborted()
-            raise tf.errors.CancelledError(None, None, "queue closed")
+            raise tf.errors.CancelledError.of("queue closed")
 
         def close(self) -> None:
             pass
@@ -254,7 +303,7 @@ def test_a_preemption_met_by_a_thread_outweighs_what_follows_from_it() -> None:
 # ---- step functions -------------------------------------------------------------------------
 
 
-def test_step_functions() -> None:
+def test_a_step_function_runs_the_raw_session() -> None:
     x = tf.placeholder(tf.float32, [])
     y = x + 1
     hook = Recorder("a", [], fetches=x * 2)
@@ -299,7 +348,7 @@ def hooks_of(**arguments: Any) -> list[tuple[str, Any, Any]]:
         ]
 
 
-def test_the_usual_hooks(tmp_path: Path) -> None:
+def test_the_default_hooks_log_save_and_summarize(tmp_path: Path) -> None:
     own, chiefs = Recorder("own", []), Recorder("chiefs", [])
     assert hooks_of(checkpoint_dir=str(tmp_path), hooks=[own], chief_only_hooks=[chiefs]) == [
         ("chiefs", 0, 0),
@@ -318,12 +367,14 @@ def test_the_usual_hooks(tmp_path: Path) -> None:
         ({"log_step_count_steps": 0, "save_summaries_steps": 3}, {"SummarySaverHook": (3, None)}),
     ],
 )
-def test_periods(tmp_path: Path, arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_periods_of_checkpoints_and_summaries_have_their_defaults(
+    tmp_path: Path, arguments: dict[str, Any], expected: dict[str, Any]
+) -> None:
     found = {kind: (steps, secs) for kind, steps, secs in hooks_of(summary_dir=str(tmp_path), **arguments)}
     assert found == expected
 
 
-def test_training_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
+def test_training_continues_from_the_last_checkpoint(tmp_path: Path) -> None:
     for expected in (3, 6):
         with tf.Graph().as_default():
             step = tf.train.get_or_create_global_step()
@@ -358,45 +409,3 @@ def test_a_worker_waits_for_the_chief() -> None:
         worker.join(120)
         server.stop()
     assert found == [5.0]
-
-
-# ---- Scaffold -------------------------------------------------------------------------------
-
-
-def test_a_scaffold_finds_or_makes_its_pieces() -> None:
-    tf.get_variable("v", initializer=1.0)
-    tf.get_variable("local", initializer=2.0, collections=[tf.GraphKeys.LOCAL_VARIABLES])
-    mine = tf.no_op(name="mine")
-    tf.add_to_collection(tf.GraphKeys.LOCAL_INIT_OP, mine)
-    scaffold = tf.train.Scaffold()
-    assert scaffold.init_op is None and scaffold.saver is None
-    scaffold.finalize()
-    assert scaffold.local_init_op is mine and scaffold.summary_op is None
-    for key in (tf.GraphKeys.INIT_OP, tf.GraphKeys.READY_OP, tf.GraphKeys.READY_FOR_LOCAL_INIT_OP, tf.GraphKeys.SAVERS):
-        assert len(tf.get_collection(key)) == 1
-    with tf.Session() as session:
-        assert session.run(scaffold.ready_op).tolist() == [b"v", b"local"]
-        assert session.run(scaffold.ready_for_local_init_op).tolist() == [b"v"]
-        session.run(scaffold.init_op)
-        assert session.run(scaffold.ready_for_local_init_op).tolist() == []
-    assert tf.get_default_graph().finalized
-
-
-def test_a_scaffold_wants_one_candidate() -> None:
-    for _ in range(2):
-        tf.add_to_collection(tf.GraphKeys.INIT_OP, tf.no_op())
-    with pytest.raises(RuntimeError, match='More than one item in the collection "init_op"'):
-        tf.train.Scaffold().finalize()
-
-
-def test_scaffolds_can_be_copied() -> None:
-    calls = []
-    first = tf.train.Scaffold(init_fn=lambda *arguments: calls.append(arguments), init_feed_dict={1: 2})
-    own = tf.no_op()
-    second = tf.train.Scaffold(init_op=own, copy_from_scaffold=first)
-    assert second.init_op is own and second.init_feed_dict == {1: 2}
-    assert second.init_fn is not None
-    second.init_fn("session")
-    assert calls == [(second, "session")]
-    with pytest.raises(TypeError, match="copy_from_scaffold is not a Scaffold instance."):
-        tf.train.Scaffold(copy_from_scaffold=1)  # type: ignore[arg-type]

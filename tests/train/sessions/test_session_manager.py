@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tests.train.readiness import said_after_a_wait
-from tfmini.ops.resource_collections import register_resource, report_uninitialized_resources
-from tfmini.train.session_readiness import with_places
+from tests.train.sessions.readiness import said_after_a_wait
+from tfmini.ops.variables.resource_collections import register_resource, report_uninitialized_resources
+from tfmini.train.sessions.readiness import with_places
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_the_model_is_initialised() -> None:
         assert session.run([v, w]) == [3.0, 2.0]
 
 
-def test_what_prepare_refuses() -> None:
+def test_wrong_arguments_of_prepare_session_are_refused() -> None:
     tf.get_variable("v", initializer=1.0)
     with pytest.raises(RuntimeError, match="Model is not initialized and no init_op or init_fn or local_init_op"):
         manager().prepare_session("")
@@ -191,7 +191,7 @@ def test_local_init_waits_for_the_global_variables_and_runs_once(server: Any, he
     waiting.session.close()
 
 
-def test_errors_that_say_nothing_about_readiness_are_raised() -> None:
+def test_errors_unrelated_to_readiness_are_raised() -> None:
     bad = tf.check_numerics(tf.constant(float("nan")), "bad")
     with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
         tf.train.SessionManager(ready_op=bad).wait_for_session("")
@@ -200,7 +200,7 @@ def test_errors_that_say_nothing_about_readiness_are_raised() -> None:
     assert part in said_after_a_wait(tf.train.SessionManager(ready_op=v + 1), "", part)
 
 
-def test_long_lists_are_cut() -> None:
+def test_long_lists_of_variables_are_shortened() -> None:
     reason = "Variables not initialized: " + ", ".join(f"v{i}" for i in range(13))
     assert with_places(reason, tf.get_default_graph()).endswith("v9 and 3 more")
 

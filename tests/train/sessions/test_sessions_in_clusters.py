@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
-from tests.train.readiness import said_after_a_wait
-from tests.train.training_runs import EVERY, LAST, Run, training_cluster
+from tests.train.sessions.readiness import said_after_a_wait
+from tests.train.sessions.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.testing.process_cluster import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -30,14 +30,17 @@ def test_a_killed_ps_is_restored_from_the_last_checkpoint(tmp_path: Path, api: s
         assert run.finish(1)[1] < 1e-3
 
 
-def test_a_killed_chief_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
-    with training_cluster(tmp_path) as tasks:
+@pytest.mark.parametrize("api", ["monitored", "supervisor"])
+def test_a_killed_chief_rolls_nobody_back(tmp_path: Path, api: str) -> None:
+    with training_cluster(tmp_path, api) as tasks:
         run = Run(tasks)
-        run.until_step(0, 120)
+        before = run.until_step(0, 120)
         run.restart("worker", 0)
         steps, loss = run.finish(0)
-        assert steps == [] or steps[0] >= 120 - 2 * EVERY
-        assert loss < 1e-3 and run.finish(1)[1] < 1e-3
+        assert steps == [] or steps[0] >= before
+        others, other_loss = run.finish(1)
+        assert others == sorted(others)
+        assert loss < 1e-3 and other_loss < 1e-3
     assert int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2]) >= LAST
 
 

@@ -1,4 +1,4 @@
-"""Supervisors of one process; those of a cluster are in test_training_clusters.py."""
+"""Supervisors of one process; those of a cluster are in test_sessions_in_clusters.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_services_run_in_threads(tmp_path: Path) -> None:
 def test_the_end_of_the_input_is_a_clean_end_and_other_errors_are_not() -> None:
     sv = tf.train.Supervisor()
     with sv.managed_session():
-        raise tf.errors.OutOfRangeError(None, None, "EOI")
+        raise tf.errors.OutOfRangeError.of("EOI")
     assert sv.should_stop()
     with pytest.raises(ValueError, match="mine"), sv.managed_session():
         raise ValueError("mine")
@@ -120,7 +120,7 @@ def test_a_stop_request_ends_a_workers_wait(caplog: pytest.LogCaptureFixture) ->
             logging.getLogger("tfmini").removeHandler(handler)
 
 
-def test_what_replicas_and_services_need(tmp_path: Path) -> None:
+def test_services_and_non_chief_replicas_are_checked(tmp_path: Path) -> None:
     tf.Variable(1.0, use_resource=False)
     with pytest.raises(ValueError, match="When using replicas, all Variables must have their device set"):
         tf.train.Supervisor(is_chief=False)
@@ -133,7 +133,7 @@ def test_what_replicas_and_services_need(tmp_path: Path) -> None:
             worker.summary_computed(None, None)
 
 
-def test_pieces_are_found_or_left_out() -> None:
+def test_ops_are_found_in_collections_or_left_out() -> None:
     mine = tf.no_op(name="mine")
     tf.add_to_collection(tf.GraphKeys.INIT_OP, mine)
     sv = tf.train.Supervisor(ready_op=None, saver=None, global_step=None)
@@ -142,7 +142,7 @@ def test_pieces_are_found_or_left_out() -> None:
     assert tf.train.Supervisor.Loop is tf.train.Supervisor.loop
 
 
-def test_the_basic_loop_goes_on_after_a_restart() -> None:
+def test_the_basic_loop_continues_after_a_restart() -> None:
     _, add = counting()
     sv = tf.train.Supervisor()
     calls = []
@@ -150,7 +150,7 @@ def test_the_basic_loop_goes_on_after_a_restart() -> None:
     def step(session: Any, limit: int, *, failing: int) -> None:
         calls.append(session.run(add))
         if len(calls) == failing:
-            raise tf.errors.AbortedError(None, None, "restarted")
+            raise tf.errors.AbortedError.of("restarted")
         if len(calls) == limit:
             sv.request_stop()
 

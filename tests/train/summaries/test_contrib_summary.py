@@ -1,28 +1,52 @@
-"""Summaries written by ops: `tf.contrib.summary` in graph mode, and ``FileWriter(session=…)``."""
+"""Summaries written by ops: `tf.contrib.summary` in graph mode."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tfmini as tf
+from tests.train.summaries.written_events import events, values
 from tfmini.testing.process_cluster import ProcessCluster
 
 summary = tf.contrib.summary
 
 
-def events(folder: Path) -> list[Any]:
-    return [e for path in sorted(folder.glob("events*")) for e in tf.train.summary_iterator(str(path))]
+def test_summaries_are_written_by_the_session(tmp_path: Path) -> None:
+    step = tf.train.get_or_create_global_step()
+    writer = tf.contrib.summary.create_file_writer(str(tmp_path), flush_millis=1000)
+    with writer.as_default(), tf.contrib.summary.record_summaries_every_n_global_steps(2):
+        tf.contrib.summary.scalar("loss", 3.0)
+        tf.contrib.summary.histogram("weights", [1.0, 2.0])
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            tf.summary.initialize(graph=tf.get_default_graph(), session=session)
+            for _ in range(3):
+                session.run(tf.summary.all_v2_summary_ops())
+                session.run(step.assign_add(1))
+            session.run(writer.close())
+    found = [(e.step, v.tag) for e in events(tmp_path) for v in e.summary.value]
+    assert found == [(0, "loss"), (0, "weights"), (2, "loss"), (2, "weights")]
+    assert any(e.graph_def for e in events(tmp_path))
 
 
-def values(folder: Path) -> list[tuple[int, str, str]]:
-    """(step, tag, kind) of all that was written."""
-    return [(e.step, v.tag, v.WhichOneof("value")) for e in events(folder) for v in e.summary.value]
+def test_nothing_is_recorded_unless_asked_for(tmp_path: Path) -> None:
+    writer = tf.contrib.summary.create_file_writer(str(tmp_path))
+    with writer.as_default():
+        assert tf.contrib.summary.scalar("loss", 1.0, step=0).type == "NoOp"
+    assert tf.summary.all_v2_summary_ops() == []
 
 
-def test_summaries_of_each_kind(tmp_path: Path) -> None:
+def test_a_writer_that_is_not_open_says_so(tmp_path: Path) -> None:
+    writer = tf.contrib.summary.create_file_writer(str(tmp_path))
+    with writer.as_default(), tf.contrib.summary.always_record_summaries():
+        loss = tf.contrib.summary.scalar("loss", 1.0, step=0)
+    with tf.Session() as session, pytest.raises(tf.errors.FailedPreconditionError, match="is not open"):
+        session.run(loss)
+
+
+def test_summaries_of_each_kind_are_written(tmp_path: Path) -> None:
     step = tf.train.get_or_create_global_step()
     writer = summary.create_file_writer(str(tmp_path), flush_millis=1000)
     with writer.as_default(), summary.always_record_summaries(), tf.name_scope("model"):
@@ -47,7 +71,7 @@ def test_summaries_of_each_kind(tmp_path: Path) -> None:
     assert next(tmp_path.glob("events*")).name.endswith(".v2")
 
 
-def test_recording_every_few_steps_and_not_at_all(tmp_path: Path) -> None:
+def test_recording_can_be_limited_to_some_steps_or_none(tmp_path: Path) -> None:
     step = tf.train.get_or_create_global_step()
     assert summary.scalar("nobody writes", 1.0).type == "NoOp"
     writer = summary.create_file_writer(str(tmp_path))
@@ -71,7 +95,7 @@ def test_recording_every_few_steps_and_not_at_all(tmp_path: Path) -> None:
             assert not [tag for _, tag, _ in values(tmp_path) if tag == "never"]
 
 
-def test_a_writer_begins_before_it_writes(tmp_path: Path) -> None:
+def test_a_writer_must_be_initialized_before_it_writes(tmp_path: Path) -> None:
     writer = summary.create_file_writer(str(tmp_path))
     with pytest.raises(RuntimeError, match="No default tf.contrib.summary.SummaryWriter"):
         summary.initialize()
@@ -83,24 +107,6 @@ def test_a_writer_begins_before_it_writes(tmp_path: Path) -> None:
             session.run(op)
     with summary.create_file_writer(None).as_default(), summary.always_record_summaries():
         assert summary.scalar("x", 1.0).type == "NoOp"
-
-
-def test_file_writers_of_a_session_share_a_file(tmp_path: Path) -> None:
-    with tf.Session() as session:
-        first = tf.summary.FileWriter(str(tmp_path), session=session, filename_suffix=".s")
-        second = tf.summary.FileWriter(str(tmp_path), session=session, filename_suffix=".s")
-        for i, writer in enumerate((first, second)):
-            writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag="x", simple_value=i)]), i)
-        first.flush()
-        assert [at for at, _, _ in values(tmp_path)] == [0, 1]
-        assert len(list(tmp_path.glob("events*.s"))) == 1
-        first.close()
-        with pytest.warns(UserWarning, match="closed FileWriter"):
-            first.add_summary(tf.Summary(), 2)
-        first.reopen()
-        first.add_summary(tf.Summary(value=[tf.Summary.Value(tag="x", simple_value=5)]), 5)
-        first.close()
-    assert sorted(at for at, _, _ in values(tmp_path)) == [0, 1, 5]
 
 
 @pytest.mark.cluster

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,8 +11,10 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tests.oracle import Oracle
+from tests.train.summaries import oracle_event_files
 from tfmini import protos
-from tfmini.train.event_file_writer import EventFileWriter
+from tfmini.train.summaries.event_file_writer import EventFileWriter
 
 
 def events_in(folder: Path) -> list[list[Any]]:
@@ -44,7 +44,7 @@ def write_everything(folder: Path) -> None:
         writer.add_run_metadata(run_metadata(), "step 1", 4)
 
 
-def test_events_of_each_kind(tmp_path: Path) -> None:
+def test_events_of_each_kind_are_written(tmp_path: Path) -> None:
     write_everything(tmp_path)
     [events] = events_in(tmp_path)
     assert events[0].file_version == "brain.Event:2"
@@ -57,16 +57,12 @@ def test_events_of_each_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.oracle
-def test_tensorboard_reads_our_files_and_we_read_tensorflows(oracle: str, tmp_path: Path) -> None:
-    ours, theirs, answer = tmp_path / "ours", tmp_path / "theirs", tmp_path / "answer.json"
-    has_tensorboard = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorboard') is None)"
-    if subprocess.run([oracle, "-c", has_tensorboard], check=False).returncode:
-        pytest.skip("no TensorBoard beside TensorFlow")
+def test_tensorboard_reads_our_files_and_we_read_tensorflows(oracle: Oracle, tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     write_everything(ours)
-    script = Path(__file__).with_name("oracle_event_files.py")
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([oracle, str(script), str(ours), str(theirs), str(answer)], check=True, env=env, timeout=900)
-    found = json.loads(answer.read_text())
+    found = oracle.call(oracle_event_files.read_and_write, str(ours), str(theirs))
+    if found is None:
+        pytest.skip("no TensorBoard beside TensorFlow")
     assert found["version"] == 2.0
     nodes = [op.name for op in tf.get_default_graph().get_operations()]
     assert found["graph_nodes"] == found["meta_graph_nodes"] == nodes
@@ -120,7 +116,7 @@ def test_two_writers_of_one_second_have_files_of_their_own(tmp_path: Path) -> No
     assert sorted(events[1].step for events in events_in(tmp_path)) == [1, 2]
 
 
-def test_suffix_and_directory(tmp_path: Path) -> None:
+def test_files_have_the_suffix_and_their_directory_is_made(tmp_path: Path) -> None:
     writer = tf.summary.FileWriter(tmp_path / "a" / "b", filename_suffix=".mine")
     assert writer.get_logdir() == str(tmp_path / "a" / "b")
     [path] = (tmp_path / "a" / "b").iterdir()
@@ -129,7 +125,7 @@ def test_suffix_and_directory(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_deleted_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tf.summary.FileWriter(str(tmp_path)) as writer:
         writer.add_summary(scalar(1.0), 1)
         writer.flush()
@@ -190,7 +186,7 @@ def test_cache_has_one_writer_per_directory(tmp_path: Path) -> None:
     tf.summary.FileWriterCache.clear()
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with tf.summary.FileWriter(str(tmp_path)) as writer:
         with pytest.raises(TypeError, match="must be an instance of `Graph`"):
             writer.add_graph("graph")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfmini as tf
+from tests.oracle import Oracle
+from tests.train.summaries import oracle_timeline
 from tfmini import protos
-from tfmini.train.timeline import Timeline
+from tfmini.train.summaries.timeline import Timeline
 
 FULL = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)
 
@@ -31,7 +30,7 @@ def two_ops() -> Any:
     return stats
 
 
-def test_bars_arrows_and_memory() -> None:
+def test_a_timeline_has_bars_arrows_and_memory() -> None:
     analysis = Timeline(two_ops()).analyze_step_stats()
     found = drawn(analysis.chrome_trace.format_to_string())
     bars = {e["args"]["name"]: (e["name"], e["tid"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"}
@@ -60,22 +59,9 @@ def metadata_of_a_step() -> Any:
 
 
 @pytest.mark.oracle
-def test_tensorflow_reads_our_stats_and_draws_the_same(oracle: str, tmp_path: Path) -> None:
+def test_tensorflow_reads_our_stats_and_draws_the_same(oracle: Oracle) -> None:
     metadata = metadata_of_a_step()
-    (tmp_path / "metadata").write_bytes(metadata.SerializeToString())
-    script = (
-        "import sys, tensorflow.compat.v1 as tf\n"
-        "from tensorflow.python.client.timeline import Timeline\n"
-        "metadata = tf.RunMetadata.FromString(open(sys.argv[1], 'rb').read())\n"
-        "print(Timeline(metadata.step_stats).generate_chrome_trace_format(show_memory=True))\n"
-    )
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [oracle, "-c", script, str(tmp_path / "metadata")], env=environment, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    theirs = drawn(done.stdout[done.stdout.index("{") :])
+    theirs = drawn(oracle.call(oracle_timeline.drawn, metadata.SerializeToString()))
     ours = drawn(Timeline(metadata.step_stats).generate_chrome_trace_format(show_memory=True))
     assert comparable(ours) == comparable(theirs)
 

@@ -1,5 +1,5 @@
-// Where everything stands. Each open box is laid out by itself and remembered, so that opening or closing one
-// box costs only the small layouts of the boxes around it.
+// Computes positions. Each open box has its own cached layout, so that opening or closing a box recomputes only
+// the layouts of the boxes around it.
 const PAD = 14, HEAD = 16, HEIGHT = 26, TASK_GAP = 40, JOB_GAP = 60;
 
 function labelOf(node) {
@@ -31,8 +31,8 @@ function insideOf(box) {
   return box.layout;
 }
 
-// Centres of all that is drawn and is not an open box. Jobs stand below each other, parameter servers first; the
-// tasks of a job side by side, in as many rows as keep the picture about as high as it is wide.
+// The centres of all drawn nodes except open boxes. Jobs are below each other, ps first; the tasks of a job are side
+// by side, in as many rows as make the picture about square.
 function positions() {
   const jobs = new Map();
   devices.forEach((device, i) => {

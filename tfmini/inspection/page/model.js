@@ -1,7 +1,7 @@
 "use strict";
-// The tree of what can be drawn: tasks hold name scopes, scopes hold ops; and what joins them.
+// The tree of nodes that can be drawn (tasks contain name scopes, scopes contain ops), and the edges between them.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const MOST_CHILDREN = 32;   // a box with more is divided, so that no layout is ever large
+const MOST_CHILDREN = 32;   // a box with more children is divided, so that every layout is small
 
 // A node: {id, label, parent, children, op (of a leaf), open, count}
 const nodes = new Map();

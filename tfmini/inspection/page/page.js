@@ -1,4 +1,4 @@
-// What a person does: search, open and close, follow a Send, go through the messages of a step.
+// The user's actions: search, open and close boxes, follow a Send, step through the messages of a step.
 function line(text, action, kind) {
   const row = document.createElement(kind || "div");
   row.textContent = text;
@@ -33,7 +33,7 @@ function transferRows(t) {
   ];
 }
 
-// Marks transfers from Send to Recv; `towards` names the ops to look at, default: all of them.
+// Marks transfers from Send to Recv; scrolls to the ops `towards`, by default to all of them.
 function follow(transfers, towards) {
   const all = [...new Set(transfers.flatMap((t) => endsOf(t).flat()))];
   const ends = towards ? all.filter((node) => node.op && towards.includes(node.op.name)) : all;
@@ -55,7 +55,7 @@ function showBox(node) {
 
 function toggle(node) { setOpen(node, !node.open); draw(node); showBox(node); }
 
-// The browser counts clicks by the person's own settings.
+// The browser detects double clicks by the user's settings.
 cy.on("tap", "node", (event) => {
   const node = nodes.get(event.target.id());
   if (node.op) showOp(node.op);
@@ -79,7 +79,7 @@ function step(i) {
   rows.forEach((row, j) => row.classList.toggle("now", i === j));
   rows[i].scrollIntoView({ block: "nearest" });
   const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
-  // Boxes stay as they are, so that the picture holds still from message to message; a click on a row follows it.
+  // Boxes are not opened, so that the picture does not move between messages; a click on a row follows the transfer.
   const ends = devices.filter((device) => [message.from, message.to].includes(device.label));
   if (transfers.length) markWires(transfers, cy.collection());
   else mark(ends.reduce((all, device) => all.union(cy.getElementById(device.id)), cy.collection()));

@@ -1,4 +1,4 @@
-// The drawing. It is changed by what differs from the last one, so that most of it stays untouched.
+// Draws the nodes and edges. Each drawing changes only the differences from the last one.
 const $ = (id) => document.getElementById(id);
 const size = (bytes) => (bytes === null ? "? B" : bytes.toLocaleString("en") + " B");
 
@@ -55,7 +55,7 @@ function edges() {
   return found.values();
 }
 
-// Pairs of nodes; a task stands for what the client hands in or takes, and for members of a group with graphs of their own.
+// Pairs of nodes. A task represents the client's feeds and fetches, and members of a group that run other graphs.
 function endsOf(t) {
   const nodeOf = (name, device) => (byName.has(name) ? byName.get(name).node : devices[DATA.devices.indexOf(device)]);
   const users = t.consumers.length ? t.consumers : [""];
@@ -68,7 +68,7 @@ function wireLabel(edge) {
   return size(sizes.includes(null) ? null : sizes.reduce((a, b) => a + b, 0));
 }
 
-// Brings the screen up to date; `still` is a node that keeps its place on it.
+// Updates the screen; the node `still` keeps its position on it.
 function draw(still) {
   const before = still && !cy.getElementById(still.id).empty() ? { ...cy.getElementById(still.id).renderedPosition() } : null;
   const wanted = drawing();
@@ -94,7 +94,7 @@ function mark(found) {
   cy.batch(() => { cy.elements(".found").removeClass("found"); found.addClass("found"); });
 }
 
-// Opens what hides these nodes, marks them and brings them into view.
+// Opens the boxes around these nodes, marks the nodes and scrolls to them.
 function reveal(chosen) {
   chosen.forEach(openPath);
   draw();

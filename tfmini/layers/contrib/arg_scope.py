@@ -26,12 +26,12 @@ _stack = _Stack()
 
 
 def arg_scope_func_key(op: Any) -> str:
-    """The key of a function in a scope (``tf.contrib.slim.arg_scope_func_key``)."""
+    """The key of a function in an argument scope (``tf.contrib.slim.arg_scope_func_key``)."""
     return str(getattr(op, "_key_op", op))
 
 
 def current_arg_scope() -> Defaults:
-    """The defaults in force: function key -> arguments (``tf.contrib.slim.current_arg_scope``)."""
+    """The current defaults: function key -> arguments (``tf.contrib.slim.current_arg_scope``)."""
     return _stack.scopes[-1]
 
 
@@ -41,7 +41,7 @@ def has_arg_scope(func: Any) -> bool:
 
 
 def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
-    """The arguments of a function that a scope can set: those with a default."""
+    """The arguments of a function that an argument scope can set: those with a default."""
     return _ALLOWED[arg_scope_func_key(func)]
 
 
@@ -50,12 +50,12 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
     """Sets default arguments of functions for the block (``tf.contrib.slim.arg_scope``).
 
     Args:
-      list_ops_or_scope: a list of functions, or a scope that an earlier block gave.
-      **kwargs: the arguments, which each of the functions must have.
+      list_ops_or_scope: a list of functions, or the scope that an earlier block yielded.
+      **kwargs: the defaults; each function must have these arguments.
 
     Raises:
-      TypeError: for something that is neither.
-      ValueError: for a function without `add_arg_scope`, or arguments beside a scope.
+      TypeError: when ``list_ops_or_scope`` is neither a list nor a scope.
+      ValueError: when a function lacks `add_arg_scope`, or arguments are given together with a scope.
     """
     _stack.scopes.append(_entered(list_ops_or_scope, kwargs))
     try:
@@ -84,7 +84,7 @@ def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
 
 
 def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: `arg_scope` may set the function's default arguments (``tf.contrib.slim.add_arg_scope``)."""
+    """A decorator that lets `arg_scope` set a function's defaults (``tf.contrib.slim.add_arg_scope``)."""
 
     key = str(func)
 

@@ -1,4 +1,4 @@
-"""``tf.contrib.layers.batch_norm``."""
+"""``tf.contrib.layers.batch_norm``: `BatchNormalization` as a function for use with `arg_scope`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.layers.model_variables import add_model_variable
+from tfmini.graph.scoping import add_to_collections, control_dependencies
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.model_variables import add_model_variable
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.normalization import BatchNormalization
-from tfmini.ops.array_identity import identity
-from tfmini.ops.cond import smart_constant_value
-from tfmini.ops.initializers import Ones, Zeros
-from tfmini.ops.scoping import add_to_collections, control_dependencies
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.ops.array.identity import identity
+from tfmini.ops.flow.cond import smart_constant_value
+from tfmini.ops.variables.initializers import Ones, Zeros
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = ["batch_norm"]
 
@@ -45,20 +45,20 @@ def batch_norm(
     renorm_decay: float = 0.99,
     adjustment: Any = None,
 ) -> Any:
-    """Batch normalisation (``tf.contrib.layers.batch_norm``).
+    """Batch normalization (``tf.contrib.layers.batch_norm``).
 
     Args:
-      updates_collections: where the updates of the averages go; None: they run with the layer.
-      param_initializers, param_regularizers: by variable: beta, gamma, moving_mean, moving_variance.
+      updates_collections: collections for the updates of the averages; None runs them with the layer.
+      param_initializers, param_regularizers: dictionaries by name: beta, gamma, moving_mean, moving_variance.
       batch_weights, zero_debias_moving_mean: not supported.
-      renorm_decay: the ``renorm_momentum`` of ``tf.layers.batch_normalization``, whose arguments the others are.
+      The others are those of ``tf.layers.batch_normalization``, which calls ``renorm_decay`` renorm_momentum.
 
     Raises:
-      NotImplementedError: for what is not supported.
+      NotImplementedError: when an unsupported argument is given.
     """
     if batch_weights is not None or zero_debias_moving_mean:
         raise NotImplementedError(
-            "tfmini's batch_norm has no `batch_weights` and no `zero_debias_moving_mean`; leave them out."
+            "tfmini's batch_norm does not support `batch_weights` and `zero_debias_moving_mean`; leave them out."
         )
     with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as opened:
         inputs = convert_to_tensor(inputs)

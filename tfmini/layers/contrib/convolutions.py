@@ -1,4 +1,4 @@
-"""``tf.contrib.layers``: convolutions and pooling over any number of spatial axes."""
+"""Convolutions and pooling over any number of spatial axes (``tf.contrib.layers``)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_layers import finished, fully_connected, weights_of
-from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.layers.images import normalized_tuple
-from tfmini.layers.regularizers import xavier_initializer
-from tfmini.ops.initializers import Zeros
-from tfmini.ops.nn_activation import elu as elu_of
-from tfmini.ops.nn_activation import relu as relu_of
-from tfmini.ops.nn_activation import relu6 as relu6_of
-from tfmini.ops.nn_dilated import convolution as convolve
-from tfmini.ops.nn_dilated import pool as pool_of
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.layers import channels_of, finished, fully_connected, weights_of
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.layers.contrib.regularizers import xavier_initializer
+from tfmini.layers.spatial_arguments import normalized_tuple
+from tfmini.ops.nn.activation import elu as elu_of
+from tfmini.ops.nn.activation import relu as relu_of
+from tfmini.ops.nn.activation import relu6 as relu6_of
+from tfmini.ops.nn.dilated import convolution as convolve
+from tfmini.ops.nn.dilated import pool as pool_of
+from tfmini.ops.variables.initializers import Zeros
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = ["avg_pool3d", "conv1d", "conv3d", "convolution", "convolution1d", "convolution3d", "elu", "max_pool3d",
            "pool", "relu6"]  # fmt: skip
@@ -51,7 +51,7 @@ def convolution(
     """A convolution over 1, 2 or 3 spatial axes (``tf.contrib.layers.convolution``).
 
     Args:
-      conv_dims: how many spatial axes there must be; None: any number.
+      conv_dims: required number of spatial axes; None allows any number.
       The others are those of `convolution2d`.
 
     Raises:
@@ -64,18 +64,17 @@ def convolution(
         inputs = convert_to_tensor(inputs)
         axes = _spatial_axes(inputs, conv_dims)
         channels_first = data_format is not None and data_format.startswith("NC")
-        channels = inputs.shape.as_list()[1 if channels_first else -1]
-        if channels is None:
-            raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
+        layout = "NCHW" if channels_first else "NHWC"
         weights = weights_of(
-            "weights", [*normalized_tuple(kernel_size, axes, "kernel_size"), channels, num_outputs],
+            "weights",
+            [*normalized_tuple(kernel_size, axes, "kernel_size"), channels_of(inputs, layout), num_outputs],
             inputs.dtype.base_dtype, weights_initializer, weights_regularizer, trainable, variables_collections,
         )  # fmt: skip
         outputs = convolve(
             inputs, weights, padding.upper(), strides=list(normalized_tuple(stride, axes, "stride")),
             dilation_rate=list(normalized_tuple(rate, axes, "rate")), data_format=data_format,
         )  # fmt: skip
-        return finished(outputs, num_outputs, settings, opened, "NCHW" if channels_first else "NHWC")
+        return finished(outputs, num_outputs, settings, opened, layout)
 
 
 def _spatial_axes(inputs: Tensor, wanted: int | None) -> int:
@@ -149,7 +148,7 @@ def _pool3d(kind: str, default_name: str) -> Any:
             )
             return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
-    pool3d.__doc__ = f"The {'maximum' if kind == 'MAX' else 'mean'} of each window of volumes."
+    pool3d.__doc__ = f"The {'maximum' if kind == 'MAX' else 'mean'} of each window of a volume."
     return pool3d
 
 

@@ -1,4 +1,4 @@
-"""``tf.contrib.layers``: embeddings of sequences, and layers over features instead of space."""
+"""Embeddings of sequences, maxout and gradient scaling (``tf.contrib.layers``)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.layers.model_variables import model_variable
-from tfmini.ops.array_gather import gather, gather_nd
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_sets import unique as unique_of
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.custom_gradient import custom_gradient
-from tfmini.ops.math_comparison import not_equal
-from tfmini.ops.nn_embedding import embedding_lookup, safe_embedding_lookup_sparse
-from tfmini.ops.reduce_functions import reduce_max, reduce_mean
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.model_variables import model_variable
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.ops.array.gather import gather, gather_nd
+from tfmini.ops.array.index_sets import unique as unique_of
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.gradients.custom_gradient import custom_gradient
+from tfmini.ops.math.comparison import not_equal
+from tfmini.ops.math.reduce_functions import reduce_max, reduce_mean
+from tfmini.ops.nn.embedding import embedding_lookup, safe_embedding_lookup_sparse
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
 __all__ = ["bow_encoder", "dense_to_sparse", "embed_sequence", "embedding_lookup_unique", "maxout", "scale_gradient"]
@@ -59,11 +59,11 @@ def embed_sequence(
 
     Args:
       ids: ``[batch, length]``.
-      unique: whether each id is looked up once only.
-      initializer, regularizer, trainable: of the variable ``embeddings``.
+      unique: whether each distinct id is looked up only once.
+      initializer, regularizer, trainable: arguments of the variable ``embeddings``.
 
     Raises:
-      ValueError: for an unknown size, unless the variable is reused.
+      ValueError: when a size is missing, unless the variable is reused.
     """
     if not (reuse or (vocab_size and embed_dim)):
         raise ValueError(
@@ -91,7 +91,7 @@ def bow_encoder(
 
     Args:
       ids: ``[batch, length]``, dense or sparse.
-      sparse_lookup: whether 0 is padding, which does not count.
+      sparse_lookup: treat the id 0 as padding, which is left out of the mean.
       The others are those of `embed_sequence`.
     """
     if not vocab_size or not embed_dim:
@@ -121,7 +121,7 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Te
     """The maximum of groups of features (``tf.contrib.layers.maxout``).
 
     Args:
-      num_units: how many features are left; it divides how many there are.
+      num_units: number of features of the result; it must divide the number of features of the inputs.
     """
     with variable_scope(scope, "MaxOut", [inputs]):
         inputs = convert_to_tensor(inputs)
@@ -139,7 +139,7 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Te
 
 
 def scale_gradient(inputs: Any, gradient_multiplier: Any) -> Tensor:
-    """The inputs as they are, whose gradient is scaled (``tf.contrib.layers.scale_gradient``)."""
+    """The identity, with its gradient multiplied by a factor (``tf.contrib.layers.scale_gradient``)."""
 
     @custom_gradient
     def scaled(value: Any) -> Any:

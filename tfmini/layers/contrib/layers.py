@@ -1,4 +1,4 @@
-"""``tf.contrib.layers``, which ``tf.contrib.slim`` shares: layers as functions, for use with `arg_scope`."""
+"""Layers with weights as functions, for use with `arg_scope` (``tf.contrib.layers`` and ``tf.contrib.slim``)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.layers.images import normalized_tuple
-from tfmini.layers.model_variables import model_variable
-from tfmini.layers.regularizers import xavier_initializer
-from tfmini.ops.array_joining import stack as stack_of
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.initializers import Ones, Zeros
-from tfmini.ops.math_contraction import tensordot
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.nn_bias import bias_add as add_bias
-from tfmini.ops.nn_convolution import conv2d as convolve
-from tfmini.ops.nn_convolution import conv2d_transpose as deconvolve
-from tfmini.ops.nn_convolution import depthwise_conv2d, separable_conv2d
-from tfmini.ops.nn_norm import batch_normalization, moments
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.model_variables import model_variable
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.layers.contrib.regularizers import xavier_initializer
+from tfmini.layers.spatial_arguments import around, normalized_tuple
+from tfmini.ops.array.joining import stack as stack_of
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.contraction import tensordot
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn.bias import bias_add as add_bias
+from tfmini.ops.nn.convolution import conv2d as convolve
+from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve
+from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
+from tfmini.ops.nn.normalization import batch_normalization, moments
+from tfmini.ops.variables.initializers import Ones, Zeros
+from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
 __all__ = [
@@ -36,7 +36,7 @@ _NHWC = "NHWC"
 
 
 def _collections(variables_collections: Any, name: str) -> Any:
-    """The collections of a variable: the same for all, or by its name."""
+    """The collections of a variable; they are given for all variables or by name."""
     if isinstance(variables_collections, dict):
         return variables_collections.get(name)
     return variables_collections
@@ -45,7 +45,7 @@ def _collections(variables_collections: Any, name: str) -> Any:
 def weights_of(
     name: str, shape: Any, dtype: Any, initializer: Any, regularizer: Any, trainable: bool, variables_collections: Any
 ) -> Any:
-    """A variable of a layer, in its collections."""
+    """Makes a variable of a layer and adds it to its collections."""
     return model_variable(
         name, shape=shape, dtype=dtype, initializer=initializer, regularizer=regularizer, trainable=trainable,
         collections=_collections(variables_collections, name),
@@ -59,7 +59,7 @@ def finished(
     scope: Any,
     data_format: str = _NHWC,
 ) -> Any:
-    """Normalisation or bias, activation, and the collections of the result."""
+    """Applies normalization or bias and the activation, and adds the result to its collections."""
     if settings["normalizer_fn"] is not None:
         outputs = settings["normalizer_fn"](outputs, **(settings["normalizer_params"] or {}))
     elif settings["biases_initializer"] is not None:
@@ -93,11 +93,11 @@ def fully_connected(
     """``activation_fn(inputs @ weights + biases)`` over the last axis (``tf.contrib.layers.fully_connected``).
 
     Args:
-      activation_fn: default relu; None: none.
-      normalizer_fn: used instead of biases, with ``normalizer_params``.
-      variables_collections: a list for all variables, or lists by their names.
-      outputs_collections: where the result is put, under its scope's name.
-      scope: of the variables, default "fully_connected".
+      activation_fn: default relu; None for no activation.
+      normalizer_fn: called with ``normalizer_params`` in place of adding biases.
+      variables_collections: a list of collections for all variables, or a dictionary of lists by variable name.
+      outputs_collections: the collections for the result, under its scope's name.
+      scope: scope of the variables, default "fully_connected".
     """
     settings = dict(locals())
     with variable_scope(scope, "fully_connected", [inputs], reuse=reuse) as opened:
@@ -116,19 +116,15 @@ def fully_connected(
 
 
 def known_format(data_format: str | None) -> str:
-    """NHWC or NCHW; a ValueError otherwise."""
+    """The format, NHWC if None; raises ValueError unless it is NHWC or NCHW."""
     if data_format not in (None, "NHWC", "NCHW"):
         raise ValueError(f"Invalid data_format: {data_format!r}")
     return data_format or _NHWC
 
 
-def around(values: Sequence[int], data_format: str) -> list[int]:
-    """The values of the spatial axes with 1 for batch and channels."""
-    return [1, 1, *values] if data_format == "NCHW" else [1, *values, 1]
-
-
-def _channels(inputs: Tensor, data_format: str) -> int:
-    found = inputs.shape.as_list()[1 if data_format == "NCHW" else 3]
+def channels_of(inputs: Tensor, data_format: str) -> int:
+    """The number of channels of ``inputs``; raises ValueError if it is not known."""
+    found = inputs.shape.as_list()[1 if data_format == "NCHW" else -1]
     if found is None:
         raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
     return int(found)
@@ -156,11 +152,11 @@ def convolution2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are `fully_connected`'s."""
+    """A convolution of images (``tf.contrib.layers.conv2d``); see `fully_connected` for the other arguments."""
     settings = dict(locals())
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
-        kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), _channels(inputs, layout), num_outputs]
+        kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
         weights = weights_of(
             "weights", kernel, inputs.dtype.base_dtype, weights_initializer, weights_regularizer, trainable,
             variables_collections,
@@ -197,13 +193,13 @@ def convolution2d_transpose(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """The convolution whose gradient is a `convolution2d` (``tf.contrib.layers.conv2d_transpose``)."""
+    """A transposed convolution of images (``tf.contrib.layers.conv2d_transpose``)."""
     settings = dict(locals())
     with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
         weights = weights_of(
-            "weights", [*window, num_outputs, _channels(inputs, layout)], inputs.dtype.base_dtype,
+            "weights", [*window, num_outputs, channels_of(inputs, layout)], inputs.dtype.base_dtype,
             weights_initializer, weights_regularizer, trainable, variables_collections,
         )  # fmt: skip
         shape = _deconvolved_shape(inputs, num_outputs, window, steps, padding.upper(), layout)
@@ -250,14 +246,14 @@ def separable_convolution2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """A convolution of each channel, then one across channels (``tf.contrib.layers.separable_conv2d``).
+    """A depthwise and then a pointwise convolution (``tf.contrib.layers.separable_conv2d``).
 
-    With ``num_outputs`` None the second is left out.
+    If ``num_outputs`` is None, the pointwise convolution is left out.
     """
     settings = dict(locals())
     with variable_scope(scope, "SeparableConv2d", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
-        channels = _channels(inputs, layout)
+        channels = channels_of(inputs, layout)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier]
         common = (inputs.dtype.base_dtype,)
         depthwise = weights_of(
@@ -292,7 +288,7 @@ def bias_add(
     data_format: str | None = _NHWC,
     scope: Any = None,
 ) -> Any:
-    """Adds biases, and applies an activation (``tf.contrib.layers.bias_add``)."""
+    """Adds biases and applies an activation (``tf.contrib.layers.bias_add``)."""
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = inputs.shape.as_list()[1 if layout == "NCHW" else -1]
@@ -318,7 +314,7 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
-    """Normalises each example over its own axes (``tf.contrib.layers.layer_norm``)."""
+    """Normalizes each example over its axes from ``begin_norm_axis`` on (``tf.contrib.layers.layer_norm``)."""
     with variable_scope(scope, "LayerNorm", [inputs], reuse=reuse) as opened:
         inputs = convert_to_tensor(inputs)
         sizes = inputs.shape.as_list()

@@ -1,17 +1,17 @@
-"""``tf.contrib.metrics``: the metrics under their older names, with the predictions first."""
+"""``tf.contrib.metrics``: the metrics of ``tf.metrics`` under older names, with the predictions first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
-from tfmini.layers import metrics, metrics_at_k, metrics_binary
-from tfmini.ops.casting import cast
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.layers.metrics import at_k, binary, means
+from tfmini.ops.array.casting import cast
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.reduce_functions import reduce_mean, reduce_sum
 
 Metric = tuple[Any, Any]
 
@@ -25,37 +25,37 @@ def _predictions_first(metric: Callable[..., Metric]) -> Callable[..., Metric]:
     return streaming
 
 
-streaming_accuracy = _predictions_first(metrics.accuracy)
-streaming_auc = _predictions_first(metrics_binary.auc)
-streaming_false_negatives = _predictions_first(metrics_binary.false_negatives)
-streaming_false_positives = _predictions_first(metrics_binary.false_positives)
-streaming_mean = metrics.mean
-streaming_mean_absolute_error = _predictions_first(metrics.mean_absolute_error)
-streaming_mean_cosine_distance = _predictions_first(metrics.mean_cosine_distance)
-streaming_mean_iou = _predictions_first(metrics.mean_iou)
-streaming_mean_relative_error = _predictions_first(metrics.mean_relative_error)
-streaming_mean_squared_error = _predictions_first(metrics.mean_squared_error)
-streaming_mean_tensor = metrics.mean_tensor
-streaming_percentage_less = metrics.percentage_below
-streaming_precision = _predictions_first(metrics_binary.precision)
-streaming_precision_at_thresholds = _predictions_first(metrics_binary.precision_at_thresholds)
-streaming_recall = _predictions_first(metrics_binary.recall)
-streaming_recall_at_thresholds = _predictions_first(metrics_binary.recall_at_thresholds)
-streaming_root_mean_squared_error = _predictions_first(metrics.root_mean_squared_error)
-streaming_sensitivity_at_specificity = _predictions_first(metrics_binary.sensitivity_at_specificity)
-streaming_sparse_average_precision_at_k = _predictions_first(metrics_at_k.sparse_average_precision_at_k)
-streaming_sparse_precision_at_k = _predictions_first(metrics_at_k.precision_at_k)
-streaming_sparse_recall_at_k = _predictions_first(metrics_at_k.recall_at_k)
-streaming_specificity_at_sensitivity = _predictions_first(metrics_binary.specificity_at_sensitivity)
-streaming_true_negatives = _predictions_first(metrics_binary.true_negatives)
-streaming_true_positives = _predictions_first(metrics_binary.true_positives)
+streaming_accuracy = _predictions_first(means.accuracy)
+streaming_auc = _predictions_first(binary.auc)
+streaming_false_negatives = _predictions_first(binary.false_negatives)
+streaming_false_positives = _predictions_first(binary.false_positives)
+streaming_mean = means.mean
+streaming_mean_absolute_error = _predictions_first(means.mean_absolute_error)
+streaming_mean_cosine_distance = _predictions_first(means.mean_cosine_distance)
+streaming_mean_iou = _predictions_first(means.mean_iou)
+streaming_mean_relative_error = _predictions_first(means.mean_relative_error)
+streaming_mean_squared_error = _predictions_first(means.mean_squared_error)
+streaming_mean_tensor = means.mean_tensor
+streaming_percentage_less = means.percentage_below
+streaming_precision = _predictions_first(binary.precision)
+streaming_precision_at_thresholds = _predictions_first(binary.precision_at_thresholds)
+streaming_recall = _predictions_first(binary.recall)
+streaming_recall_at_thresholds = _predictions_first(binary.recall_at_thresholds)
+streaming_root_mean_squared_error = _predictions_first(means.root_mean_squared_error)
+streaming_sensitivity_at_specificity = _predictions_first(binary.sensitivity_at_specificity)
+streaming_sparse_average_precision_at_k = _predictions_first(at_k.sparse_average_precision_at_k)
+streaming_sparse_precision_at_k = _predictions_first(at_k.precision_at_k)
+streaming_sparse_recall_at_k = _predictions_first(at_k.recall_at_k)
+streaming_specificity_at_sensitivity = _predictions_first(binary.specificity_at_sensitivity)
+streaming_true_negatives = _predictions_first(binary.true_negatives)
+streaming_true_positives = _predictions_first(binary.true_positives)
 
 
 def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
-    """The share of predictions that are right, of this batch alone (``tf.contrib.metrics.accuracy``).
+    """The fraction of correct predictions in one batch (``tf.contrib.metrics.accuracy``).
 
     Raises:
-      ValueError: for labels or predictions that are no integers, strings or booleans, or of different types.
+      ValueError: when labels or predictions are no integers, strings or booleans, or their types differ.
     """
     for what, value in (("Labels", labels), ("Predictions", predictions)):
         if not (value.dtype.is_integer or value.dtype in (dtypes.bool, dtypes.string)):
@@ -73,7 +73,7 @@ def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | Non
 
 
 def aggregate_metrics(*value_update_tuples: Metric) -> tuple[list[Any], list[Any]]:
-    """(the values, the updates) of several metrics (``tf.contrib.metrics.aggregate_metrics``)."""
+    """(list of values, list of updates) of several metrics (``tf.contrib.metrics.aggregate_metrics``)."""
     if not value_update_tuples:
         raise ValueError("Expected at least one value_tensor/update_op pair")
     return [value for value, _ in value_update_tuples], [update for _, update in value_update_tuples]

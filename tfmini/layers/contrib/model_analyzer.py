@@ -1,4 +1,4 @@
-"""``tf.contrib.slim.model_analyzer``: how large the tensors of a graph and its variables are."""
+"""``tf.contrib.slim.model_analyzer``: the sizes of a graph's tensors and of variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RULE = "---------"
 
 
 def tensor_description(var: Any) -> str:
-    """``(float32 1x8x8x1024)``."""
+    """The type and shape of a variable or tensor, as in ``(float32 1x8x8x1024)``."""
     return f"({var.dtype.name} {'x'.join(map(str, var.shape))})"
 
 
@@ -22,7 +22,7 @@ def _heading(text: str) -> None:
 
 
 def analyze_ops(graph: Graph, print_info: bool = False) -> int:
-    """How many elements the outputs of all ops have together, as far as it is known.
+    """The total number of elements of all ops' outputs; outputs of unknown shape count 0.
 
     Args:
       print_info: whether to print a line per op.
@@ -40,10 +40,10 @@ def analyze_ops(graph: Graph, print_info: bool = False) -> int:
 
 
 def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
-    """(elements, bytes) of variables.
+    """The total (number of elements, bytes) of variables.
 
     Args:
-      print_info: whether to print a line per variable, and the sums.
+      print_info: whether to print a line per variable and the totals.
     """
     if print_info:
         _heading("Variables: name (type shape) [size]")

@@ -1,4 +1,4 @@
-"""``tf.contrib.framework``: variables of models, and how to find them."""
+"""Creation and lookup of model variables (``tf.contrib.framework``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfmini.graph.keys import GraphKeys
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.ops import variable_scope as vs
-from tfmini.ops.scoping import add_to_collection, get_collection
-from tfmini.ops.scoping import device as device_scope
-from tfmini.ops.variable_base import Variable
+from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.graph.scoping import device as device_scope
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.base import Variable
 
 __all__ = [
     "add_model_variable", "filter_variables", "get_local_variables", "get_model_variables", "get_trainable_variables",
@@ -37,7 +37,7 @@ def variable(
     use_resource: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """``tf.get_variable`` on a device of its own (``tf.contrib.framework.variable``)."""
+    """``tf.get_variable`` with a device (``tf.contrib.framework.variable``)."""
     wanted = list(collections or [GraphKeys.GLOBAL_VARIABLES])
     getter: Callable[..., Any] = custom_getter or vs.get_variable
     settings = {
@@ -59,7 +59,7 @@ def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any
 def global_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
-    """A variable in GLOBAL_VARIABLES that is not trained (``tf.contrib.framework.global_variable``)."""
+    """An untrainable variable in GLOBAL_VARIABLES (``tf.contrib.framework.global_variable``)."""
     return _untrained(initial_value, GraphKeys.GLOBAL_VARIABLES, validate_shape, name, use_resource)
 
 
@@ -73,12 +73,12 @@ def _untrained(value: Any, collection: str, validate_shape: bool, name: str | No
 def local_variable(
     initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
 ) -> Any:
-    """A variable in LOCAL_VARIABLES that is not trained (``tf.contrib.framework.local_variable``)."""
+    """An untrainable variable in LOCAL_VARIABLES (``tf.contrib.framework.local_variable``)."""
     return _untrained(initial_value, GraphKeys.LOCAL_VARIABLES, validate_shape, name, use_resource)
 
 
 def add_model_variable(var: Any) -> None:
-    """Puts a variable into MODEL_VARIABLES unless it is there (``tf.contrib.slim.add_model_variable``)."""
+    """Adds a variable to MODEL_VARIABLES unless it is in it (``tf.contrib.slim.add_model_variable``)."""
     if all(var is not known for known in get_collection(GraphKeys.MODEL_VARIABLES)):
         add_to_collection(GraphKeys.MODEL_VARIABLES, var)
 
@@ -86,7 +86,7 @@ def add_model_variable(var: Any) -> None:
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """The variables of a collection, in a scope, and with the last part of the name (``get_variables``)."""
+    """A collection's variables in a scope whose names end with ``suffix`` (``tf.contrib.framework.get_variables``)."""
     prefix = scope.name if isinstance(scope, vs.VariableScope) else scope
     if suffix is not None:
         suffix = suffix if ":" in suffix else suffix + ":"
@@ -95,22 +95,22 @@ def get_variables(
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The model variables of a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
+    """The model variables with a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The local variables of a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
+    """The local variables with a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The trainable variables of a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
+    """The trainable variables with a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
 def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
-    """The global variables in the scopes ``include`` (default all) and not in ``exclude``."""
+    """The global variables in the scopes ``include`` (default: all) but not in the scopes ``exclude``."""
     wanted = get_variables() if include is None else [v for scope in _listed(include) for v in get_variables(scope)]
     unwanted = {id(v) for scope in _listed(exclude or []) for v in get_variables(scope)}
     return [v for v in wanted if id(v) not in unwanted]
@@ -128,12 +128,12 @@ def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """The variables whose last name is ``given_name`` (``tf.contrib.slim.get_variables_by_name``)."""
+    """The variables whose last name component is ``given_name`` (``tf.contrib.slim.get_variables_by_name``)."""
     return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
 
 
 def get_unique_variable(var_op_name: str) -> Any:
-    """The one variable of that name; a ValueError when there is none or more."""
+    """The variable whose op has the given name; raises ValueError unless there is exactly one."""
     found = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
     if len(found) != 1:
         raise ValueError(f"Variable {var_op_name} does not uniquely identify a variable")
@@ -141,7 +141,7 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 def get_variable_full_name(var: Any) -> str:
-    """The name that a checkpoint has it under (``tf.contrib.slim.get_variable_full_name``)."""
+    """The variable's name in checkpoints (``tf.contrib.slim.get_variable_full_name``)."""
     info = getattr(var, "_save_slice_info", None)
     return str(info.full_name if info else var.op.name)
 
@@ -152,7 +152,7 @@ def filter_variables(
     exclude_patterns: Any = None,
     reg_search: bool = True,
 ) -> list[Any]:
-    """The variables whose names match one of the first expressions and none of the second."""
+    """The variables whose names match any pattern to include and no pattern to exclude."""
     found = re.search if reg_search else re.match
 
     def matches(var: Any, patterns: Any) -> bool:

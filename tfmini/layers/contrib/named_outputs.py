@@ -1,12 +1,12 @@
-"""``tf.contrib.layers.utils``: the named results of layers, and readers of layer arguments."""
+"""``tf.contrib.layers.utils``: aliases of layer results in collections, and checks of layer arguments."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Any
 
-from tfmini.ops.cond import smart_cond, smart_constant_value
-from tfmini.ops.scoping import add_to_collections, get_collection, get_collection_ref
+from tfmini.graph.scoping import add_to_collections, get_collection, get_collection_ref
+from tfmini.ops.flow.cond import smart_cond, smart_constant_value
 from tfmini.shapes import TensorShape
 
 __all__ = [
@@ -19,7 +19,7 @@ constant_value = smart_constant_value
 
 
 def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
-    """Puts a tensor into collections, under an alias; returns it (``tf.contrib.slim.utils.collect_named_outputs``)."""
+    """Adds a tensor to collections under an alias; returns it (``tf.contrib.slim.utils.collect_named_outputs``)."""
     if collections:
         append_tensor_alias(outputs, alias)
         add_to_collections(collections, outputs)
@@ -27,7 +27,7 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
 
 
 def append_tensor_alias(tensor: Any, alias: str) -> Any:
-    """Gives a tensor one more name (``tf.contrib.slim.utils.append_tensor_alias``)."""
+    """Adds an alias to a tensor and returns it (``tf.contrib.slim.utils.append_tensor_alias``)."""
     _aliases(tensor).append(alias[:-1] if alias.endswith("/") else alias)
     return tensor
 
@@ -48,7 +48,7 @@ def gather_tensors_aliases(tensors: Any) -> list[str]:
 
 
 def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> OrderedDict[str, Any]:
-    """alias -> tensor for a collection of named results (``tf.contrib.slim.utils.convert_collection_to_dict``)."""
+    """alias -> tensor, for the tensors of a collection (``tf.contrib.slim.utils.convert_collection_to_dict``)."""
     found = OrderedDict((alias, t) for t in get_collection(collection) for alias in get_tensor_aliases(t))
     if clear_collection:
         get_collection_ref(collection).clear()
@@ -56,12 +56,12 @@ def convert_collection_to_dict(collection: str, clear_collection: bool = False) 
 
 
 def first_dimension(shape: Any, min_rank: int = 1) -> int | None:
-    """The length of the first axis; a ValueError where it is not known (``tf.contrib.slim.utils.first_dimension``)."""
+    """The length of the first axis; raises ValueError if unknown (``tf.contrib.slim.utils.first_dimension``)."""
     return _dimension(shape, 0, min_rank)
 
 
 def last_dimension(shape: Any, min_rank: int = 1) -> int | None:
-    """The length of the last axis; a ValueError where it is not known (``tf.contrib.slim.utils.last_dimension``)."""
+    """The length of the last axis; raises ValueError if unknown (``tf.contrib.slim.utils.last_dimension``)."""
     return _dimension(shape, -1, min_rank)
 
 
@@ -78,13 +78,13 @@ def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
 
 
 def two_element_tuple(int_or_tuple: Any) -> tuple[int, int]:
-    """Two ints from one or two; a ValueError otherwise (``tf.contrib.slim.utils.two_element_tuple``)."""
+    """Expands an int to a pair; raises ValueError for more than two (``tf.contrib.slim.utils.two_element_tuple``)."""
     first, second = n_positive_integers(2, int_or_tuple)
     return first, second
 
 
 def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
-    """``n`` ints from one or ``n``; a ValueError otherwise (``tf.contrib.slim.utils.n_positive_integers``)."""
+    """Expands an int to ``n`` ints, or checks ``n`` positive ones (``tf.contrib.slim.utils.n_positive_integers``)."""
     if isinstance(value, TensorShape):
         value = value.as_list()
     values = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)

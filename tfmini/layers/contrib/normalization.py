@@ -1,21 +1,21 @@
-"""``tf.contrib.layers``: normalisation of each example by itself, over its channels or groups of them."""
+"""Normalization of each example, per channel or group of channels (``tf.contrib.layers``)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_layers import weights_of
-from tfmini.layers.contrib_outputs import collect_named_outputs
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.initializers import Ones, Zeros
-from tfmini.ops.nn_norm import batch_normalization, moments
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.layers import weights_of
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.nn.normalization import batch_normalization, moments
+from tfmini.ops.variables.initializers import Ones, Zeros
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = ["group_norm", "instance_norm"]
 
@@ -24,7 +24,7 @@ def _offset_and_scale(
     inputs: Tensor, channels: int, shape: Any, center: bool, scale: bool, initializers: Any, trainable: bool,
     collections: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """(beta, gamma) for each channel, in a shape that broadcasts; None where not wanted."""
+    """(beta, gamma) of all channels, reshaped to broadcast; None for one that is not wanted."""
     made: dict[str, Any] = {"beta": None, "gamma": None}
     for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
         if wanted:
@@ -51,15 +51,15 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """Normalises each channel of each example (``tf.contrib.layers.instance_norm``).
+    """Normalizes each channel of each example (``tf.contrib.layers.instance_norm``).
 
     Args:
-      inputs: of rank 2 or more; the channels are last, or second with NCHW.
-      center, scale: whether there is a beta, a gamma.
+      inputs: a tensor of rank 2 or more; the channels are the last axis, or the second with NCHW.
+      center, scale: whether to add ``beta`` and multiply by ``gamma``.
       param_initializers: ``{"beta": …, "gamma": …}``.
 
     Raises:
-      ValueError: for an unknown rank, number of channels or ``data_format``.
+      ValueError: when rank or number of channels are unknown, or ``data_format`` is invalid.
     """
     inputs = convert_to_tensor(inputs)
     rank = inputs.shape.ndims
@@ -100,16 +100,16 @@ def group_norm(
     scope: Any = None,
     mean_close_to_zero: bool = False,
 ) -> Any:
-    """Normalises groups of channels of each example (``tf.contrib.layers.group_norm``).
+    """Normalizes groups of channels of each example (``tf.contrib.layers.group_norm``).
 
     Args:
-      groups: into how many the channels are split.
-      channels_axis, reduction_axes: what is normalised over; all but the batch must be known.
-      center, scale, param_initializers: as for `instance_norm`.
-      mean_close_to_zero: accepted; the variance is always taken around the mean.
+      groups: number of groups of channels.
+      channels_axis, reduction_axes: the axes to normalize over; all but the batch must be known statically.
+      center, scale, param_initializers: as in `instance_norm`.
+      mean_close_to_zero: accepted and ignored; the variance is always taken around the mean.
 
     Raises:
-      ValueError: for axes or groups that do not fit the inputs.
+      ValueError: when axes or groups do not match the inputs.
     """
     inputs = convert_to_tensor(inputs)
     channel, axes = _axes(inputs, groups, channels_axis, reduction_axes)
@@ -131,7 +131,7 @@ def group_norm(
 
 
 def _axes(inputs: Tensor, groups: int, channels_axis: int, reduction_axes: Sequence[int]) -> tuple[int, list[int]]:
-    """The axis of the channels and the other axes, counted from the front, after a check."""
+    """Checks the arguments of `group_norm`; returns the channel axis and the others, not negative."""
     rank = inputs.shape.ndims
     if rank is None:
         raise ValueError(f"Inputs {inputs.name} has undefined rank.")

@@ -1,4 +1,4 @@
-"""``tf.contrib.layers``: regularizers and initializers."""
+"""Regularizers, and the Xavier and variance scaling initializers (``tf.contrib.layers``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops import random_values
-from tfmini.ops.constant import constant
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import multiply
-from tfmini.ops.math_sums import add_n
-from tfmini.ops.nn_bias import l2_loss
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import add_to_collection, get_collection, name_scope
+from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import multiply
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.nn.bias import l2_loss
+from tfmini.ops.random import functions as random_values
 
 __all__ = [
     "apply_regularization", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "sum_regularizer",
@@ -67,7 +67,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Any:
-    """The sum of both (``tf.contrib.layers.l1_l2_regularizer``)."""
+    """The sum of an L1 and an L2 regularizer (``tf.contrib.layers.l1_l2_regularizer``)."""
     if _checked(scale_l1) == 0.0:
         return l2_regularizer(scale_l2, scope)
     if _checked(scale_l2) == 0.0:
@@ -77,7 +77,7 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str |
 
 
 def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str | None = None) -> Any:
-    """The sum of several (``tf.contrib.layers.sum_regularizer``); None for none."""
+    """The sum of several regularizers, or None if there are none (``tf.contrib.layers.sum_regularizer``)."""
     regularizers = [r for r in regularizer_list if r is not None]
     if not regularizers:
         return None
@@ -91,9 +91,9 @@ def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str |
 
 
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Tensor:
-    """The sum of the regularizer over weights, by default those in WEIGHTS; also put into REGULARIZATION_LOSSES.
+    """Sums a regularizer over weights (default: WEIGHTS) and adds the sum to REGULARIZATION_LOSSES.
 
-    ``tf.contrib.layers.apply_regularization``; a ValueError when there are no weights.
+    ``tf.contrib.layers.apply_regularization``; raises ValueError if there are no weights.
     """
     weights = weights_list or get_collection(GraphKeys.WEIGHTS)
     if not weights:
@@ -106,7 +106,7 @@ def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> 
 
 
 def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32) -> Any:
-    """Glorot's initializer (``tf.contrib.layers.xavier_initializer``)."""
+    """The Glorot (Xavier) initializer (``tf.contrib.layers.xavier_initializer``)."""
     return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)
 
 
@@ -120,14 +120,14 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: Any = dtypes.float32,
 ) -> Any:
-    """Random, of variance ``factor / n``, n by the mode (``tf.contrib.layers.variance_scaling_initializer``).
+    """Random values of variance ``factor / n`` (``tf.contrib.layers.variance_scaling_initializer``).
 
     Args:
-      mode: "FAN_IN", "FAN_OUT" or "FAN_AVG".
-      uniform: uniform instead of cut normal.
+      mode: the meaning of n: "FAN_IN", "FAN_OUT" or "FAN_AVG".
+      uniform: draw from a uniform rather than a truncated normal distribution.
 
     Raises:
-      TypeError: for a mode or dtype that cannot be.
+      TypeError: when the mode is unknown or the dtype is not floating point.
     """
     kind = dtypes.as_dtype(dtype)
     if not kind.is_floating:
@@ -140,7 +140,7 @@ def variance_scaling_initializer(
         if uniform:
             limit = math.sqrt(3.0 * factor / count)
             return random_values.random_uniform(shape, -limit, limit, dtype or kind, seed=seed)
-        # The cut of a normal at two deviations loses this share of its variance.
+        # A normal distribution truncated at two standard deviations has about 1 / 1.3 of the variance.
         deviation = math.sqrt(1.3 * factor / count)
         return random_values.truncated_normal(shape, 0.0, deviation, dtype or kind, seed=seed)
 

@@ -1,24 +1,24 @@
-"""``tf.contrib.rnn``: further cells and wrappers, and stacks of bidirectional networks."""
+"""``tf.contrib.rnn``: further cells, projection wrappers, and stacked bidirectional networks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
-from tfmini.layers.contrib_layers import layer_norm
-from tfmini.layers.rnn import bidirectional_dynamic_rnn, check_cell
-from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
-from tfmini.ops import variable_scope as vs
-from tfmini.ops.array_joining import concat, split
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.initializers import Constant, RandomUniform, Zeros
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.math_unary import sigmoid, tanh
-from tfmini.ops.nn_bias import bias_add
-from tfmini.ops.nn_embedding import embedding_lookup
-from tfmini.ops.nn_norm import dropout
-from tfmini.ops.scoping import name_scope
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
+from tfmini.graph.scoping import name_scope
+from tfmini.layers.contrib.layers import layer_norm
+from tfmini.layers.rnn.cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
+from tfmini.layers.rnn.unrolling import bidirectional_dynamic_rnn, check_cell
+from tfmini.ops.array.joining import concat, split
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.unary import sigmoid, tanh
+from tfmini.ops.nn.bias import bias_add
+from tfmini.ops.nn.embedding import embedding_lookup
+from tfmini.ops.nn.normalization import dropout
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
 
 __all__ = [
     "EmbeddingWrapper", "GRUBlockCellV2", "InputProjectionWrapper", "LSTMBlockCell", "LayerNormBasicLSTMCell",
@@ -27,11 +27,11 @@ __all__ = [
 
 
 class LSTMBlockCell(LSTMCell):
-    """An LSTM under the name ``lstm_cell`` (``tf.contrib.rnn.LSTMBlockCell``); made of plain ops here.
+    """An LSTM with the name ``lstm_cell``, made of single ops (``tf.contrib.rnn.LSTMBlockCell``).
 
     Args:
-      num_units, forget_bias, cell_clip: as for `LSTMCell`; no clipping where ``cell_clip`` is None or negative.
-      use_peephole: whether the gates see the cell.
+      num_units, forget_bias, cell_clip: as in `LSTMCell`; no clipping if ``cell_clip`` is None or not positive.
+      use_peephole: whether the gates read the cell state.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LSTMBlockCell(LSTMCell):
 
 
 class GRUBlockCellV2(GRUCell):
-    """A GRU under the name ``gru_cell`` (``tf.contrib.rnn.GRUBlockCellV2``); made of plain ops here."""
+    """A GRU with the name ``gru_cell``, made of single ops (``tf.contrib.rnn.GRUBlockCellV2``)."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class GRUBlockCellV2(GRUCell):
 
 
 class LayerNormBasicLSTMCell(RNNCell):
-    """An LSTM whose gates are normalised (``tf.contrib.rnn.LayerNormBasicLSTMCell``).
+    """An LSTM with layer normalization of its gates (``tf.contrib.rnn.LayerNormBasicLSTMCell``).
 
     Args:
       num_units: the width of the output.
       forget_bias: added to the forget gate.
-      input_size: not used.
-      layer_norm: whether gates and cell are normalised; otherwise there is a bias.
-      norm_gain, norm_shift: where gamma and beta begin.
-      dropout_keep_prob, dropout_prob_seed: of the dropout of what is written into the cell.
+      input_size: ignored.
+      layer_norm: normalize the gates and the cell state; otherwise add a bias to the gates.
+      norm_gain, norm_shift: initial values of gamma and beta.
+      dropout_keep_prob, dropout_prob_seed: dropout of the values written into the cell state.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LayerNormBasicLSTMCell(RNNCell):
 
 
 class _Around(RNNCell):
-    """A wrapper with variables of its own: the inner cell's state."""
+    """Base class of wrappers with variables; the state is the inner cell's."""
 
     def __init__(self, cell: RNNCell, reuse: Any) -> None:
         super().__init__(_reuse=reuse)
@@ -158,7 +158,7 @@ class OutputProjectionWrapper(_Around):
 
     Args:
       output_size: the width of the projection.
-      activation: of the projection, default none.
+      activation: activation of the projection; default none.
     """
 
     def __init__(self, cell: RNNCell, output_size: int, activation: Any = None, reuse: Any = None) -> None:
@@ -182,8 +182,8 @@ class InputProjectionWrapper(_Around):
 
     Args:
       num_proj: the width of the projection.
-      activation: of the projection, default none.
-      input_size: not used.
+      activation: activation of the projection; default none.
+      input_size: ignored.
     """
 
     def __init__(
@@ -198,12 +198,12 @@ class InputProjectionWrapper(_Around):
 
 
 class EmbeddingWrapper(_Around):
-    """Gives a cell the embeddings of ids (``tf.contrib.rnn.EmbeddingWrapper``).
+    """Feeds a cell with the embeddings of ids (``tf.contrib.rnn.EmbeddingWrapper``).
 
     Args:
-      embedding_classes: how many ids there are.
+      embedding_classes: number of ids.
       embedding_size: the width of the embeddings.
-      initializer: of the embeddings; None: the scope's, else uniform between plus and minus the root of 3.
+      initializer: initializer of the embeddings; default: the scope's, else uniform in [-sqrt(3), sqrt(3)].
     """
 
     def __init__(
@@ -238,18 +238,20 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Bidirectional networks on top of each other: (outputs, last states forward, last states backward).
+    """Stacked bidirectional networks (``tf.contrib.rnn.stack_bidirectional_dynamic_rnn``).
 
-    TF name: ``tf.contrib.rnn.stack_bidirectional_dynamic_rnn``. The joined outputs of a layer are the next one's
-    inputs.
+    The concatenated outputs of a layer are the inputs of the next one.
 
     Args:
       cells_fw, cells_bw: a cell per layer.
-      initial_states_fw, initial_states_bw: a state per layer; None: zeros.
+      initial_states_fw, initial_states_bw: a state per layer; None for zeros.
       The others are those of `bidirectional_dynamic_rnn`.
 
+    Returns:
+      (outputs, last states of the forward cells, last states of the backward cells).
+
     Raises:
-      ValueError: for lists that are empty or of different lengths.
+      ValueError: when a list is empty or the lists have different lengths.
     """
     _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     none = [None] * len(cells_fw)

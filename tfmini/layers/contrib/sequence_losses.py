@@ -1,22 +1,22 @@
-"""``tf.contrib.seq2seq.sequence_loss``, and the losses and decoder of ``tf.contrib.legacy_seq2seq``."""
+"""Losses of sequences (``tf.contrib.seq2seq``), and the losses and decoder of ``tf.contrib.legacy_seq2seq``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.casting import cast
-from tfmini.ops.math_elementwise import div_no_nan
-from tfmini.ops.math_sums import add_n
-from tfmini.ops.nn_cross_entropy import sparse_softmax_cross_entropy_with_logits
-from tfmini.ops.reduce_functions import count_nonzero, reduce_sum
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.variable_scope import get_variable_scope, variable_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.elementwise import div_no_nan
+from tfmini.ops.math.reduce_functions import count_nonzero, reduce_sum
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.nn.cross_entropy import sparse_softmax_cross_entropy_with_logits
+from tfmini.ops.variables.scope import get_variable_scope, variable_scope
 
 __all__ = ["rnn_decoder", "sequence_loss", "sequence_loss_by_example", "sequence_loss_of_steps"]
 
@@ -38,14 +38,14 @@ def sequence_loss(
 
     Args:
       logits: ``[batch, time, classes]``.
-      targets: ``[batch, time]``, classes.
-      weights: ``[batch, time]``, such as `tf.sequence_mask` gives.
-      average_across_timesteps, average_across_batch: whether to sum over an axis and divide by the weights there.
-      sum_over_timesteps, sum_over_batch: whether to divide by how many weights there are not zero, instead.
+      targets: class indices ``[batch, time]``.
+      weights: ``[batch, time]``, for instance from `tf.sequence_mask`.
+      average_across_timesteps, average_across_batch: sum over the axis and divide by the sum of its weights.
+      sum_over_timesteps, sum_over_batch: sum over the axis and divide by the number of its nonzero weights.
       softmax_loss_function: ``f(labels=, logits=)`` in place of the sparse softmax cross-entropy.
 
     Raises:
-      ValueError: for other ranks, or both ways for one axis.
+      ValueError: when a rank is wrong, or one axis is to be both averaged and summed.
     """
     logits, targets, weights = (convert_to_tensor(value) for value in (logits, targets, weights))
     for value, rank, what in ((logits, 3, "Logits"), (targets, 2, "Targets"), (weights, 2, "Weights")):
@@ -60,7 +60,7 @@ def sequence_loss(
     with name_scope(name, "sequence_loss", [logits, targets, weights]):
         losses = _weighted(logits, targets, weights, softmax_loss_function)
         averaged = _axes(average_across_batch, average_across_timesteps)
-        if averaged:  # then TensorFlow does not look at the sums
+        if averaged:  # TensorFlow then ignores the sum_over arguments
             return div_no_nan(reduce_sum(losses, axis=averaged), reduce_sum(weights, axis=averaged))
         summed = _axes(sum_over_batch, sum_over_timesteps)
         if summed:
@@ -74,7 +74,7 @@ def _axes(batch: bool, time: bool) -> list[int]:
 
 
 def _weighted(logits: Tensor, targets: Tensor, weights: Tensor, function: LossFunction | None) -> Tensor:
-    """The loss of each step, times its weight: ``[batch, time]``."""
+    """The weighted loss of each step, ``[batch, time]``."""
     loss = function or sparse_softmax_cross_entropy_with_logits
     sizes = shape_of(logits)
     each = loss(labels=reshape(targets, [-1]), logits=reshape(logits, [-1, sizes[2]]))
@@ -92,13 +92,13 @@ def sequence_loss_by_example(
     """The cross-entropy of each sequence, ``[batch]`` (``tf.contrib.legacy_seq2seq.sequence_loss_by_example``).
 
     Args:
-      logits: a list over the steps, each ``[batch, classes]``.
-      targets, weights: lists over the steps, each ``[batch]``.
+      logits: a list with a tensor ``[batch, classes]`` per step.
+      targets, weights: lists with a tensor ``[batch]`` per step.
       average_across_timesteps: whether to divide by the sum of the weights.
-      softmax_loss_function: as for `sequence_loss`.
+      softmax_loss_function: as in `sequence_loss`.
 
     Raises:
-      ValueError: for lists of different lengths.
+      ValueError: when the lists have different lengths.
     """
     if not len(logits) == len(targets) == len(weights):
         raise ValueError(
@@ -112,7 +112,7 @@ def sequence_loss_by_example(
             for logit, target, weight in zip(logits, targets, weights, strict=True)
         ]
         total = add_n(steps)
-        # A little keeps weights that are all zero from a division by zero.
+        # The small term avoids a division by zero if all weights are zero.
         return total / (add_n(list(weights)) + 1e-12) if average_across_timesteps else total
 
 
@@ -125,7 +125,7 @@ def sequence_loss_of_steps(
     softmax_loss_function: LossFunction | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """`sequence_loss_by_example`, summed over the batch or averaged (``tf.contrib.legacy_seq2seq.sequence_loss``)."""
+    """`sequence_loss_by_example`, averaged or summed over the batch (``tf.contrib.legacy_seq2seq.sequence_loss``)."""
     with name_scope(name, "sequence_loss", [*logits, *targets, *weights]):
         total = reduce_sum(
             sequence_loss_by_example(logits, targets, weights, average_across_timesteps, softmax_loss_function)
@@ -140,12 +140,12 @@ def rnn_decoder(
     loop_function: Callable[[Any, int], Any] | None = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """Runs a cell over inputs: (outputs, last state) (``tf.contrib.legacy_seq2seq.rnn_decoder``).
+    """Runs a cell over a list of inputs; returns (outputs, last state) (``tf.contrib.legacy_seq2seq.rnn_decoder``).
 
     Args:
-      decoder_inputs: a list over the steps, each ``[batch, width]``.
-      initial_state: the cell's.
-      loop_function: ``f(last output, step)`` makes the inputs of all steps but the first.
+      decoder_inputs: a list with a tensor ``[batch, width]`` per step.
+      initial_state: the cell's initial state.
+      loop_function: ``f(last output, step)`` computes the inputs of all steps but the first.
     """
     outputs: list[Any] = []
     state = initial_state

@@ -1,4 +1,4 @@
-"""``tf.contrib.layers.summarize_…`` and ``tf.contrib.slim.summaries``."""
+"""Summaries of tensors and collections (``tf.contrib.layers.summarize_…``, ``tf.contrib.slim.summaries``)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.casting import cast
-from tfmini.ops.logging_ops import Print
-from tfmini.ops.math_comparison import greater, less
-from tfmini.ops.nn_norm import zero_fraction
-from tfmini.ops.reduce_functions import reduce_mean
-from tfmini.ops.scoping import add_to_collection, get_collection
-from tfmini.ops.summaries import histogram, image, scalar
+from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.ops.array.casting import cast
+from tfmini.ops.debugging.logging_ops import Print
+from tfmini.ops.math.comparison import greater, less
+from tfmini.ops.math.reduce_functions import reduce_mean
+from tfmini.ops.nn.normalization import zero_fraction
+from tfmini.ops.summary.functions import histogram, image, scalar
 
 __all__ = [
     "add_histogram_summaries", "add_histogram_summary", "add_image_summaries", "add_image_summary",
@@ -31,7 +31,7 @@ def _share(condition: Tensor) -> Tensor:
 
 
 def summarize_activation(op: Any) -> Tensor:
-    """A histogram; of a relu also how many are off, of a relu6 how many are cut off too."""
+    """A histogram summary; for a relu also the fraction of zeros, for a relu6 also that of values clipped at 6."""
     source, name = op.op, op.op.name
     if source.type in ("Relu", "Softplus", "Relu6"):
         before = source.inputs[0]
@@ -42,7 +42,7 @@ def summarize_activation(op: Any) -> Tensor:
 
 
 def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
-    """A scalar summary, or a histogram; None for strings and booleans."""
+    """A summary of a scalar or a histogram of another tensor; None for strings and booleans."""
     if tensor.dtype.base_dtype in (dtypes.string, dtypes.bool):
         return None
     tag = tag or f"{tensor.op.name}_summary"
@@ -50,14 +50,14 @@ def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
 
 
 def summarize_tensors(tensors: Iterable[Any], summarizer: Callable[[Any], Any] = summarize_tensor) -> list[Any]:
-    """The summary of each."""
+    """The summaries of several tensors."""
     return [summarizer(tensor) for tensor in tensors]
 
 
 def summarize_collection(
     collection: str, name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_tensor
 ) -> list[Any]:
-    """The summary of each tensor of a collection whose op's name begins as the expression says."""
+    """The summaries of a collection's tensors whose op names match the regular expression at their start."""
     wanted = [t for t in get_collection(collection) if name_filter is None or re.match(name_filter, t.op.name)]
     return summarize_tensors(wanted, summarizer)
 
@@ -65,7 +65,7 @@ def summarize_collection(
 def summarize_activations(
     name_filter: str | None = None, summarizer: Callable[[Any], Any] = summarize_activation
 ) -> list[Any]:
-    """`summarize_collection` of the activations."""
+    """`summarize_collection` of ACTIVATIONS."""
     return summarize_collection(GraphKeys.ACTIVATIONS, name_filter, summarizer)
 
 
@@ -78,7 +78,7 @@ summarize_biases = partial(summarize_collection, GraphKeys.BIASES)
 
 
 def _name(tensor: Any, name: str | None, prefix: str | None, ending: str = "") -> str:
-    """``prefix/name`` with an ending; by default the name is the op's."""
+    """``prefix/name/ending``; by default the name is the op's."""
     whole = name or tensor.op.name
     return (f"{prefix}/{whole}" if prefix else whole) + (f"/{ending}" if ending else "")
 
@@ -90,14 +90,14 @@ def _printed(summary: Tensor, tensor: Any, name: str, print_summary: bool) -> Te
 
 
 def add_histogram_summary(tensor: Any, name: str | None = None, prefix: str | None = None) -> Tensor:
-    """A histogram under ``prefix/name``."""
+    """A histogram summary named ``prefix/name``."""
     return histogram(_name(tensor, name, prefix), tensor)
 
 
 def add_image_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
-    """An image summary under ``prefix/name``, which is also printed if wanted."""
+    """An image summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
     name = _name(tensor, name, prefix)
     return _printed(image(name, tensor), tensor, name, print_summary)
 
@@ -105,7 +105,7 @@ def add_image_summary(
 def add_scalar_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
-    """A scalar summary under ``prefix/name``, which is also printed if wanted."""
+    """A scalar summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
     name = _name(tensor, name, prefix)
     return _printed(scalar(name, tensor), tensor, name, print_summary)
 
@@ -113,28 +113,28 @@ def add_scalar_summary(
 def add_zero_fraction_summary(
     tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
-    """How many elements are zero, under ``prefix/name`` with the ending "Fraction of Zero Values"."""
+    """A summary of the fraction of zeros, named ``prefix/name/Fraction of Zero Values``."""
     name = _name(tensor, name, prefix, "Fraction of Zero Values")
     return add_scalar_summary(zero_fraction(tensor), name, print_summary=print_summary)
 
 
 def add_histogram_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
-    """`add_histogram_summary` of each."""
+    """`add_histogram_summary` for each tensor."""
     return [add_histogram_summary(tensor, prefix=prefix) for tensor in tensors]
 
 
 def add_image_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
-    """`add_image_summary` of each."""
+    """`add_image_summary` for each tensor."""
     return [add_image_summary(tensor, prefix=prefix) for tensor in tensors]
 
 
 def add_scalar_summaries(
     tensors: Iterable[Any], prefix: str | None = None, print_summary: bool = False
 ) -> list[Tensor]:
-    """`add_scalar_summary` of each."""
+    """`add_scalar_summary` for each tensor."""
     return [add_scalar_summary(tensor, prefix=prefix, print_summary=print_summary) for tensor in tensors]
 
 
 def add_zero_fraction_summaries(tensors: Iterable[Any], prefix: str | None = None) -> list[Tensor]:
-    """`add_zero_fraction_summary` of each."""
+    """`add_zero_fraction_summary` for each tensor."""
     return [add_zero_fraction_summary(tensor, prefix=prefix) for tensor in tensors]

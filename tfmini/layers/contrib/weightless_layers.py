@@ -1,4 +1,4 @@
-"""``tf.contrib.layers`` without weights: pooling, dropout, reshaping; and layers applied several times."""
+"""Layers without weights (``tf.contrib.layers``): pooling, dropout, reshaping, repetition of a layer."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.layers.arg_scope import add_arg_scope
-from tfmini.layers.contrib_layers import around, known_format
-from tfmini.layers.contrib_outputs import collect_named_outputs
+from tfmini.layers.contrib.arg_scope import add_arg_scope
+from tfmini.layers.contrib.layers import known_format
+from tfmini.layers.contrib.named_outputs import collect_named_outputs
 from tfmini.layers.core import Flatten
-from tfmini.layers.images import normalized_tuple
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_sets import one_hot
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.nn_cross_entropy import softmax as softmax_of
-from tfmini.ops.nn_norm import dropout as drop_out
-from tfmini.ops.nn_norm import l2_normalize
-from tfmini.ops.nn_pooling import avg_pool, max_pool
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.layers.spatial_arguments import around, normalized_tuple
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.index_sets import one_hot
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.nn.cross_entropy import softmax as softmax_of
+from tfmini.ops.nn.normalization import dropout as drop_out
+from tfmini.ops.nn.normalization import l2_normalize
+from tfmini.ops.nn.pooling import avg_pool, max_pool
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = [
     "avg_pool2d", "dropout", "flatten", "max_pool2d", "one_hot_encoding", "repeat", "softmax", "stack", "unit_norm",
@@ -83,7 +83,7 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Zeroes elements in training (``tf.contrib.layers.dropout``), which is the default."""
+    """Sets random elements to zero if ``is_training`` (the default) (``tf.contrib.layers.dropout``)."""
     with variable_scope(scope, "Dropout", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
         outputs = smart_cond(
@@ -94,7 +94,7 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """Joins all axes but the first (``tf.contrib.layers.flatten``)."""
+    """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
     with variable_scope(scope, "Flatten", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
         if inputs.shape.ndims is None or inputs.shape.ndims < 2:
@@ -131,13 +131,13 @@ def softmax(logits: Any, scope: Any = None) -> Any:
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
-    """Inputs of length 1 along an axis (``tf.contrib.layers.unit_norm``)."""
+    """Scales the inputs to unit norm along an axis (``tf.contrib.layers.unit_norm``)."""
     with variable_scope(scope, "UnitNorm", [inputs]):
         return l2_normalize(inputs, dim, epsilon)
 
 
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """A layer, applied several times, each in a scope ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
+    """Applies a layer several times, in the scopes ``<scope>_<i>`` (``tf.contrib.layers.repeat``)."""
     name = kwargs.pop("scope", None)
     with variable_scope(name, "Repeat", [inputs]):
         inputs = convert_to_tensor(inputs)
@@ -148,7 +148,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
 
 
 def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
-    """A layer, applied once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
+    """Applies a layer once for each of ``stack_args`` (``tf.contrib.layers.stack``)."""
     name = kwargs.pop("scope", None)
     if not isinstance(stack_args, (list, tuple)):
         raise ValueError("stack_args need to be a list or tuple")

@@ -1,4 +1,4 @@
-"""``tf.metrics`` of the best ``k`` classes: precision, recall and average precision at k."""
+"""Metrics of the ``k`` highest-ranked classes: precision, recall and average precision at k (``tf.metrics``)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
-from tfmini.layers.weights import assert_broadcastable
-from tfmini.ops.array_filling import fill
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import expand_dims
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import equal, greater_equal
-from tfmini.ops.math_elementwise import div, minimum, multiply
-from tfmini.ops.math_reductions import cumsum
-from tfmini.ops.nn_topk import top_k
-from tfmini.ops.reduce_functions import reduce_any, reduce_sum
-from tfmini.ops.scoping import control_dependencies, name_scope
-from tfmini.ops.set_operations import set_difference, set_intersection, set_size
-from tfmini.ops.sparse_functions import sparse_reshape, sparse_retain, sparse_tensor_to_dense
-from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.weight_broadcasting import assert_broadcastable
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import fill
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.comparison import equal, greater_equal
+from tfmini.ops.math.elementwise import div, minimum, multiply
+from tfmini.ops.math.reduce_functions import reduce_any, reduce_sum
+from tfmini.ops.math.reductions import cumsum
+from tfmini.ops.math.topk import top_k
+from tfmini.ops.sparse.functions import sparse_reshape, sparse_retain, sparse_tensor_to_dense
+from tfmini.ops.sparse.set_operations import set_difference, set_intersection, set_size
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = [
     "average_precision_at_k", "precision_at_k", "precision_at_top_k", "recall_at_k", "recall_at_top_k",
@@ -43,7 +43,7 @@ def _ranked(predictions: Any, k: int) -> Tensor:
 
 
 def _as_labels(labels: Any, classes: Tensor) -> Any:
-    """Labels ``[..., number]``: one label for each prediction gets the last axis."""
+    """Labels as ``[..., number]``; one label per prediction, ``[...]``, gets a last axis of length 1."""
     if isinstance(labels, SparseTensorValue):
         labels = SparseTensor.from_value(labels)
     if not isinstance(labels, SparseTensor):
@@ -57,7 +57,7 @@ def _as_labels(labels: Any, classes: Tensor) -> Any:
 
 
 def _only(ids: Any, class_id: int) -> SparseTensor:
-    """The ids that are ``class_id``, once in each set."""
+    """The ids that equal ``class_id``, at most one per set."""
     if isinstance(ids, SparseTensor):
         return sparse_retain(ids, equal(ids.values, class_id))
     sizes = shape_of(ids, out_type=_INT64)
@@ -89,7 +89,7 @@ def _weighted(amounts: Tensor, weights: Any) -> Tensor:
 def _counter(
     compare: Callable[[Any, Any], SparseTensor], classes: Any, labels: Any, weights: Any, name: str
 ) -> tuple[Any, Any]:
-    """(variable, update) of the weighted number of classes that ``compare`` picks."""
+    """(variable, update) of the weighted number of classes that ``compare`` returns."""
     number = _weighted(cast(set_size(compare(classes, labels)), _FLOAT64), weights)
     variable = metric_variable([], _FLOAT64, name=name)
     return variable, accumulated(variable, reduce_sum(number))
@@ -122,13 +122,13 @@ def precision_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many of the chosen classes are labels (``tf.metrics.precision_at_top_k``).
+    """The fraction of predicted classes that are labels (``tf.metrics.precision_at_top_k``).
 
     Args:
-      labels: int64 ``[..., number]``, dense or sparse, or ``[...]`` for one label each.
-      predictions_idx: the chosen classes, ``[..., k]``.
-      k: for names only.
-      class_id: count this class alone.
+      labels: int64 ``[..., number]``, dense or sparse, or ``[...]`` for one label per prediction.
+      predictions_idx: the predicted classes, ``[..., k]``.
+      k: used for names only.
+      class_id: count only this class.
       weights: a scalar or ``[...]``.
     """
     collections = metrics_collections, updates_collections
@@ -145,7 +145,7 @@ def recall_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many of the labels are among the chosen classes (``tf.metrics.recall_at_top_k``)."""
+    """The fraction of labels that are among the predicted classes (``tf.metrics.recall_at_top_k``)."""
     collections = metrics_collections, updates_collections
     return _share("recall", labels, predictions_idx, k, class_id, weights, collections, name)
 
@@ -189,7 +189,7 @@ def average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of the average precisions of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
+    """The mean of the average precision of the ``k`` best classes (``tf.metrics.average_precision_at_k``)."""
     with variable_scope(name, f"average_precision_at_{k}", (predictions, labels, weights)):
         classes = _ranked(predictions, k)
         precision = _average_precision(_as_labels(labels, classes), classes, k)
@@ -212,7 +212,7 @@ def _average_precision(labels: Any, classes: Tensor, k: int) -> Tensor:
         numbers: Any = set_size(labels)
         labels = sparse_tensor_to_dense(labels, -1, validate_indices=False)
     else:
-        numbers = reduce_sum(cast(greater_equal(labels, 0), dtypes.int32), axis=-1)  # rows are filled up with -1
+        numbers = reduce_sum(cast(greater_equal(labels, 0), dtypes.int32), axis=-1)  # rows are padded with -1
     relevant = cast(reduce_any(equal(expand_dims(classes, -1), expand_dims(labels, -2)), axis=-1), _FLOAT64)
     precision = div(cumsum(relevant, axis=-1), constant([float(i + 1) for i in range(k)], _FLOAT64))
     return div(reduce_sum(multiply(precision, relevant), axis=-1), cast(minimum(numbers, k), _FLOAT64))

@@ -1,4 +1,4 @@
-"""``tf.metrics`` of yes and no: counts of right and wrong, precision, recall, areas under curves."""
+"""Metrics of binary predictions: true and false positives, precision, recall, AUC (``tf.metrics``)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
-from tfmini.layers.ranks import matched
-from tfmini.layers.weights import broadcast_weights
-from tfmini.ops.array_filling import ones_like
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.casting import cast
-from tfmini.ops.checks import assert_greater_equal, assert_less_equal
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import equal, greater, logical_and, logical_not
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import div, div_no_nan, maximum, minimum, multiply
-from tfmini.ops.math_unary import log
-from tfmini.ops.reduce_functions import argmax, argmin, reduce_max, reduce_sum
-from tfmini.ops.scoping import control_dependencies
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.graph.scoping import control_dependencies
+from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.rank_matching import matched
+from tfmini.layers.weight_broadcasting import broadcast_weights
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import ones_like
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.debugging.value_checks import assert_greater_equal, assert_less_equal
+from tfmini.ops.math.comparison import equal, greater, logical_and, logical_not
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import div, div_no_nan, maximum, minimum, multiply
+from tfmini.ops.math.reduce_functions import argmax, argmin, reduce_max, reduce_sum
+from tfmini.ops.math.unary import log
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = [
     "auc", "false_negatives", "false_negatives_at_thresholds", "false_positives", "false_positives_at_thresholds",
@@ -33,7 +33,7 @@ __all__ = [
     "true_positives_at_thresholds",
 ]  # fmt: skip
 
-# (the label, the prediction) that each kind counts; its variable's name when there are thresholds.
+# Kind of count: (label, prediction, name of its variable if there are thresholds).
 _KINDS = {
     "tp": (True, True, "true_positives"),
     "fn": (True, False, "false_negatives"),
@@ -42,7 +42,7 @@ _KINDS = {
 }
 _EDGE = 1e-7
 
-Counts = dict[str, Any]  # by kind: a variable or its update op, ``[thresholds]``
+Counts = dict[str, Any]  # kind -> variable or update op, ``[thresholds]``
 
 
 def _is(tensor: Tensor, wanted: bool) -> Tensor:
@@ -88,7 +88,7 @@ true_negatives, false_positives = _counter("tn"), _counter("fp")
 def _counts_at(
     labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any, kinds: Sequence[str] = tuple(_KINDS)
 ) -> tuple[Counts, Counts]:
-    """Variables and update ops ``[thresholds]`` by kind; a prediction above the threshold is a yes."""
+    """Variables and update ops ``[thresholds]`` by kind; a prediction above the threshold is positive."""
     predictions = convert_to_tensor(predictions)
     checks = [
         assert_greater_equal(predictions, cast(0.0, predictions.dtype), message="predictions must be in [0, 1]"),
@@ -114,7 +114,7 @@ def _of_counts(
     result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts], metrics_collections: Any,
     updates_collections: Any,
 ) -> Metric:  # fmt: skip
-    """The metric that ``result`` makes, under a name, of the variables and of their updates."""
+    """The metric whose value is ``result(variables, name)`` and whose update is ``result(updates, name)``."""
     values, updates = found
     return published(
         lambda: result(values, "value"), result(updates, "update_op"), metrics_collections, updates_collections
@@ -152,7 +152,7 @@ true_negatives_at_thresholds, false_positives_at_thresholds = _counter_at("tn"),
 
 
 def _share(kind: str, default_name: str) -> Callable[..., Metric]:
-    """Of the yes labels (or predictions), the share that is right: true positives / (those and ``kind``)."""
+    """Precision (``kind`` "fp") or recall ("fn"): true positives / (true positives + count of ``kind``)."""
 
     def share(
         labels: Any,
@@ -174,7 +174,7 @@ def _share(kind: str, default_name: str) -> Callable[..., Metric]:
             )
 
     share.__name__ = share.__qualname__ = default_name
-    share.__doc__ = f"The {default_name} of yes-no predictions (``tf.metrics.{default_name}``)."
+    share.__doc__ = f"The {default_name} of binary predictions (``tf.metrics.{default_name}``)."
     return share
 
 
@@ -228,18 +228,18 @@ def auc(
     summation_method: str = "trapezoidal",
     thresholds: Sequence[float] | None = None,
 ) -> Metric:
-    """The area under the ROC or precision-recall curve, by sums over thresholds (``tf.metrics.auc``).
+    """The area under the ROC or precision-recall curve, as a sum over thresholds (``tf.metrics.auc``).
 
     Args:
-      labels: bool, or what can be cast to it.
-      predictions: in [0, 1].
-      num_thresholds: how many thresholds.
+      labels: bool, or castable to bool.
+      predictions: values in [0, 1].
+      num_thresholds: number of equidistant thresholds.
       curve: "ROC" or "PR".
       summation_method: "trapezoidal", "careful_interpolation" (for PR), "minoring" or "majoring".
-      thresholds: these instead of even ones.
+      thresholds: used in place of equidistant ones.
 
     Raises:
-      ValueError: for another curve or method.
+      ValueError: when the curve or method is unknown.
     """
     if curve not in ("ROC", "PR"):
         raise ValueError(f"curve must be either ROC or PR, {curve} unknown")
@@ -273,7 +273,7 @@ def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
 
 
 def _interpolated(counts: Counts) -> Tensor:
-    """The area under the precision-recall curve with true positives linear between thresholds."""
+    """The area under the precision-recall curve, with linear interpolation of the true positives."""
     tp, fp, fn = (convert_to_tensor(counts[kind]) for kind in ("tp", "fp", "fn"))
     step, positives = tp[:-1] - tp[1:], tp + fp
     slope = div_no_nan(step, maximum(positives[:-1] - positives[1:], 0), name="prec_slope")
@@ -296,7 +296,7 @@ def sensitivity_at_specificity(
 ) -> Metric:
     """The sensitivity at the threshold whose specificity is nearest to the given one.
 
-    ``tf.metrics.sensitivity_at_specificity``; a ValueError for a specificity outside [0, 1].
+    ``tf.metrics.sensitivity_at_specificity``; raises ValueError for a specificity outside [0, 1].
     """
 
     def at_best(counts: Counts, result: str) -> Tensor:
@@ -323,13 +323,13 @@ def specificity_at_sensitivity(
 ) -> Metric:
     """The specificity at the highest threshold whose sensitivity is nearest to the given one.
 
-    ``tf.metrics.specificity_at_sensitivity``; a ValueError for a sensitivity outside [0, 1].
+    ``tf.metrics.specificity_at_sensitivity``; raises ValueError for a sensitivity outside [0, 1].
     """
 
     def at_best(counts: Counts, result: str) -> Tensor:
         tp, fn, tn, fp = _tensors(counts)
         sensitivities = div(tp, tp + fn + _EDGE)
-        # the smallest difference, and of equal ones the last threshold
+        # The smallest difference; among equal ones the last threshold.
         distance = absolute(sensitivities - sensitivity)
         nearest = equal(-distance, reduce_max(-distance))
         place = multiply(cast(nearest, dtypes.int64), constant(list(range(1, num_thresholds + 1)), dtypes.int64))

@@ -1,4 +1,4 @@
-"""Confusion matrices (``tf.confusion_matrix``) and what metrics share with them."""
+"""Confusion matrices (``tf.confusion_matrix``)."""
 
 from __future__ import annotations
 
@@ -7,55 +7,34 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_shape, casting, control
-from tfmini.ops.array_filling import ones_like
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_scatter import scatter_nd
-from tfmini.ops.checks import assert_less, assert_non_negative
-from tfmini.ops.math_elementwise import maximum
-from tfmini.ops.reduce_functions import reduce_max
-from tfmini.ops.scoping import name_scope
-
-
-def remove_squeezable_dimensions(
-    labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
-) -> tuple[Tensor, Tensor]:
-    """Both tensors, with a last axis of size one dropped from the one whose rank exceeds the other's.
-
-    Args:
-      labels, predictions: tensors.
-      expected_rank_diff: the rank of ``predictions`` minus that of ``labels`` that is meant.
-      name: of the scope.
-    """
-    with name_scope(name, "remove_squeezable_dimensions", [labels, predictions]):
-        labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
-        ranks = labels.shape.ndims, predictions.shape.ndims
-        if ranks[0] is None or ranks[1] is None:
-            return labels, predictions
-        difference = ranks[1] - ranks[0]
-        if difference == expected_rank_diff + 1 and predictions.shape.dims[-1].is_compatible_with(1):
-            predictions = array_shape.squeeze(predictions, [-1])
-        elif difference == expected_rank_diff - 1 and labels.shape.dims[-1].is_compatible_with(1):
-            labels = array_shape.squeeze(labels, [-1])
-        return labels, predictions
+from tfmini.graph.scoping import name_scope
+from tfmini.layers.rank_matching import remove_squeezable_dimensions
+from tfmini.ops import control
+from tfmini.ops.array import casting
+from tfmini.ops.array.filling import ones_like
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.scatter import scatter_nd
+from tfmini.ops.debugging.value_checks import assert_less, assert_non_negative
+from tfmini.ops.math.elementwise import maximum
+from tfmini.ops.math.reduce_functions import reduce_max
 
 
 def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
-    return maximum(reduce_max(predictions), reduce_max(labels)) + 1  # type: ignore[no-any-return]
+    return maximum(reduce_max(predictions), reduce_max(labels)) + 1
 
 
 def confusion_matrix(
     labels: Any, predictions: Any, num_classes: Any = None, dtype: Any = dtypes.int32, name: str | None = None,
     weights: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Counts [label, prediction] (``tf.confusion_matrix``).
+    """Counts the pairs of label (row) and prediction (column) (``tf.confusion_matrix``).
 
     Args:
-      labels, predictions: vectors of class numbers.
-      num_classes: default: as many as occur.
-      dtype: of the result.
-      name: of the scope.
-      weights: what each pair counts, default 1.
+      labels, predictions: vectors of class indices.
+      num_classes: number of classes; default: the largest index plus one.
+      dtype: type of the result.
+      name: name of the scope.
+      weights: weight of each pair; default 1.
 
     Raises:
       ValueError: when the shapes differ.

@@ -1,7 +1,7 @@
-"""``tf.metrics``: means over all that has been seen. Each returns (value, update op).
+"""Metrics that are means over all batches: accuracy, errors, IoU (``tf.metrics``).
 
-The state is in local variables: run ``tf.local_variables_initializer()`` first, the update op with
-every batch, and the value when it is wanted.
+The state is in local variables: run ``tf.local_variables_initializer()`` first, the update op for every
+batch, and the value whenever it is wanted.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.metric_state import Metric, accumulated, metric_variable, published
-from tfmini.layers.ranks import matched, remove_squeezable_dimensions
-from tfmini.layers.weights import broadcast_weights
-from tfmini.ops.array_diagonals import diag_part
-from tfmini.ops.array_filling import ones, ones_like, zeros_like
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_scatter import scatter_nd
-from tfmini.ops.array_shape import reshape, size
-from tfmini.ops.casting import cast
-from tfmini.ops.math_comparison import equal, greater, less, not_equal
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import div, div_no_nan, maximum, multiply, squared_difference, subtract
-from tfmini.ops.math_unary import sqrt
-from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
-from tfmini.ops.scoping import add_to_collections, control_dependencies
-from tfmini.ops.state_functions import scatter_add
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.graph.scoping import add_to_collections, control_dependencies
+from tfmini.layers.metrics.state import Metric, accumulated, metric_variable, published
+from tfmini.layers.rank_matching import matched, remove_squeezable_dimensions
+from tfmini.layers.weight_broadcasting import broadcast_weights
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.diagonals import diag_part
+from tfmini.ops.array.filling import ones, ones_like, zeros_like
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.scatter import scatter_nd
+from tfmini.ops.array.shape import reshape, size
+from tfmini.ops.math.comparison import equal, greater, less, not_equal
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import div, div_no_nan, maximum, multiply, squared_difference, subtract
+from tfmini.ops.math.reduce_functions import reduce_mean, reduce_sum
+from tfmini.ops.math.unary import sqrt
+from tfmini.ops.variables.assignment import scatter_add
+from tfmini.ops.variables.scope import variable_scope
 
 __all__ = [
     "accuracy", "mean", "mean_absolute_error", "mean_cosine_distance", "mean_iou", "mean_per_class_accuracy",
@@ -51,10 +51,10 @@ def mean(
     """The weighted mean of all values (``tf.metrics.mean``).
 
     Args:
-      values: of any shape.
-      weights: a scalar, or of the values' rank with each axis 1 or as long as the values'.
-      metrics_collections, updates_collections: where the value and the update op are put.
-      name: of the variable scope.
+      values: a tensor of any shape.
+      weights: a scalar, or a tensor of the values' rank whose axes have length 1 or the values' length.
+      metrics_collections, updates_collections: the collections for the value and for the update op.
+      name: name of the variable scope.
     """
     with variable_scope(name, "mean", (values, weights)):
         values = cast(values, dtypes.float32)
@@ -106,7 +106,7 @@ def mean_tensor(
 
 
 def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Metric]:
-    """A decorator: the metric that is the mean of ``error(labels, predictions)``, each of one element."""
+    """A decorator that turns an element-wise ``error(labels, predictions)`` into the metric of its mean."""
 
     def metric(
         labels: Any,
@@ -126,7 +126,7 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
 
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
-    """How often predictions equal labels (``tf.metrics.accuracy``)."""
+    """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
     if labels.dtype != predictions.dtype:
         predictions = cast(predictions, labels.dtype)
     return cast(equal(predictions, labels), dtypes.float32)  # type: ignore[no-any-return]
@@ -152,7 +152,7 @@ def root_mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
+    """The square root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
     value, update = mean_squared_error(labels, predictions, weights, name=name or "root_mean_squared_error")
     return published(lambda: sqrt(value), sqrt(update), metrics_collections, updates_collections)
 
@@ -185,7 +185,7 @@ def mean_relative_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of ``|labels - predictions| / normalizer``, 0 where that is 0 (``tf.metrics.mean_relative_error``)."""
+    """The mean of ``|labels - predictions| / normalizer``; zero normalizers count 0 (``tf.metrics``)."""
     predictions, labels, weights = matched(predictions, labels, weights)
     predictions, normalizer = remove_squeezable_dimensions(predictions, normalizer)
     predictions.shape.assert_is_compatible_with(normalizer.shape)
@@ -203,7 +203,7 @@ def percentage_below(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How often values are below a threshold (``tf.metrics.percentage_below``)."""
+    """The fraction of values below a threshold (``tf.metrics.percentage_below``)."""
     below = cast(less(values, threshold), dtypes.float32)
     return mean(below, weights, metrics_collections, updates_collections, name or "percentage_below_threshold")
 
@@ -217,9 +217,9 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over classes of each one's accuracy (``tf.metrics.mean_per_class_accuracy``).
+    """The mean of the classes' accuracies (``tf.metrics.mean_per_class_accuracy``).
 
-    The update op gives the accuracy of each class.
+    The update op returns the accuracy of each class.
     """
     with variable_scope(name, "mean_accuracy", (predictions, labels, weights)):
         labels, predictions = (reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions))
@@ -251,7 +251,7 @@ def mean_iou(
 ) -> Metric:
     """The mean over classes of intersection over union (``tf.metrics.mean_iou``).
 
-    The update op gives the confusion matrix, rows for labels.
+    The update op returns the confusion matrix, with a row per label.
     """
     with variable_scope(name, "mean_iou", (predictions, labels, weights)):
         predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)

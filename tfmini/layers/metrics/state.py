@@ -1,4 +1,4 @@
-"""What all of ``tf.metrics`` share: local variables that an update op adds to, and a value made of them."""
+"""State of metrics: local variables, the update op that adds to them, and the value computed from them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.scoping import add_to_collections, control_dependencies
-from tfmini.ops.state_functions import assign_add
-from tfmini.ops.variable_base import Variable
+from tfmini.graph.scoping import add_to_collections, control_dependencies
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.variables.assignment import assign_add
+from tfmini.ops.variables.base import Variable
 
 Metric = tuple[Tensor, Tensor]
 
 
 def metric_variable(shape: Any, dtype: Any, validate_shape: bool = True, name: str | None = None) -> Variable:
-    """A variable of zeros in LOCAL_VARIABLES and METRIC_VARIABLES, not trainable."""
+    """An untrainable variable of zeros in LOCAL_VARIABLES and METRIC_VARIABLES."""
     return Variable(
         lambda: zeros(shape, dtype),
         trainable=False,
@@ -27,14 +27,14 @@ def metric_variable(shape: Any, dtype: Any, validate_shape: bool = True, name: s
 
 
 def accumulated(variable: Variable, amount: Any) -> Any:
-    """The variable after ``amount`` has been added."""
+    """Adds ``amount`` to the variable; the result is its new value."""
     return assign_add(variable, amount)
 
 
 def published(
     value: Callable[[], Tensor], update: Tensor, metrics_collections: Any, updates_collections: Any
 ) -> Metric:
-    """(value, update op), put into their collections; the value waits for nothing that surrounds it."""
+    """(value, update op), added to their collections; the value ignores surrounding control dependencies."""
     with control_dependencies(None):
         result = value()
     if metrics_collections:

@@ -1,4 +1,4 @@
-"""``tf.nn.rnn_cell``: cells around a cell: dropout, residual connections, devices."""
+"""Wrappers of cells (``tf.nn.rnn_cell``): dropout, residual connections, devices."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
-from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell
-from tfmini.ops.math_elementwise import add, div, multiply
-from tfmini.ops.math_unary import floor
-from tfmini.ops.nn_norm import dropout
-from tfmini.ops.random_values import random_uniform
-from tfmini.ops.scoping import device
-from tfmini.ops.tensor_array import TensorArray
+from tfmini.graph.scoping import device
+from tfmini.layers.rnn.cells import LSTMStateTuple, RNNCell
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.math.elementwise import add, div, multiply
+from tfmini.ops.math.unary import floor
+from tfmini.ops.nn.normalization import dropout
+from tfmini.ops.random.functions import random_uniform
 from tfmini.shapes import TensorShape
 
 __all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
 
 
 class _Wrapper(RNNCell):
-    """The base: state and output are the inner cell's, as are the variables and their scope."""
+    """Base class of wrappers; state, output, variables and scope are the inner cell's."""
 
     def __init__(self, cell: RNNCell) -> None:
         super().__init__()
@@ -53,15 +53,15 @@ class DropoutWrapper(_Wrapper):
     """Dropout of a cell's inputs, outputs and states (``tf.nn.rnn_cell.DropoutWrapper``).
 
     Args:
-      input_keep_prob, output_keep_prob, state_keep_prob: the shares to keep.
-      variational_recurrent: whether all steps and examples of a run drop the same places.
+      input_keep_prob, output_keep_prob, state_keep_prob: the probabilities to keep an element.
+      variational_recurrent: whether all steps and examples of a run use the same dropout mask.
       input_size: the input's sizes without batch, for variational dropout of inputs.
-      dtype: of inputs, states and outputs, for variational dropout.
-      seed: makes the places the same in every session.
-      dropout_state_filter_visitor: says which parts of a state are dropped; default: all but ``c``.
+      dtype: type of inputs, states and outputs, for variational dropout.
+      seed: seed of the masks.
+      dropout_state_filter_visitor: a function that selects the parts of a state to drop; default: all but ``c``.
 
     Raises:
-      ValueError: for shares outside [0, 1], or where a size or dtype is missing.
+      ValueError: when a probability is not in (0, 1], or a size or dtype is missing.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class DropoutWrapper(_Wrapper):
                 raise ValueError(f"Parameter {name}_keep_prob must be between 0 and 1: {keep}")
         self._seed = seed
         self._visitor = dropout_state_filter_visitor or _all_but_the_cell
-        # By what is dropped, in the form of its sizes: numbers in [0, 1) that say which places go in every step.
+        # "input", "state", "output" -> nested structure of random numbers in [0, 1), from which all masks derive.
         self._noise = self._variational_noise(input_size, dtype) if variational_recurrent else {}
 
     def _variational_noise(self, input_size: Any, dtype: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class DropoutWrapper(_Wrapper):
             numbers = itertools.count()
 
             def noise(size: Any) -> Tensor:
-                shape = [1, *TensorShape(size).as_list()]  # one for all examples of a batch
+                shape = [1, *TensorShape(size).as_list()]  # the examples of a batch share it
                 return random_uniform(shape, seed=self._seed_of(salt, next(numbers)), dtype=dtype)
 
             return nest.map_structure(noise, sizes[salt])
@@ -118,7 +118,7 @@ class DropoutWrapper(_Wrapper):
         return self._dropped("output", output, _everything(output)), new_state
 
     def _dropped(self, salt: str, values: Any, chosen: Any) -> Any:
-        """``values`` with dropout, in the parts that ``chosen`` marks with True."""
+        """Applies dropout to the parts of ``values`` for which ``chosen`` is True."""
         if not _drops(self._keep[salt]):
             return values
         numbers = itertools.count()
@@ -163,7 +163,7 @@ def _all_but_the_cell(state: Any) -> Any:
 
 
 def _chosen(visitor: Any, state: Any) -> Any:
-    """What a visitor says of a state and of the parts for which it says True, as a structure of bools."""
+    """The visitor's answers for a state and, where it returns True, for its parts: a structure of bools."""
     answer = visitor(state)
     if not nest.is_nested(state) or answer is False:
         return answer
@@ -184,7 +184,7 @@ class ResidualWrapper(_Wrapper):
 
 
 class DeviceWrapper(_Wrapper):
-    """Puts a cell on a device (``tf.nn.rnn_cell.DeviceWrapper``)."""
+    """Places the ops of a cell on a device (``tf.nn.rnn_cell.DeviceWrapper``)."""
 
     def __init__(self, cell: RNNCell, device: Any, **kwargs: Any) -> None:
         super().__init__(cell)

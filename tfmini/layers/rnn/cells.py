@@ -1,4 +1,4 @@
-"""``tf.nn.rnn_cell``: what a recurrent network does in one step. (inputs, state) -> (output, new state)."""
+"""Cells of recurrent networks (``tf.nn.rnn_cell``): one step (inputs, state) -> (output, new state)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer
 from tfmini.layers.input_spec import InputSpec
-from tfmini.ops import variable_scope as vs
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.array_joining import concat, split, stack
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.clip import clip_by_value
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.initializers import Constant, Zeros
-from tfmini.ops.math_elementwise import add, multiply
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.math_unary import sigmoid, tanh
-from tfmini.ops.nn_bias import bias_add
-from tfmini.ops.partitioners import Partitioner, fixed_size_partitioner
-from tfmini.ops.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.joining import concat, split, stack
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.clip import clip_by_value
+from tfmini.ops.math.elementwise import add, multiply
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.unary import sigmoid, tanh
+from tfmini.ops.nn.bias import bias_add
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.initializers import Constant, Zeros
+from tfmini.ops.variables.partitioners import Partitioner, fixed_size_partitioner
 from tfmini.shapes import TensorShape
 
 __all__ = ["BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple", "MultiRNNCell", "RNNCell"]
@@ -33,27 +33,24 @@ _KERNEL, _BIAS = "kernel", "bias"
 
 
 class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):
-    """The state of an LSTM cell: cell and output, each ``[batch, units]`` (``tf.nn.rnn_cell.LSTMStateTuple``)."""
+    """The state of an LSTM: cell state and output, ``[batch, units]`` each (``tf.nn.rnn_cell.LSTMStateTuple``)."""
 
     __slots__ = ()
 
     @property
     def dtype(self) -> Any:
-        """The type of both; a TypeError when they differ."""
+        """The type of both parts; raises TypeError if they differ."""
         if self.c.dtype != self.h.dtype:
             raise TypeError(f"Inconsistent internal state: {self.c.dtype} vs {self.h.dtype}")
         return self.c.dtype
 
 
 class RNNCell(Layer):
-    """The base of all cells (``tf.nn.rnn_cell.RNNCell``).
+    """Base class of all cells (``tf.nn.rnn_cell.RNNCell``).
 
-    A sub-class says its ``state_size`` and ``output_size`` (ints, shapes, or structures of those) and
-    has ``call(inputs, state)``.
+    A subclass defines ``state_size`` and ``output_size`` (ints, shapes, or structures of those) and
+    ``call(inputs, state)``.
     """
-
-    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
-        super().__init__(trainable, name, dtype, **kwargs)
 
     @property
     def state_size(self) -> Any:
@@ -64,7 +61,7 @@ class RNNCell(Layer):
         raise NotImplementedError("Abstract method")
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """(output, new state) of one step, for inputs ``[batch, width]``."""
+        """Runs one step for inputs ``[batch, width]``: (output, new state)."""
         if scope is None:
             return super().__call__(inputs, state, *args, **kwargs)
         with vs.variable_scope(scope) as opened:
@@ -79,7 +76,7 @@ class RNNCell(Layer):
             return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), self.state_size)
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """`zero_state` for the batch of ``inputs``, or of a size and type."""
+        """`zero_state` with the batch size and type of ``inputs``, or those given."""
         if inputs is not None:
             inputs = convert_to_tensor(inputs)
             if batch_size is not None:
@@ -116,7 +113,7 @@ def _zeros(batch_size: Any, size: Any, dtype: Any) -> Any:
 
 
 class _Gated(RNNCell):
-    """The base of the cells below: one or more ``[inputs, state] @ kernel + bias``."""
+    """Base class of the cells that compute ``[inputs, state] @ kernel + bias``, once or more."""
 
     def __init__(
         self,
@@ -188,13 +185,9 @@ class GRUCell(_Gated):
         rows = self._width(input_shape) + units
         start, bias = self._kernel_initializer, self._bias_initializer
         self._gate_kernel = self.add_weight("gates/kernel", [rows, 2 * units], initializer=start)
-        self._gate_bias = self.add_weight(
-            "gates/bias", [2 * units], initializer=bias or Constant(1.0, dtype=self._dtype)
-        )
+        self._gate_bias = self.add_weight("gates/bias", [2 * units], initializer=bias or Constant(1.0, self._dtype))
         self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=start)
-        self._candidate_bias = self.add_weight(
-            "candidate/bias", [units], initializer=bias or Zeros(dtype=self._dtype)
-        )
+        self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=bias or Zeros(self._dtype))
 
     def call(self, inputs: Any, state: Any) -> Any:
         gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))
@@ -206,7 +199,7 @@ class GRUCell(_Gated):
 
 
 class _TwoPartState(_Gated):
-    """The base of the LSTM cells: a state of two parts, as a tuple or side by side in one tensor."""
+    """Base class of the LSTM cells: the state is a tuple of two parts, or both concatenated in one tensor."""
 
     def __init__(self, num_units: int, state_is_tuple: bool, *args: Any, **kwargs: Any) -> None:
         super().__init__(num_units, *args, **kwargs)
@@ -243,7 +236,7 @@ class BasicLSTMCell(_TwoPartState):
       forget_bias: added to the forget gate.
       state_is_tuple: whether the state is an `LSTMStateTuple`.
       activation: default tanh.
-      reuse: whether the variables must exist.
+      reuse: whether to reuse existing variables.
     """
 
     def __init__(
@@ -284,13 +277,13 @@ class LSTMCell(_TwoPartState):
     """An LSTM with optional peepholes, clipping and projection (``tf.nn.rnn_cell.LSTMCell``).
 
     Args:
-      use_peepholes: whether the gates see the cell.
-      cell_clip: the cell is kept within plus and minus this.
-      initializer: of the weights.
+      use_peepholes: whether the gates read the cell state.
+      cell_clip: bound of the cell state's absolute value.
+      initializer: initializer of the weights.
       num_proj: the width of the output after a projection.
-      proj_clip: the output is kept within plus and minus this.
-      num_unit_shards, num_proj_shards: into how many parts the kernels are cut; None: none. (TensorFlow deprecates
-        them in favour of a variable scope's partitioner.)
+      proj_clip: bound of the projected output's absolute value.
+      num_unit_shards, num_proj_shards: number of partitions of the kernels; None for no partitioning.
+        (TensorFlow deprecates them; it recommends the partitioner of a variable scope.)
       The others are those of `BasicLSTMCell`.
     """
 
@@ -322,11 +315,9 @@ class LSTMCell(_TwoPartState):
         return self._num_proj or self._num_units
 
     def build(self, input_shape: Any) -> None:
-        units, start = self._num_units, self._initializer
+        units, start, unit_parts = self._num_units, self._initializer, self._unit_partitioner
         rows = self._width(input_shape) + self._output_width
-        self._kernel = self.add_weight(
-            _KERNEL, [rows, 4 * units], initializer=start, partitioner=self._unit_partitioner
-        )
+        self._kernel = self.add_weight(_KERNEL, [rows, 4 * units], initializer=start, partitioner=unit_parts)
         self._bias = self.add_weight(_BIAS, [4 * units], initializer=Zeros(dtype=self._dtype))
         if self._use_peepholes:
             names = ("w_f_diag", "w_i_diag", "w_o_diag")
@@ -357,11 +348,11 @@ class LSTMCell(_TwoPartState):
 
 
 class MultiRNNCell(RNNCell):
-    """Cells on top of each other (``tf.nn.rnn_cell.MultiRNNCell``).
+    """A stack of cells (``tf.nn.rnn_cell.MultiRNNCell``).
 
     Args:
-      cells: from the inputs' side.
-      state_is_tuple: whether the state is a tuple of the cells' states, or those side by side.
+      cells: the cells, beginning with the one that reads the inputs.
+      state_is_tuple: whether the state is a tuple of the cells' states rather than their concatenation.
     """
 
     def __init__(self, cells: Any, state_is_tuple: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""``tf.nn.raw_rnn``: a cell in a loop whose inputs and outputs a function decides."""
+"""``tf.nn.raw_rnn``: a cell in a loop; a user function computes its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.layers.rnn import check_cell
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import logical_not, logical_or
-from tfmini.ops.reduce_functions import reduce_all
-from tfmini.ops.tensor_array import TensorArray
-from tfmini.ops.variable_scope import variable_scope
-from tfmini.ops.while_loop import while_loop
+from tfmini.layers.rnn.unrolling import check_cell
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.math.comparison import logical_not, logical_or
+from tfmini.ops.math.reduce_functions import reduce_all
+from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
 __all__ = ["raw_rnn"]
@@ -31,20 +31,20 @@ def raw_rnn(
     swap_memory: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """A cell over as many steps as a function wants (``tf.nn.raw_rnn``).
+    """Runs a cell until ``loop_fn`` says that all sequences are finished (``tf.nn.raw_rnn``).
 
     Args:
       cell: an `RNNCell`.
       loop_fn: ``(time, cell_output, cell_state, loop_state) -> (finished, next_input, next_state,
-        emit_output, next_loop_state)``. At time 0, where the last three arguments are None, it gives
-        the first of each, and ``emit_output`` tells the structure of what is emitted (None: the
-        cell's output). ``finished`` is a bool vector ``[batch]``.
+        emit_output, next_loop_state)``. At time 0 the last three arguments are None; the function then
+        returns the initial values, and its ``emit_output`` gives the structure of the emitted outputs
+        (None: that of the cell's output). ``finished`` is a bool vector ``[batch]``.
 
     Returns:
-      (`TensorArray` of what was emitted, in its structure; the last state; the last loop state).
+      (nested structure of `TensorArray`s with the emitted outputs; the last state; the last loop state).
 
     Raises:
-      TypeError: when ``cell`` is no cell or ``loop_fn`` cannot be called.
+      TypeError: when ``cell`` is no `RNNCell` or ``loop_fn`` is not callable.
     """
     check_cell(cell)
     if not callable(loop_fn):
@@ -67,7 +67,7 @@ def raw_rnn(
 
 
 def _emission(cell: Any, inputs: Any, state: Any, emitted: Any) -> tuple[Any, Any]:
-    """Where outputs go, and what a finished row emits: in the structure of the output."""
+    """The arrays for the outputs and the zeros that a finished row emits, in the structure of the output."""
     first = nest.flatten(inputs)[0]
     known = TensorShape(None)
     for one in nest.flatten(inputs):

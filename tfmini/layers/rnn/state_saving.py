@@ -1,13 +1,13 @@
-"""``tf.nn.static_state_saving_rnn``: sequences in pieces, whose state a saver keeps between them."""
+"""``tf.nn.static_state_saving_rnn``: an unrolled cell whose state a saver keeps between steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini.graph import nest
-from tfmini.layers.rnn import static_rnn
-from tfmini.ops.array_identity import identity
-from tfmini.ops.scoping import control_dependencies
+from tfmini.graph.scoping import control_dependencies
+from tfmini.layers.rnn.unrolling import static_rnn
+from tfmini.ops.array.identity import identity
 
 __all__ = ["static_state_saving_rnn"]
 
@@ -15,14 +15,14 @@ __all__ = ["static_state_saving_rnn"]
 def static_state_saving_rnn(
     cell: Any, inputs: list[Any], state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
 ) -> tuple[list[Any], Any]:
-    """`static_rnn` that begins with a saver's state and saves its last one (``tf.nn.static_state_saving_rnn``).
+    """`static_rnn` that reads its first state from a saver and saves its last (``tf.nn.static_state_saving_rnn``).
 
     Args:
-      state_saver: with ``state(name)``, which gives a tensor, and ``save_state(name, value)``, which gives an op.
+      state_saver: an object with ``state(name)``, which returns a tensor, and ``save_state(name, value)``, an op.
       state_name: a name, or names in the structure of the cell's state.
 
     Raises:
-      ValueError: when the names have another structure than the state.
+      ValueError: when the structures of names and state differ.
     """
     sizes = cell.state_size
     nested = nest.is_nested(sizes)

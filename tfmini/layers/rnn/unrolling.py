@@ -1,4 +1,4 @@
-"""``tf.nn.dynamic_rnn`` and its kin: cells over the steps of sequences."""
+"""Unrolling of cells over sequences: ``tf.nn.dynamic_rnn``, ``tf.nn.static_rnn`` and their bidirectional forms."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.array_filling import zeros_like
-from tfmini.ops.array_joining import concat, stack, unstack
-from tfmini.ops.array_layout import reverse, reverse_sequence
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_shape import expand_dims
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import greater_equal, less
-from tfmini.ops.math_elementwise import add
-from tfmini.ops.tensor_array import TensorArray
-from tfmini.ops.variable_scope import variable_scope
-from tfmini.ops.while_loop import while_loop
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.joining import concat, stack, unstack
+from tfmini.ops.array.layout import reverse, reverse_sequence
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.math.comparison import greater_equal, less
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
 __all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 
 def check_cell(cell: Any, name: str = "cell") -> None:
-    """A TypeError for what does not work as an `RNNCell`."""
+    """Raises TypeError unless ``cell`` has the interface of an `RNNCell`."""
     missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
 
 
 def _held(finished: Any, old: Any, new: Any) -> Any:
-    """``old`` where a sequence is over and ``new`` elsewhere, row by row."""
+    """Selects per row ``old`` if the sequence is finished, else ``new``."""
 
     def chosen(before: Any, after: Any) -> Any:
         if isinstance(after, TensorArray) or after.shape.ndims == 0:
@@ -47,7 +47,7 @@ def _held(finished: Any, old: Any, new: Any) -> Any:
 
 
 def _lengths(sequence_length: Any) -> Any:
-    """The lengths as an int32 vector; a ValueError for another rank."""
+    """The lengths as an int32 vector; raises ValueError for another rank."""
     lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
     if lengths.shape.ndims not in (None, 1):
         raise ValueError(
@@ -73,20 +73,20 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """A cell over all steps, as a loop in the graph (``tf.nn.dynamic_rnn``).
+    """Runs a cell over all steps in a loop of the graph (``tf.nn.dynamic_rnn``).
 
     Args:
       cell: an `RNNCell`.
       inputs: ``[batch, steps, …]``, or ``[steps, batch, …]`` when ``time_major``.
-      sequence_length: ``[batch]``; beyond it outputs are zero and the state stays.
-      initial_state: default zeros of type ``dtype``.
-      scope: of the variables, default "rnn".
+      sequence_length: ``[batch]``; beyond it outputs are zero and the state does not change.
+      initial_state: default: zeros of type ``dtype``.
+      scope: scope of the variables, default "rnn".
 
     Returns:
       (outputs in the layout of the inputs, the last state).
 
     Raises:
-      ValueError: without an initial state and a dtype, or for inputs of unknown rank.
+      ValueError: when both initial state and dtype are missing, or the rank of the inputs is unknown.
     """
     check_cell(cell)
     with variable_scope(scope or "rnn"):
@@ -115,10 +115,10 @@ def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: A
 
 
 def _output_type(dtype: Any, state: Any) -> Any:
-    """The type of the outputs: the one asked for, or the one that all states have.
+    """The type of the outputs: ``dtype``, or the type of all states.
 
     Raises:
-      ValueError: when there are several.
+      ValueError: when ``dtype`` is None and the states have several types.
     """
     if dtype is not None:
         return dtype
@@ -186,7 +186,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """Two cells, one from each end (``tf.nn.bidirectional_dynamic_rnn``): pairs of outputs and of last states."""
+    """Runs one cell forward and one backward (``tf.nn.bidirectional_dynamic_rnn``): (output pair, state pair)."""
     check_cell(cell_fw, "cell_fw")
     check_cell(cell_bw, "cell_bw")
     steps, batch = (0, 1) if time_major else (1, 0)
@@ -216,14 +216,14 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """A cell over a list of steps, each with ops of its own (``tf.nn.static_rnn``).
+    """Runs a cell over a list of steps; the graph gets the cell's ops once per step (``tf.nn.static_rnn``).
 
     Returns:
       (the list of outputs, the last state); see `dynamic_rnn` for the arguments.
 
     Raises:
       TypeError: when ``inputs`` is no list.
-      ValueError: when it is empty, or without an initial state and a dtype.
+      ValueError: when ``inputs`` is empty, or both initial state and dtype are missing.
     """
     check_cell(cell)
     if not isinstance(inputs, (list, tuple)):
@@ -259,11 +259,12 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """Two cells, one from each end of a list (``tf.nn.static_bidirectional_rnn``).
+    """Runs one cell forward and one backward over a list (``tf.nn.static_bidirectional_rnn``).
 
     Returns:
-      (for each step both outputs side by side, the forward state, the backward state).
+      (list of the concatenated outputs of each step, the forward state, the backward state).
     """
+
     def turned(steps: list[Any]) -> list[Any]:
         if sequence_length is None:
             return list(reversed(steps))

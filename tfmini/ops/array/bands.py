@@ -1,7 +1,7 @@
 """Any diagonals of matrices: ``MatrixDiagV2``, ``MatrixDiagPartV2``, ``MatrixSetDiagV2``.
 
-Diagonal 0 is the main one, positive numbers lie above it. Several diagonals are the rows of a
-matrix, the uppermost first, each filled up at its end.
+Diagonal 0 is the main one; positive numbers are above it. Several diagonals are the rows of a
+matrix, the uppermost first, each padded at its end.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import shape
-from tfmini.ops.array_values import at_least_rank, refuse
-from tfmini.ops.constant_value import constant_value
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
+from tfmini.ops.array.shape import shape
 from tfmini.shapes import RawShape, merge_raw
 
 Array = np.ndarray[Any, Any]
@@ -67,8 +67,8 @@ def _known_limits(tensor: Tensor) -> tuple[int, int] | None:
 
 @part_op.shape
 def _part_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 2)
-    limits = _known_limits(node._inputs[1])
+    raw = at_least_rank(node.inputs[0].raw_shape, 2)
+    limits = _known_limits(node.inputs[1])
     if raw is None or limits is None:
         return [None]
     low, high = limits
@@ -80,9 +80,9 @@ def _part_shape(node: Operation) -> list[RawShape]:
 
 @set_op.shape
 def _set_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 2)
-    diagonals = at_least_rank(node._inputs[1]._shape, 1)
-    limits = _known_limits(node._inputs[2])
+    raw = at_least_rank(node.inputs[0].raw_shape, 2)
+    diagonals = at_least_rank(node.inputs[1].raw_shape, 1)
+    limits = _known_limits(node.inputs[2])
     if raw is None or diagonals is None or limits is None:
         return [raw]
     low, high = limits
@@ -94,9 +94,9 @@ def _set_shape(node: Operation) -> list[RawShape]:
 
 @diag_op.shape
 def _diag_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 1)
-    limits = _known_limits(node._inputs[1])
-    rows, columns = (constant_value(t) for t in node._inputs[2:4])
+    raw = at_least_rank(node.inputs[0].raw_shape, 1)
+    limits = _known_limits(node.inputs[1])
+    rows, columns = (constant_value(t) for t in node.inputs[2:4])
     if raw is None or limits is None:
         return [None]
     low, high = limits
@@ -107,7 +107,7 @@ def _diag_shape(node: Operation) -> list[RawShape]:
 
 
 def _form(length: int, low: int, high: int, rows: int, columns: int) -> tuple[int, int]:
-    """The rows and columns of a matrix with these diagonals; -1 asks for what fits."""
+    """The rows and columns of a matrix with these diagonals; -1 stands for the smallest that fits."""
     least_rows, least_columns = length - min(high, 0), length + max(low, 0)
     if rows == -1 and columns == -1:
         return (max(least_rows, least_columns),) * 2
@@ -182,23 +182,23 @@ def _diag(diagonals: Array, k: Any, num_rows: Any, num_cols: Any, padding: Any) 
 
 
 def _zero(tensor: Tensor) -> Tensor:
-    return handle_of("ZerosLike")(tensor)  # type: ignore[no-any-return]
+    return handle_of("ZerosLike")(tensor)
 
 
 @part_op.gradient
 def _part_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    matrix, k, padding = node._inputs
-    return [set_op(_zero(matrix), grad, k), None, _zero(padding)]
+    matrix, k, _ = node.inputs
+    return [set_op(_zero(matrix), grad, k), None, None]
 
 
 @set_op.gradient
 def _set_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    _, diagonals, k = node._inputs
+    _, diagonals, k = node.inputs
     zeros = handle_of("Fill")(shape(diagonals), np.zeros((), grad.dtype.base_dtype.numpy))
     return [set_op(grad, zeros, k), part_op(grad, k, np.zeros((), grad.dtype.base_dtype.numpy)), None]
 
 
 @diag_op.gradient
 def _diag_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    k = node._inputs[1]
+    k = node.inputs[1]
     return [part_op(grad, k, np.zeros((), grad.dtype.base_dtype.numpy)), None, None, None, None]

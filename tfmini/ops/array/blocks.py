@@ -9,8 +9,8 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import at_least_rank, refuse
-from tfmini.ops.constant_value import constant_value
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.shapes import RawShape, with_rank
 
 _LAYOUT = "T: type; block_size: int >= 2; data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
@@ -48,7 +48,7 @@ def _depth_to_space_shape(node: Operation) -> list[RawShape]:
 
 
 def _depth_shape(node: Operation, to_depth: bool) -> RawShape:
-    result = list(with_rank(node._inputs[0]._shape, 4))
+    result = list(with_rank(node.inputs[0].raw_shape, 4))
     block = node.attrs["block_size"]
     height, width, depth = _axes(node.attrs["data_format"])
     shrinking = [(height, block), (width, block)] if to_depth else [(depth, block * block)]
@@ -107,8 +107,8 @@ def _depth_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 @_space_to_batch.shape
 @_batch_to_space.shape
 def _batch_shape(node: Operation) -> list[RawShape]:
-    block, edges = constant_value(node._inputs[1]), constant_value(node._inputs[2])
-    raw = node._inputs[0]._shape
+    block, edges = constant_value(node.inputs[1]), constant_value(node.inputs[2])
+    raw = node.inputs[0].raw_shape
     _check_blocks(block, edges)
     if raw is None:
         return [None]
@@ -129,8 +129,8 @@ def _batch_shape(node: Operation) -> list[RawShape]:
 
 
 def _block_rank(node: Operation) -> int | None:
-    """How many axes have blocks, from the static shapes of the blocks and their edges."""
-    sizes = {t._shape[0] for t in node._inputs[1:] if t._shape} - {None}
+    """The number of axes with blocks, from the static shapes of the blocks and their paddings or crops."""
+    sizes = {t.raw_shape[0] for t in node.inputs[1:] if t.raw_shape} - {None}
     return None if not sizes else sizes.pop()
 
 
@@ -138,7 +138,7 @@ def _check_blocks(block: Any, edges: Any) -> None:
     """Refuses blocks below one and negative paddings or crops.
 
     Raises:
-      ValueError: for those.
+      ValueError: for such values.
     """
     if block is not None and block.size and block.min() < 1:
         raise ValueError(f"block_shape must be positive, got {block.tolist()}")
@@ -192,12 +192,12 @@ def _batch_to_space_kernel(value: Any, block_shape: Any, crops: Any) -> Any:
 
 @_space_to_batch.gradient
 def _space_to_batch_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_batch_to_space(grad, node._inputs[1], node._inputs[2]), None, None]
+    return [_batch_to_space(grad, node.inputs[1], node.inputs[2]), None, None]
 
 
 @_batch_to_space.gradient
 def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_space_to_batch(grad, node._inputs[1], node._inputs[2]), None, None]
+    return [_space_to_batch(grad, node.inputs[1], node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -205,22 +205,22 @@ def _batch_to_space_gradient(node: Operation, grad: Any) -> list[Any]:
 
 def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Blocks of ``block_size`` squared pixels as depth (``tf.space_to_depth``)."""
-    return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)  # type: ignore[no-any-return]
+    return _space_to_depth(input, block_size=block_size, data_format=data_format, name=name)
 
 
 def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Depth as blocks of ``block_size`` squared pixels (``tf.depth_to_space``)."""
-    return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)  # type: ignore[no-any-return]
+    return _depth_to_space(input, block_size=block_size, data_format=data_format, name=name)
 
 
 def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
     """Blocks of the padded space as batch (``tf.space_to_batch_nd``)."""
-    return _space_to_batch(input, block_shape, paddings, name=name)  # type: ignore[no-any-return]
+    return _space_to_batch(input, block_shape, paddings, name=name)
 
 
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
     """Batch as blocks of space, then cropped (``tf.batch_to_space_nd``)."""
-    return _batch_to_space(input, block_shape, crops, name=name)  # type: ignore[no-any-return]
+    return _batch_to_space(input, block_shape, crops, name=name)
 
 
 def _block_shape(block_size: Any, block_shape: Any) -> Any:
@@ -232,7 +232,7 @@ def _block_shape(block_size: Any, block_shape: Any) -> Any:
 
 
 def _of_rank_four(images: Tensor) -> Tensor:
-    """What blocks of two axes make: the static rank is known even where nothing else is."""
+    """The result of blocks over two axes, whose static rank is 4 even where nothing else is known."""
     images.set_shape([None] * 4)
     return images
 

@@ -1,4 +1,4 @@
-"""Changes of element type: ``tf.cast`` and its relatives."""
+"""Changes of element type: ``tf.cast``, ``tf.saturate_cast``, ``tf.bitcast``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape
 
 _log = logging.getLogger("tfmini")
 
-_cast = op("Cast(x: SrcT) -> y: DstT; SrcT: type; DstT: type; Truncate: bool = false")
+_cast = op(
+    "Cast(x: SrcT) -> y: DstT; SrcT: type; DstT: type; Truncate: bool = false",
+    shape=same_shape, checks=True, forwards="elements",
+)  # fmt: skip
 _BITS = (
     "{bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16,"
     " complex64, complex128, qint8, quint8, qint16, quint16, qint32}"
 )
-_bitcast = op(f"Bitcast(input: T) -> output: type; T: {_BITS}; type: {_BITS}")
-
-
-@_cast.shape
-def _cast_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+_bitcast = op(f"Bitcast(input: T) -> output: type; T: {_BITS}; type: {_BITS}", forwards="elements")
 
 
 @_cast.kernel_factory("CPU")
@@ -39,7 +38,7 @@ def _cast_kernel(node: Any) -> Any:
     if source is target:
         return lambda value: value
     if dtypes.string in (source, target):
-        raise UnimplementedError(None, None, f"Cast {source.name} to {target.name} is not supported")
+        raise UnimplementedError.of(f"Cast {source.name} to {target.name} is not supported")
     if source.is_complex and not target.is_complex:
         return lambda value: value.real.astype(wanted)
     return lambda value: value.astype(wanted)
@@ -55,7 +54,7 @@ def _cast_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_bitcast.shape
 def _bitcast_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     before, after = node.attrs["T"].size, node.attrs["type"].size
     if shape is None or before == after:
         return [shape]
@@ -94,7 +93,7 @@ _bitcast.not_differentiable()
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
 
-    Floats lose their fraction on the way to integers, complex numbers their imaginary part.
+    A cast to integers drops the fraction; a cast from complex to real numbers drops the imaginary part.
     """
     wanted = dtypes.as_dtype(dtype).base_dtype
     if type(x) is not Tensor:
@@ -105,7 +104,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
         with name_scope(name, "Cast") as scope:
             x = convert_to_tensor(x, name="x")
             name = scope
-    source = x._dtype.base_dtype
+    source = x.dtype.base_dtype
     if source is wanted:
         return x
     if source.is_complex and not wanted.is_complex:
@@ -126,7 +125,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def _limit_in(source: dtypes.DType, limit: Any) -> Any:
-    """``limit`` in the source type, rounded towards zero: a rounded-up maximum would overflow the cast."""
+    """``limit`` in the source type, rounded towards zero because a rounded-up maximum would overflow the cast."""
     rounded = np.asarray(limit).astype(source.numpy)
     if source.is_floating and abs(int(rounded)) > abs(int(limit)):
         rounded = np.nextafter(rounded, source.numpy.type(0))
@@ -136,9 +135,9 @@ def _limit_in(source: dtypes.DType, limit: Any) -> Any:
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     """The same bytes read as another type (``tf.bitcast``).
 
-    A smaller type adds a last dimension; a larger one takes the last dimension away.
+    A smaller type adds a last dimension; a larger type removes the last dimension.
     """
-    return _bitcast(input, type=dtypes.as_dtype(type), name=name)  # type: ignore[no-any-return]
+    return _bitcast(input, type=dtypes.as_dtype(type), name=name)
 
 
 def to_float(x: Any, name: str = "ToFloat") -> Any:

@@ -15,7 +15,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
-const = op("Const() -> output: dtype; value: tensor; dtype: type")
+const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none")
 
 
 @const.shape
@@ -76,7 +76,7 @@ def _from_python(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]
     except (ValueError, OverflowError) as error:
         if isinstance(error, OverflowError):
             raise
-        if isinstance(error, UnicodeDecodeError):  # str beside bytes that are not ASCII
+        if isinstance(error, UnicodeDecodeError):  # A list of str and of bytes that are not ASCII.
             return _as_bytes(np.array(_plain(value), dtype=object), value)
         raise ValueError(f"Argument must be a dense tensor: {value!r} - got ragged nested sequences.") from None
     if array.dtype.kind in "SUO":
@@ -114,7 +114,7 @@ def _as_bytes(array: np.ndarray[Any, Any], original: Any) -> np.ndarray[Any, Any
 
 
 def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
-    """The array in the requested type, if each of its Python values may become one."""
+    """The array in the requested type, if each of its Python values may be converted to it."""
     kind = array.dtype.kind
     fits = {
         "b": dtype.is_bool,
@@ -140,10 +140,10 @@ def constant(
     """A constant tensor (``tf.constant``).
 
     Args:
-      value: a number, string, list or array; one element fills ``shape``, and a shorter value
-        is extended by its last element.
+      value: a number, string, list or array. One element fills ``shape``; a value with too few
+        elements is extended by its last one.
       dtype: element type; default: by value.
-      shape: static shape, default that of ``value``.
+      shape: static shape; default: that of ``value``.
       verify_shape: refuse a value of another shape.
 
     Raises:
@@ -167,7 +167,7 @@ def constant_in(
     node = graph.add_op(
         const, full_name, [], {"value": array, "dtype": tensor_dtype}, [tensor_dtype], [array.shape]
     )
-    return node._outputs[0]  # type: ignore[no-any-return]
+    return node.outputs[0]  # type: ignore[no-any-return]
 
 
 def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> np.ndarray[Any, Any]:

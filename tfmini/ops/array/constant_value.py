@@ -1,7 +1,7 @@
-"""What can be said about a tensor's value while the graph is built (``tf.get_static_value``).
+"""The values of tensors that are known while the graph is built (``tf.get_static_value``).
 
-Shape functions ask here for the values of their ``shape``, ``axis`` or ``paddings`` inputs. A value
-is known when it comes from constants through stateless ops, or from static shapes.
+Shape functions use them for ``shape``, ``axis`` or ``paddings`` inputs. A value is known when it
+follows from constants through stateless ops, or from static shapes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import kernel_for
 from tfmini.shapes import RawShape, num_elements_raw
 
-# Larger results are left to the runtime: a graph is no place to compute.
+# Larger results are not computed while the graph is built.
 _MAX_ELEMENTS = 4096
-# Ops looked at for one question. What lies deeper counts as unknown, so that building stays linear.
+# The most ops that one call visits. A value that needs more counts as unknown, so that building stays linear.
 _MAX_OPS = 128
 _RUNTIME_ONLY = frozenset({
     "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Switch", "Merge", "Enter", "Exit", "NextIteration",
     "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration", "PreventGradient", "CheckNumerics",
 })  # fmt: skip
 
-# Results of kernels that were run to answer; constants themselves are not kept twice.
+# The results of kernels that ran for an answer. Constants are not stored a second time.
 _known: weakref.WeakKeyDictionary[Tensor, Any] = weakref.WeakKeyDictionary()
 
 
 def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not write to it."""
+    """The value of ``tensor`` if it follows from the graph alone, else None. Callers must not change the array."""
     op = tensor.op
     if op.type == "Const":
         return op.attrs["value"]  # type: ignore[no-any-return]
@@ -42,26 +42,26 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """`constant_value` for programs (``tf.get_static_value``, ``tf.contrib.util.constant_value``).
 
-    A tensor whose value was given out here can no longer be fed. With ``partial``, a stacked tensor
-    gives a nested list with None for the unknown elements.
+    A tensor whose value this function has returned can no longer be fed. With ``partial``, a stacked
+    tensor gives a nested list with None for the unknown elements.
     """
     if not isinstance(tensor, Tensor):
         return tensor if isinstance(tensor, (np.ndarray, np.generic)) else None
     value = constant_value(tensor)
     if value is None and partial and tensor.op.type == "Pack" and tensor.op.attrs["axis"] == 0:
-        return np.array([get_static_value(t) for t in tensor.op._inputs], dtype=object)
+        return np.array([get_static_value(t) for t in tensor.op.inputs], dtype=object)
     if value is not None:
         tensor.graph.prevent_feeding(tensor)
     return value
 
 
 def constant_value_as_shape(tensor: Tensor) -> RawShape:
-    """The shape that an integer vector stands for, as far as it is known; -1 means unknown.
+    """The shape whose sizes an integer vector holds, as far as it is known; -1 means unknown.
 
     Raises:
-      ValueError: when an element is less than -1 or the tensor is no vector.
+      ValueError: when an element is less than -1 or the tensor is not a vector.
     """
-    raw = tensor._shape
+    raw = tensor.raw_shape
     if raw == ():
         value = constant_value(tensor)
         if value is not None and int(value) == -1:
@@ -79,6 +79,11 @@ def constant_value_as_shape(tensor: Tensor) -> RawShape:
     return None if raw is None or raw[0] is None else (None,) * raw[0]
 
 
+def given_shape(node: Operation) -> list[RawShape]:
+    """Shape function: the value of the first input is the shape."""
+    return [constant_value_as_shape(node.inputs[0])]
+
+
 def _as_sizes(values: list[int]) -> RawShape:
     for value in values:
         if value < -1:
@@ -90,21 +95,21 @@ def _as_sizes(values: list[int]) -> RawShape:
 
 
 def _shape_of_shape(op: Operation) -> RawShape:
-    return op._inputs[0]._shape
+    return op.inputs[0].raw_shape
 
 
 def _shape_of_pack(op: Operation) -> RawShape:
-    if any(t._shape not in ((), None) for t in op._inputs):
+    if any(t.raw_shape not in ((), None) for t in op.inputs):
         return None
-    values = [constant_value(t) for t in op._inputs]
+    values = [constant_value(t) for t in op.inputs]
     return _as_sizes([-1 if v is None else int(v) for v in values])
 
 
 def _shape_of_concat(op: Operation) -> RawShape:
-    parts = op._inputs[:-1] if op.type == "ConcatV2" else op._inputs[1:]
+    parts = op.inputs[:-1] if op.type == "ConcatV2" else op.inputs[1:]
     total: tuple[int | None, ...] = ()
     for part in parts:
-        if part._shape == ():
+        if part.raw_shape == ():
             return None
         shape = constant_value_as_shape(part)
         if shape is None:
@@ -117,12 +122,12 @@ def _shape_of_slice(op: Operation) -> RawShape:
     window = _window(op)
     if window is None or op.attrs["shrink_axis_mask"]:
         return None
-    whole = constant_value_as_shape(op._inputs[0])
+    whole = constant_value_as_shape(op.inputs[0])
     return None if whole is None else whole[window]
 
 
 def _shape_of_cast(op: Operation) -> RawShape:
-    return constant_value_as_shape(op._inputs[0]) if op._inputs[0]._dtype.is_integer else None
+    return constant_value_as_shape(op.inputs[0]) if op.inputs[0].dtype.is_integer else None
 
 
 _SHAPE_RULES = {
@@ -132,21 +137,21 @@ _SHAPE_RULES = {
     "Concat": _shape_of_concat,
     "StridedSlice": _shape_of_slice,
     "Cast": _shape_of_cast,
-    "Identity": lambda op: constant_value_as_shape(op._inputs[0]),
+    "Identity": lambda op: constant_value_as_shape(op.inputs[0]),
 }
 
 
 def _window(op: Operation) -> slice | None:
-    """The slice of a vector that a StridedSlice with constant bounds takes."""
+    """The slice of a vector that a StridedSlice with constant bounds selects."""
     attrs = op.attrs
     if (
         attrs["new_axis_mask"]
         or attrs["ellipsis_mask"]
-        or op._inputs[0]._shape is None
-        or len(op._inputs[0]._shape) != 1
+        or op.inputs[0].raw_shape is None
+        or len(op.inputs[0].raw_shape) != 1
     ):
         return None
-    bounds = [constant_value(t) for t in op._inputs[1:4]]
+    bounds = [constant_value(t) for t in op.inputs[1:4]]
     if any(b is None or b.size != 1 for b in bounds):
         return None
     begin, end, stride = (int(b.item()) for b in bounds)  # type: ignore[union-attr]
@@ -180,33 +185,33 @@ def _may_run(op: Operation) -> bool:
 
 
 def _value_of_shape(tensor: Tensor) -> Any:
-    shape = tensor.op._inputs[tensor._index]._shape
+    shape = tensor.op.inputs[tensor.value_index].raw_shape
     if shape is None or None in shape:
         return None
-    return np.array(shape, tensor._dtype.numpy)
+    return np.array(shape, tensor.dtype.numpy)
 
 
 def _value_of_size(tensor: Tensor) -> Any:
-    size = num_elements_raw(tensor.op._inputs[0]._shape)
-    return None if size is None else np.array(size, tensor._dtype.numpy)
+    size = num_elements_raw(tensor.op.inputs[0].raw_shape)
+    return None if size is None else np.array(size, tensor.dtype.numpy)
 
 
 def _value_of_rank(tensor: Tensor) -> Any:
-    shape = tensor.op._inputs[0]._shape
+    shape = tensor.op.inputs[0].raw_shape
     return None if shape is None else np.array(len(shape), np.int32)
 
 
 def _value_of_element(tensor: Tensor) -> Any:
     """One known size of a shape that is not known as a whole: ``tf.shape(x)[1]``."""
     op = tensor.op
-    if op.attrs["shrink_axis_mask"] != 1 or not tensor._dtype.is_integer or op._inputs[0].op.type not in _SHAPE_RULES:
+    if op.attrs["shrink_axis_mask"] != 1 or not tensor.dtype.is_integer or op.inputs[0].op.type not in _SHAPE_RULES:
         return None
     window = _window(op)
-    shape = None if window is None else constant_value_as_shape(op._inputs[0])
+    shape = None if window is None else constant_value_as_shape(op.inputs[0])
     if shape is None or window is None or window.start is None or not -len(shape) <= window.start < len(shape):
         return None
     size = shape[window.start]
-    return None if size is None else np.array(size, tensor._dtype.numpy)
+    return None if size is None else np.array(size, tensor.dtype.numpy)
 
 
 _VALUE_RULES = {
@@ -224,7 +229,7 @@ def _run(tensor: Tensor, budget: list[int]) -> Any:
     kernel = kernel_for(op.type, "CPU")
     if kernel is None or kernel.wants_step or kernel.makes_state or not _is_small(op):
         return None
-    if not op._inputs or "resources" in kernel.bound:
+    if not op.inputs or "resources" in kernel.bound:
         return None
     arguments = _arguments(op, budget)
     if arguments is None:
@@ -235,18 +240,18 @@ def _run(tensor: Tensor, budget: list[int]) -> Any:
         with np.errstate(all="ignore"):
             results = function(*arguments, **bound)
     except (OpError, ValueError, TypeError, IndexError, ZeroDivisionError):
-        # The arguments are wrong for the kernel; that error belongs to the step that runs it.
+        # The kernel refuses the arguments; the step that runs it raises that error.
         return None
-    value = results[tensor._index] if isinstance(results, tuple) else results
-    value = np.asarray(value, tensor._dtype.base_dtype.numpy)
+    value = results[tensor.value_index] if isinstance(results, tuple) else results
+    value = np.asarray(value, tensor.dtype.base_dtype.numpy)
     if value.flags.writeable:
         value.setflags(write=False)
     return value
 
 
 def _is_small(op: Operation) -> bool:
-    for tensor in (*op._inputs, *op._outputs):
-        size = num_elements_raw(tensor._shape)
+    for tensor in (*op.inputs, *op.outputs):
+        size = num_elements_raw(tensor.raw_shape)
         if size is None or size > _MAX_ELEMENTS:
             return False
     return True
@@ -254,8 +259,8 @@ def _is_small(op: Operation) -> bool:
 
 def _arguments(op: Operation, budget: list[int]) -> list[Any] | None:
     flat: list[Any] = []
-    for tensor in op._inputs:
-        value = None if tensor._dtype._is_ref_dtype else _value(tensor, budget)
+    for tensor in op.inputs:
+        value = None if tensor.dtype._is_ref_dtype else _value(tensor, budget)
         if value is None:
             return None
         flat.append(value)

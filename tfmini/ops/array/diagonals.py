@@ -11,11 +11,11 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_bands
-from tfmini.ops.array_filling import ones, zeros
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_values import at_least_rank, refuse, zero_of
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import bands as array_bands
+from tfmini.ops.array.filling import ones, zeros
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import at_least_rank, refuse, zero_of
 from tfmini.shapes import RawShape, merge_raw
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
@@ -32,7 +32,7 @@ _band_part = op(
 
 @_diag.shape
 def _diag_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 1)
+    raw = at_least_rank(node.inputs[0].raw_shape, 1)
     return [None if raw is None else raw + raw]
 
 
@@ -48,7 +48,7 @@ def _diag_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_diag_part.shape
 def _diag_part_shape(node: Operation) -> list[RawShape]:
-    raw = node._inputs[0]._shape
+    raw = node.inputs[0].raw_shape
     if raw is None:
         return [None]
     if len(raw) % 2 or not raw:
@@ -76,7 +76,7 @@ def _diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_matrix_diag.shape
 def _matrix_diag_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 1)
+    raw = at_least_rank(node.inputs[0].raw_shape, 1)
     return [None if raw is None else (*raw, raw[-1])]
 
 
@@ -102,7 +102,7 @@ def _shorter(rows: int | None, columns: int | None) -> int | None:
 
 @_matrix_diag_part.shape
 def _matrix_diag_part_shape(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 2)
+    raw = at_least_rank(node.inputs[0].raw_shape, 2)
     return [None if raw is None else (*raw[:-2], _shorter(*raw[-2:]))]
 
 
@@ -115,15 +115,16 @@ def _matrix_diag_part_kernel(value: Any) -> Any:
 
 @_matrix_diag_part.gradient
 def _matrix_diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    value = node._inputs[0]
-    if value._shape is not None and len(value._shape) >= 2 and value._shape[-1] == value._shape[-2] is not None:
+    value = node.inputs[0]
+    shape = value.raw_shape
+    if shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] is not None:
         return [_matrix_diag(grad)]
     return [_matrix_set_diag(handle_of("ZerosLike")(value), grad)]
 
 
 @_matrix_set_diag.shape
 def _matrix_set_diag_shape(node: Operation) -> list[RawShape]:
-    raw, diagonal = at_least_rank(node._inputs[0]._shape, 2), at_least_rank(node._inputs[1]._shape, 1)
+    raw, diagonal = at_least_rank(node.inputs[0].raw_shape, 2), at_least_rank(node.inputs[1].raw_shape, 1)
     if raw is not None and diagonal is not None:
         merge_raw((*raw[:-2], _shorter(*raw[-2:])), diagonal)
     return [raw]
@@ -144,13 +145,13 @@ def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
 
 @_matrix_set_diag.gradient
 def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
-    inside = _matrix_set_diag(grad, handle_of("ZerosLike")(node._inputs[1]))
+    inside = _matrix_set_diag(grad, handle_of("ZerosLike")(node.inputs[1]))
     return [inside, _matrix_diag_part(grad)]
 
 
 @_band_part.shape
 def _band_part_shape(node: Operation) -> list[RawShape]:
-    return [at_least_rank(node._inputs[0]._shape, 2)]
+    return [at_least_rank(node.inputs[0].raw_shape, 2)]
 
 
 @_band_part.kernel("CPU")
@@ -172,24 +173,24 @@ def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
 
 @_band_part.gradient
 def _band_part_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_band_part(grad, node._inputs[1], node._inputs[2]), None, None]
+    return [_band_part(grad, node.inputs[1], node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
 
 
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
-    """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves agree (``tf.diag``)."""
-    return _diag(diagonal, name=name)  # type: ignore[no-any-return]
+    """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves of the index agree (``tf.diag``)."""
+    return _diag(diagonal, name=name)
 
 
 def diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonal of a tensor of shape ``s + s`` (``tf.diag_part``)."""
-    return _diag_part(input, name=name)  # type: ignore[no-any-return]
+    return _diag_part(input, name=name)
 
 
 def _is_main(k: Any) -> bool:
-    """Whether the main diagonal is meant, for which there are older and simpler ops."""
+    """Whether ``k`` is the main diagonal, for which older and simpler ops exist."""
     return not isinstance(k, Tensor) and np.ndim(k) == 0 and int(k) == 0
 
 
@@ -199,33 +200,33 @@ def matrix_diag(
     """Matrices with given diagonals and ``padding_value`` elsewhere (``tf.matrix_diag``, ``tf.linalg.diag``).
 
     Args:
-      diagonal: (…, length), or (…, count, length) for several, the uppermost first, each filled up at its end.
+      diagonal: (…, length), or (…, count, length) for several, the uppermost first, each padded at its end.
       name: of the op.
-      k: the diagonal, 0 the main one, positive above it; or the lowest and the highest of several.
-      num_rows, num_cols: of the matrices; -1: what fits, square if both are.
+      k: the diagonal (0: the main one, positive: above it), or the lowest and the highest of several.
+      num_rows, num_cols: of the matrices; -1: as many as fit, square if both are -1.
       padding_value: of the other elements.
     """
     if _is_main(k) and num_rows == num_cols == -1 and not isinstance(padding_value, Tensor) and padding_value == 0:
-        return _matrix_diag(diagonal, name=name)  # type: ignore[no-any-return]
+        return _matrix_diag(diagonal, name=name)
     diagonal = convert_to_tensor(diagonal, name="diagonal")
     filler = convert_to_tensor(padding_value, dtype=diagonal.dtype.base_dtype)
-    return array_bands.diag_op(diagonal, k, num_rows, num_cols, filler, name=name)  # type: ignore[no-any-return]
+    return array_bands.diag_op(diagonal, k, num_rows, num_cols, filler, name=name)
 
 
 def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
     """Diagonals of a batch of matrices (``tf.matrix_diag_part``, ``tf.linalg.diag_part``); see `matrix_diag`."""
     if _is_main(k):
-        return _matrix_diag_part(input, name=name)  # type: ignore[no-any-return]
+        return _matrix_diag_part(input, name=name)
     input = convert_to_tensor(input, name="input")
     filler = convert_to_tensor(padding_value, dtype=input.dtype.base_dtype)
-    return array_bands.part_op(input, k, filler, name=name)  # type: ignore[no-any-return]
+    return array_bands.part_op(input, k, filler, name=name)
 
 
 def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
     """Matrices with diagonals replaced (``tf.matrix_set_diag``, ``tf.linalg.set_diag``); see `matrix_diag`."""
     if _is_main(k):
-        return _matrix_set_diag(input, diagonal, name=name)  # type: ignore[no-any-return]
-    return array_bands.set_op(input, diagonal, k, name=name)  # type: ignore[no-any-return]
+        return _matrix_set_diag(input, diagonal, name=name)
+    return array_bands.set_op(input, diagonal, k, name=name)
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
@@ -233,7 +234,7 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
     A negative number of diagonals keeps that whole triangle.
     """
-    return _band_part(input, num_lower, num_upper, name=name)  # type: ignore[no-any-return]
+    return _band_part(input, num_lower, num_upper, name=name)
 
 
 def eye(
@@ -259,5 +260,5 @@ def eye(
         length = min(num_rows, columns) if known else handle_of("Minimum")(num_rows, columns)
         diagonal = ones(concat([head, [length]], 0), dtype)
         if num_columns is None:
-            return _matrix_diag(diagonal, name=scope)  # type: ignore[no-any-return]
-        return _matrix_set_diag(zeros(concat([head, [num_rows, columns]], 0), dtype), diagonal, name=scope)  # type: ignore[no-any-return]
+            return _matrix_diag(diagonal, name=scope)
+        return _matrix_set_diag(zeros(concat([head, [num_rows, columns]], 0), dtype), diagonal, name=scope)

@@ -1,4 +1,4 @@
-"""Tensors made of a rule instead of data: fill, zeros, ones, range, linspace."""
+"""Tensors computed from a rule: fill, zeros, ones, range, linspace."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import reshape, shape_internal
-from tfmini.ops.array_values import as_ndarray, filled, refuse, zero_of
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
+from tfmini.ops.array.shape import reshape, shape_internal
 from tfmini.shapes import RawShape, as_raw
 
-_fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32")
-_zeros_like = op("ZerosLike(x: T) -> y: T; T: type")
+_fill = op("Fill(dims: index_type, value: T) -> output: T; T: type; index_type: {int32, int64} = DT_INT32", work="none")
+_zeros_like = op("ZerosLike(x: T) -> y: T; T: type", shape=same_shape, work="none")
 _ones_like = op(
     "OnesLike(x: T) -> y: T; T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, int64,"
-    " complex64, complex128, bool}"
+    " complex64, complex128, bool}",
+    shape=same_shape,
+    work="none",
 )
 _range = op(
     "Range(start: Tidx, limit: Tidx, delta: Tidx) -> output: Tidx;"
-    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32"
+    " Tidx: {bfloat16, float, double, int32, int64} = DT_INT32", work="none"
 )
 _lin_space = op(
     "LinSpace(start: T, stop: T, num: Tidx) -> output: T; T: {bfloat16, float, double}; Tidx: {int32, int64} = DT_INT32"
@@ -37,22 +40,22 @@ _lin_space = op(
 for _handle in (_zeros_like, _ones_like, _range, _lin_space):
     _handle.not_differentiable()
 
-# Longer constants would weigh down every GraphDef; they become a Fill.
+# Longer constants would make every GraphDef large; they become a Fill.
 _MAX_CONSTANT = 1000
 
 
 @_fill.shape
 def _fill_shape(node: Operation) -> list[RawShape]:
-    dims = node._inputs[0]._shape
+    dims = node.inputs[0].raw_shape
     if dims is not None and len(dims) > 1:
         raise ValueError(f"Shape must be rank 1 but is rank {len(dims)}")
-    value = node._inputs[1]._shape
+    value = node.inputs[1].raw_shape
     if value:
         raise ValueError(f"Shape must be rank 0 but is rank {len(value)}")
-    known = constant_value(node._inputs[0])
+    known = constant_value(node.inputs[0])
     if known is not None and (known < 0).any():
         raise ValueError(f"Fill dimensions must be >= 0, got {known.tolist()}")
-    return [constant_value_as_shape(node._inputs[0])]
+    return [constant_value_as_shape(node.inputs[0])]
 
 
 @_fill.kernel_factory("CPU")
@@ -74,12 +77,6 @@ def _fill_gradient(node: Operation, grad: Any) -> list[Any]:
     return [None, handle_of("Sum")(grad, handle_of("Range")(0, handle_of("Rank")(grad), 1))]
 
 
-@_zeros_like.shape
-@_ones_like.shape
-def _like_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
 @_zeros_like.kernel("CPU")
 def _zeros_like_kernel(x: Any) -> Any:
     x = as_ndarray(x)
@@ -95,7 +92,7 @@ def _range_size(start: Any, limit: Any, delta: Any) -> int:
     """The number of elements.
 
     Raises:
-      ValueError: for a step that does not lead from start to limit.
+      ValueError: for a step of zero or of the wrong sign.
     """
     start, limit, delta = start.item(), limit.item(), delta.item()
     if delta == 0:
@@ -110,10 +107,10 @@ def _range_size(start: Any, limit: Any, delta: Any) -> int:
 
 @_range.shape
 def _range_shape(node: Operation) -> list[RawShape]:
-    for name, tensor in zip(("start", "limit", "delta"), node._inputs):
-        if tensor._shape:
-            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor._shape)} ({name})")
-    values = [constant_value(t) for t in node._inputs]
+    for name, tensor in zip(("start", "limit", "delta"), node.inputs):
+        if tensor.raw_shape:
+            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor.raw_shape)} ({name})")
+    values = [constant_value(t) for t in node.inputs]
     return [(None,)] if any(v is None for v in values) else [(_range_size(*values),)]
 
 
@@ -126,13 +123,13 @@ def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
     dtype = start.dtype
     if dtype.kind == "i":
         return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
-    # float64 inside: the i-th element is the correctly rounded start + i * delta.
+    # Computed in float64: the i-th element is the correctly rounded start + i * delta.
     return (float(start) + np.arange(count) * float(delta)).astype(dtype)
 
 
 @_lin_space.shape
 def _lin_space_shape(node: Operation) -> list[RawShape]:
-    num = constant_value(node._inputs[2])
+    num = constant_value(node.inputs[2])
     if num is None:
         return [(None,)]
     if num.item() <= 0:
@@ -153,7 +150,7 @@ def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
-    return _fill(dims, value, name=name)  # type: ignore[no-any-return]
+    return _fill(dims, value, name=name)
 
 
 def _filled_with(value: Any, shape: Any, dtype: dtypes.DType, name: str | None, default_name: str) -> Tensor:
@@ -166,9 +163,9 @@ def _filled_with(value: Any, shape: Any, dtype: dtypes.DType, name: str | None, 
                 shape = constant(np.array(sizes, _index_type(sizes)), name="shape_as_tensor")
             else:
                 shape = convert_to_tensor(shape, dtype=dtypes.int32)
-        if shape._shape is None or len(shape._shape) != 1:
+        if shape.raw_shape is None or len(shape.raw_shape) != 1:
             shape = reshape(shape, [-1])
-        return _fill(shape, constant(value, dtype=dtype), name=scope)  # type: ignore[no-any-return]
+        return _fill(shape, constant(value, dtype=dtype), name=scope)
 
 
 def _static_sizes(shape: Any) -> tuple[int, ...] | None:
@@ -202,10 +199,10 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
         tensor = convert_to_tensor(tensor, name="tensor")
         wanted = dtypes.as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
         if optimize and tensor.shape.is_fully_defined() and wanted is not dtypes.variant:
-            return zeros(tensor._shape, wanted, name=scope)
+            return zeros(tensor.raw_shape, wanted, name=scope)
         if wanted is not tensor.dtype.base_dtype:
             return zeros(shape_internal(tensor, optimize=optimize), wanted, name=scope)
-        return _zeros_like(tensor, name=scope)  # type: ignore[no-any-return]
+        return _zeros_like(tensor, name=scope)
 
 
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
@@ -222,7 +219,7 @@ _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
-    """The numbers from ``start`` up to but without ``limit``, in steps of ``delta`` (``tf.range``).
+    """The numbers from ``start`` to ``limit`` (excluded) in steps of ``delta`` (``tf.range``).
 
     ``tf.range(n)`` starts at 0. The type is the widest of the arguments' types unless ``dtype`` is given.
     """
@@ -237,12 +234,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         if wanted is None:
             found = [b.dtype.base_dtype for b in bounds]
             wanted = max(found, key=_RANGE_TYPES.index) if all(f in _RANGE_TYPES for f in found) else found[0]
-        return _range(*[cast(b, wanted) for b in bounds], name=scope)  # type: ignore[no-any-return]
+        return _range(*[cast(b, wanted) for b in bounds], name=scope)
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``, both included (``tf.linspace``, ``tf.lin_space``)."""
-    return _lin_space(start, stop, num, name=name)  # type: ignore[no-any-return]
+    return _lin_space(start, stop, num, name=name)
 
 
 lin_space = linspace

@@ -11,25 +11,26 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import expand_dims, reshape, shape, size, squeeze
-from tfmini.ops.array_values import as_ndarray, at_least_rank, refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, refuse
+from tfmini.ops.array.shape import expand_dims, reshape, shape, size, squeeze
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _gather_v1 = op(
     "Gather(params: Tparams, indices: Tindices) -> output: Tparams; validate_indices: bool = true; Tparams: type;"
-    " Tindices: {int32,int64}"
+    " Tindices: {int32,int64}", looks_up=True
 )
 _gather_v2 = op(
     "GatherV2(params: Tparams, indices: Tindices, axis: Taxis) -> output: Tparams; batch_dims: int = 0; Tparams: type;"
-    " Tindices: {int32,int64}; Taxis: {int32,int64}"
+    " Tindices: {int32,int64}; Taxis: {int32,int64}", looks_up=True, aggregates=True
 )
 _gather_nd = op(
-    "GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}"
-)
+    "GatherNd(params: Tparams, indices: Tindices) -> output: Tparams; Tparams: type; Tindices: {int32,int64}",
+    looks_up=True,
+)  # fmt: skip
 
 
 # ---- Gather -------------------------------------------------------------------------------------
@@ -37,14 +38,14 @@ _gather_nd = op(
 
 @_gather_v1.shape
 def _gather_v1_shape(node: Operation) -> list[RawShape]:
-    params, indices = at_least_rank(node._inputs[0]._shape, 1), node._inputs[1]._shape
+    params, indices = at_least_rank(node.inputs[0].raw_shape, 1), node.inputs[1].raw_shape
     return [None if params is None or indices is None else indices + params[1:]]
 
 
 @_gather_v2.shape
 def _gather_v2_shape(node: Operation) -> list[RawShape]:
-    params, indices = at_least_rank(node._inputs[0]._shape, 1), node._inputs[1]._shape
-    batch, value = node.attrs["batch_dims"], constant_value(node._inputs[2])
+    params, indices = at_least_rank(node.inputs[0].raw_shape, 1), node.inputs[1].raw_shape
+    batch, value = node.attrs["batch_dims"], constant_value(node.inputs[2])
     if params is None or indices is None:
         return [None]
     batch += len(indices) if batch < 0 else 0
@@ -88,12 +89,12 @@ def _gathered(params: Any, indices: Any, axis: int) -> Any:
         bad = np.argwhere((indices < 0) | (indices >= limit))[0]
         where = ",".join(map(str, bad))
         refuse(f"indices{f'[{where}]' if where else ''} = {as_ndarray(indices)[tuple(bad)]} is not in [0, {limit})")
-    # The bounds are checked: "clip" spares numpy a second check and a buffer.
+    # The bounds are checked already: "clip" saves numpy's own check and a buffer.
     return params.take(indices, axis, mode="clip") if limit else params.take(indices, axis)
 
 
 def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
-    """The gradient of gathering rows: those rows, and nothing for the others."""
+    """The gradient of gathering rows, as slices: only the gathered rows have one."""
     with colocate_with(params):
         whole = shape(params, out_type=dtypes.int64)
         whole = cast(whole, dtypes.int32)
@@ -104,38 +105,38 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
 
 @_gather_v1.gradient
 def _gather_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_row_slices(node._inputs[0], node._inputs[1], grad), None]
+    return [_row_slices(node.inputs[0], node.inputs[1], grad), None]
 
 
 @_gather_v2.gradient
 def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
-    params, indices, axis_tensor = node._inputs
+    params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
     if node.attrs["batch_dims"]:
         return [_batched_gradient(node, grad), None, None]
     if axis is not None and axis.item() == 0:
         return [_row_slices(params, indices, grad), None, None]
-    if axis is None or params._shape is None or indices._shape is None:
+    if axis is None or params.raw_shape is None or indices.raw_shape is None:
         raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
-    position, count = int(axis.item()) % len(params._shape), len(indices._shape)
+    position, count = int(axis.item()) % len(params.raw_shape), len(indices.raw_shape)
     # Bring the gathered axes to the front, add up by index, and put the axis back.
-    rank = len(params._shape) + count - 1
+    rank = len(params.raw_shape) + count - 1
     gathered = list(range(position, position + count))
     rest = [i for i in range(rank) if i not in gathered]
     moved = handle_of("Transpose")(grad, gathered + rest)
     sizes = shape(params)
     total = handle_of("UnsortedSegmentSum")(moved, indices, sizes[position])
-    back = [*range(1, position + 1), 0, *range(position + 1, len(params._shape))]
+    back = [*range(1, position + 1), 0, *range(position + 1, len(params.raw_shape))]
     return [handle_of("Transpose")(total, back), None, None]
 
 
 def _batched_gradient(node: Operation, grad: Any) -> Tensor:
-    """The gradient of a gather within batches: one unsorted sum over the batches laid end to end."""
-    params, indices, axis_tensor = node._inputs
+    """The gradient of a gather within batches: one unsorted segment sum over all batches."""
+    params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
-    if axis is None or params._shape is None or indices._shape is None:
+    if axis is None or params.raw_shape is None or indices.raw_shape is None:
         raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
-    rank, count = len(params._shape), len(indices._shape)
+    rank, count = len(params.raw_shape), len(indices.raw_shape)
     batch = node.attrs["batch_dims"] + (count if node.attrs["batch_dims"] < 0 else 0)
     position = int(axis.item()) % rank
     # Order of the gradient: batch axes, axes up to the gathered one, the rest of indices, the rest of params.
@@ -156,7 +157,7 @@ def _batched_gradient(node: Operation, grad: Any) -> Tensor:
     whole = concat([heads, handle_of("Pack")([length, *rest])], 0)
     unfolded = handle_of("Reshape")(total, whole)
     back = [*range(batch), *range(batch + 1, position + 1), batch, *range(position + 1, rank)]
-    return handle_of("Transpose")(unfolded, back)  # type: ignore[no-any-return]
+    return handle_of("Transpose")(unfolded, back)
 
 
 # ---- GatherNd -----------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ def _batched_gradient(node: Operation, grad: Any) -> Tensor:
 
 @_gather_nd.shape
 def _gather_nd_shape(node: Operation) -> list[RawShape]:
-    params, indices = node._inputs[0]._shape, at_least_rank(node._inputs[1]._shape, 1)
+    params, indices = node.inputs[0].raw_shape, at_least_rank(node.inputs[1].raw_shape, 1)
     if params is None or indices is None or indices[-1] is None:
         return [None]
     if indices[-1] > len(params):
@@ -200,9 +201,9 @@ def _gather_nd_kernel(params: Any, indices: Any) -> Any:
 
 @_gather_nd.gradient
 def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
-    params, indices = node._inputs
+    params, indices = node.inputs
     whole = shape(params, out_type=indices.dtype.base_dtype)
-    if indices._shape is not None and len(indices._shape) == 2 and indices._shape[-1] == 1:
+    if indices.raw_shape is not None and len(indices.raw_shape) == 2 and indices.raw_shape[-1] == 1:
         return [IndexedSlices(grad, squeeze(indices, -1), whole), None]
     return [handle_of("ScatterNd")(indices, grad, whole), None]
 
@@ -217,7 +218,7 @@ def gather(
     """The slices of ``params`` along ``axis`` at ``indices`` (``tf.gather``).
 
     Args:
-      params: of rank 1 at least.
+      params: of rank at least 1.
       indices: integers of any shape, within the axis.
       validate_indices: without effect; indices are always checked.
       name: of the op.
@@ -228,15 +229,15 @@ def gather(
         axis = batch_dims
     if isinstance(axis, int) and axis == 0 and hasattr(params, "sparse_read"):
         return params.sparse_read(indices, name=name)  # type: ignore[no-any-return]
-    return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)  # type: ignore[no-any-return]
+    return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
 
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """`gather` along the last axis of ``indices``, whose other axes ``params`` shares (``tf.batch_gather``)."""
+    """`gather` along the last axis of ``indices``; its other axes are batch dimensions (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
-    if indices._shape is None:
+    if indices.raw_shape is None:
         raise ValueError("batch_gather does not allow indices with unknown shape.")
-    depth = len(indices._shape) - 1
+    depth = len(indices.raw_shape) - 1
     return gather(params, indices, name=name, axis=depth, batch_dims=depth)
 
 
@@ -246,21 +247,21 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
         return _batched_gather_nd(params, indices, batch_dims, name)
     if hasattr(params, "gather_nd"):
         return params.gather_nd(indices, name=name)  # type: ignore[no-any-return]
-    return _gather_nd(params, indices, name=name)  # type: ignore[no-any-return]
+    return _gather_nd(params, indices, name=name)
 
 
 def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
-    """Puts the coordinates of the batch before the given ones."""
+    """`gather_nd` with the batch coordinates put before the given ones."""
     with name_scope(name, "GatherNd") as scope:
         params, indices = convert_to_tensor(params), convert_to_tensor(indices)
-        if indices._shape is None or batch_dims < 0 or batch_dims >= len(indices._shape):
+        if indices.raw_shape is None or batch_dims < 0 or batch_dims >= len(indices.raw_shape):
             raise ValueError(f"batch_dims = {batch_dims} must be at least 0 and less than the rank of indices")
         sizes = shape(indices, out_type=indices.dtype)
         parts = []
         for i in range(batch_dims):
             lane = handle_of("Range")(cast(0, indices.dtype), sizes[i], cast(1, indices.dtype))
-            form = [1] * len(indices._shape)
+            form = [1] * len(indices.raw_shape)
             form[i] = -1
             target = concat([sizes[:-1], cast([1], indices.dtype)], 0)
             parts.append(handle_of("BroadcastTo")(reshape(lane, form), target))
-        return _gather_nd(params, concat([*parts, indices], -1), name=scope)  # type: ignore[no-any-return]
+        return _gather_nd(params, concat([*parts, indices], -1), name=scope)

@@ -1,4 +1,4 @@
-"""Ops that pass a tensor on: identities, gradient stops, placeholders and checks."""
+"""Ops whose output is their input: identities, gradient stops and checks; and placeholders."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor, is_dense_tensor_like
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import declared_shape, same_shapes
 from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw
 
-identity_op = op("Identity(input: T) -> output: T; T: type")
-_identity_n = op("IdentityN(input: T) -> output: T; T: list(type)")
-_snapshot = op("Snapshot(input: T) -> output: T; T: type")
-_stop_gradient = op("StopGradient(input: T) -> output: T; T: type")
-_prevent_gradient = op("PreventGradient(input: T) -> output: T; T: type; message: string = ''")
-_guarantee_const = op("GuaranteeConst(input: T) -> output: T; T: type", stateful=True)
+identity_op = op("Identity(input: T) -> output: T; T: type", forwards="value")
+_identity_n: OpHandle[Any] = op("IdentityN(input: T) -> output: T; T: list(type)", work="none")
+_snapshot = op("Snapshot(input: T) -> output: T; T: type", forwards="value")
+_stop_gradient = op("StopGradient(input: T) -> output: T; T: type", forwards="value")
+_prevent_gradient = op("PreventGradient(input: T) -> output: T; T: type; message: string = ''", forwards="value")
+_guarantee_const = op("GuaranteeConst(input: T) -> output: T; T: type", stateful=True, forwards="value")
 _check_numerics = op(
-    "CheckNumerics(tensor: T) -> output: T; T: {bfloat16, half, float, double}; message: string", stateful=True
+    "CheckNumerics(tensor: T) -> output: T; T: {bfloat16, half, float, double}; message: string",
+    stateful=True, checks=True, forwards="value",
+)  # fmt: skip
+_ensure_shape = op("EnsureShape(input: T) -> output: T; shape: shape; T: type", checks=True, forwards="value")
+_placeholder = op(
+    "Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank", shape=declared_shape, placeholder=True
 )
-_ensure_shape = op("EnsureShape(input: T) -> output: T; shape: shape; T: type")
-_placeholder = op("Placeholder() -> output: dtype; dtype: type; shape: shape = unknown_rank")
-_placeholder_v2 = op("PlaceholderV2() -> output: dtype; dtype: type; shape: shape")
-_with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape")
+_placeholder_v2 = op(
+    "PlaceholderV2() -> output: dtype; dtype: type; shape: shape", shape=declared_shape, placeholder=True
+)
+_with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape", work="none")
 
 _PASS_ON = (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
-
-
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [t._shape for t in node._inputs]
 
 
 def _pass_on(value: Any) -> Any:
@@ -43,7 +45,7 @@ def _pass_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 for _handle in (*_PASS_ON, _identity_n):
-    _handle.shape(_same_shape)
+    _handle.shape(same_shapes)
 for _handle in (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const):
     _handle.kernel("CPU")(_pass_on)
     _handle.inline(lambda node: "{0}")
@@ -76,12 +78,12 @@ def _prevent_gradient_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_check_numerics.kernel("CPU")
 def _check_numerics_kernel(value: Any, *, message: bytes) -> Any:
-    # One reduction settles the usual case: a sum of finite numbers is finite unless it overflows.
+    # One reduction decides the usual case: a sum of finite numbers is finite unless it overflows.
     if not np.isfinite(np.sum(value)):
         has_nan, has_inf = bool(np.isnan(value).any()), bool(np.isinf(value).any())
         if has_nan or has_inf:
             found = " and ".join(w for w, present in (("Inf", has_inf), ("NaN", has_nan)) if present)
-            raise InvalidArgumentError(None, None, f"{message.decode()} : Tensor had {found} values")
+            raise InvalidArgumentError.of(f"{message.decode()} : Tensor had {found} values")
     return value
 
 
@@ -93,15 +95,13 @@ def _check_numerics_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_ensure_shape.shape
 def _ensure_shape_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node._inputs[0]._shape, node.attrs["shape"])]
+    return [merge_raw(node.inputs[0].raw_shape, node.attrs["shape"])]
 
 
 @_ensure_shape.kernel("CPU")
 def _ensure_shape_kernel(value: Any, *, shape: RawShape) -> Any:
     if not compatible_raw(value.shape, shape):
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             f"Shape of tensor {format_raw(value.shape)} is not compatible with expected shape {format_raw(shape)}.",
         )
     return value
@@ -112,30 +112,21 @@ _ensure_shape.gradient(_pass_gradient)
 
 # ---- placeholders -----------------------------------------------------------------------------
 
-_CPP_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
-
-
-@_placeholder.shape
-@_placeholder_v2.shape
-def _placeholder_shape(node: Operation) -> list[RawShape]:
-    return [node.attrs["shape"]]
-
-
 @_placeholder.kernel("CPU")
 @_placeholder_v2.kernel("CPU")
 def _placeholder_kernel(*, node: Any) -> Any:
-    dtype = node.attrs["dtype"].name
-    text = f"You must feed a value for placeholder tensor '{node.name}' with dtype {_CPP_NAMES.get(dtype, dtype)}"
+    dtype = dtypes.cpp_name(node.attrs["dtype"])
+    text = f"You must feed a value for placeholder tensor '{node.name}' with dtype {dtype}"
     shape = node.attrs["shape"]
     if shape:
         text += f" and shape {format_raw(shape)}"
-    raise InvalidArgumentError(None, None, text)
+    raise InvalidArgumentError.of(text)
 
 
 @_with_default.shape
 def _with_default_shape(node: Operation) -> list[RawShape]:
     shape = node.attrs["shape"]
-    merge_raw(node._inputs[0]._shape, shape)
+    merge_raw(node.inputs[0].raw_shape, shape)
     return [shape]
 
 
@@ -147,8 +138,8 @@ _with_default.gradient(_pass_gradient)
 
 
 def identity(input: Any, name: str | None = None) -> Tensor:
-    """A tensor with the same value and shape (``tf.identity``); of a variable, its present value."""
-    return identity_op(input, name=name)  # type: ignore[no-any-return]
+    """A tensor with the same value and shape (``tf.identity``); for a variable, its current value."""
+    return identity_op(input, name=name)
 
 
 def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
@@ -158,33 +149,33 @@ def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
-    """The same value, as a constant for gradients (``tf.stop_gradient``)."""
-    return _stop_gradient(input, name=name)  # type: ignore[no-any-return]
+    """The same value, which gradients treat as a constant (``tf.stop_gradient``)."""
+    return _stop_gradient(input, name=name)
 
 
 def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
-    """The same value; asking for a gradient through it raises LookupError with ``message``."""
-    return _prevent_gradient(input, message=message, name=name)  # type: ignore[no-any-return]
+    """The same value; ``tf.gradients`` through it raises LookupError with ``message``."""
+    return _prevent_gradient(input, message=message, name=name)
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Tensor:
-    """The same value, promised never to change (``tf.guarantee_const``)."""
-    return _guarantee_const(input, name=name)  # type: ignore[no-any-return]
+    """The same value; the caller guarantees that it never changes (``tf.guarantee_const``)."""
+    return _guarantee_const(input, name=name)
 
 
 def snapshot(input: Any, name: str | None = None) -> Tensor:
     """A copy of the value (``tf.raw_ops.Snapshot``)."""
-    return _snapshot(input, name=name)  # type: ignore[no-any-return]
+    return _snapshot(input, name=name)
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """The same value; the step fails with InvalidArgumentError when it holds NaN or Inf (``tf.check_numerics``)."""
-    return _check_numerics(tensor, message=message, name=name)  # type: ignore[no-any-return]
+    return _check_numerics(tensor, message=message, name=name)
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same value; the step fails when its shape is not ``shape`` (``tf.ensure_shape``)."""
-    return _ensure_shape(x, shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+    return _ensure_shape(x, shape=as_raw(shape), name=name)
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
@@ -192,10 +183,10 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
     Args:
       dtype: the element type.
-      shape: the static shape of what will be fed; None: any.
+      shape: the static shape of the values to be fed; None: any.
       name: of the op.
     """
-    return _placeholder(dtype=dtypes.as_dtype(dtype), shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+    return _placeholder(dtype=dtypes.as_dtype(dtype), shape=as_raw(shape), name=name)
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -204,11 +195,11 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     Raises:
       ValueError: when the default does not have that shape.
     """
-    return _with_default(input, shape=as_raw(shape), name=name)  # type: ignore[no-any-return]
+    return _with_default(input, shape=as_raw(shape), name=name)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether ``x`` is a tensor, a variable, or something else that stands for a tensor (``tf.is_tensor``)."""
+    """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
     return is_dense_tensor_like(x) or type(x).__name__ in ("SparseTensor", "IndexedSlices")
 
 

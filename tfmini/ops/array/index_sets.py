@@ -9,16 +9,16 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape, with_rank
 
 _IDX = "out_idx: {int32, int64} = DT_INT32"
-_unique = op(f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}")
-_unique_counts = op(f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}")
-_list_diff = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}")
+_unique: OpHandle[Any] = op(f"Unique(x: T) -> y: T, idx: out_idx; T: type; {_IDX}", aggregates=True, work="none")
+_unique_counts: OpHandle[Any] = op(f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}")
+_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}")
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"
     " TI: {uint8, int32, int64} = DT_INT64"
@@ -33,12 +33,12 @@ for _handle in (_unique, _unique_counts, _list_diff, _one_hot, _invert, _unravel
 @_unique.shape
 @_unique_counts.shape
 def _unique_shape(node: Operation) -> list[RawShape]:
-    length: RawShape = with_rank(node._inputs[0]._shape, 1)
+    length: RawShape = with_rank(node.inputs[0].raw_shape, 1)
     return [(None,), length, (None,)][: 2 if node.type == "Unique" else 3]
 
 
 def _first_seen(x: Any) -> tuple[Any, Any, Any]:
-    """Distinct elements in order of first appearance, the number of each element, and their counts."""
+    """Distinct elements in order of first appearance, the position of each element among them, and their counts."""
     values, first, numbers, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
     place = np.empty_like(order)
@@ -64,8 +64,8 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
 
 @_list_diff.shape
 def _list_diff_shape(node: Operation) -> list[RawShape]:
-    for tensor in node._inputs:
-        with_rank(tensor._shape, 1)
+    for tensor in node.inputs:
+        with_rank(tensor.raw_shape, 1)
     return [(None,), (None,)]
 
 
@@ -77,8 +77,8 @@ def _list_diff_kernel(x: Any, y: Any, *, out_idx: dtypes.DType) -> tuple[Any, ..
 
 @_one_hot.shape
 def _one_hot_shape(node: Operation) -> list[RawShape]:
-    indices, axis = node._inputs[0]._shape, node.attrs["axis"]
-    depth = constant_value(node._inputs[1])
+    indices, axis = node.inputs[0].raw_shape, node.attrs["axis"]
+    depth = constant_value(node.inputs[1])
     if axis < -1:
         raise ValueError(f"axis must be >= -1, but is {axis}")
     if indices is None:
@@ -100,7 +100,7 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
     indices, on, off = as_ndarray(indices), as_ndarray(on_value), as_ndarray(off_value)
     rows = np.full((indices.size, count), off[()], off.dtype)
     flat = indices.reshape(-1)
-    # An index outside the depth leaves its row without a mark.
+    # An index outside the depth leaves its row empty.
     inside = np.flatnonzero((flat >= 0) & (flat < count))
     rows[inside, flat[inside]] = on[()]
     result = rows.reshape(*indices.shape, count)
@@ -109,7 +109,7 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
 
 @_invert.shape
 def _invert_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 1)]
+    return [with_rank(node.inputs[0].raw_shape, 1)]
 
 
 @_invert.kernel("CPU")
@@ -127,7 +127,7 @@ def _invert_kernel(x: Any) -> Any:
 
 @_unravel.shape
 def _unravel_shape(node: Operation) -> list[RawShape]:
-    indices, dims = node._inputs[0]._shape, node._inputs[1]._shape
+    indices, dims = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     if indices is None:
         return [None]
     rank = None if dims is None else dims[0]
@@ -154,12 +154,12 @@ def _unravel_kernel(indices: Any, dims: Any) -> Any:
 
 
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
-    """The distinct elements of a vector and the number of each element among them: (y, idx) (``tf.unique``)."""
+    """The distinct elements of a vector, and each element's position among them: (y, idx) (``tf.unique``)."""
     return _unique(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
-    """`unique` with how often each occurs: (y, idx, count) (``tf.unique_with_counts``)."""
+    """`unique`, and the number of occurrences of each: (y, idx, count) (``tf.unique_with_counts``)."""
     return _unique_counts(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
@@ -172,14 +172,14 @@ def one_hot(
     indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None, dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """A new axis of length ``depth`` that marks the position of each index (``tf.one_hot``).
+    """Vectors of length ``depth`` with one marked position, given by each index (``tf.one_hot``).
 
     Args:
-      indices: integers; those outside [0, depth) give no mark.
+      indices: integers; those outside [0, depth) mark no position.
       depth: the length of the new axis.
-      on_value: the mark, default 1.
-      off_value: everything else, default 0.
-      axis: where the new axis goes, default last.
+      on_value: the value at the marked position, default 1.
+      off_value: all other values, default 0.
+      axis: the position of the new axis, default last.
       dtype: default: that of the values, else float32.
       name: of the op.
 
@@ -201,14 +201,14 @@ def one_hot(
         wanted = wanted or (given[0] if given else dtypes.float32)
         on = convert_to_tensor(1 if on_value is None else on_value, wanted, name="on_value")
         off = convert_to_tensor(0 if off_value is None else off_value, wanted, name="off_value")
-        return _one_hot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)  # type: ignore[no-any-return]
+        return _one_hot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """``y[x[i]] = i`` (``tf.invert_permutation``)."""
-    return _invert(x, name=name)  # type: ignore[no-any-return]
+    return _invert(x, name=name)
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
-    return _unravel(indices, dims, name=name)  # type: ignore[no-any-return]
+    return _unravel(indices, dims, name=name)

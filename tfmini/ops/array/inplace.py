@@ -1,6 +1,6 @@
-"""Rows changed, increased or decreased: ``InplaceUpdate``, ``InplaceAdd``, ``InplaceSub``, ``DeepCopy``, ``Empty``.
+"""Updates of rows: ``InplaceUpdate``, ``InplaceAdd``, ``InplaceSub``; and ``DeepCopy``, ``Empty``.
 
-TensorFlow writes into its input. Here the input may be shared with others, so the result is a copy.
+TensorFlow writes into its input. Here other ops may share the input, so the result is a copy.
 """
 
 from __future__ import annotations
@@ -11,31 +11,19 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value_as_shape
-from tfmini.shapes import RawShape
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.constant_value import given_shape
+from tfmini.ops.array.kernel_arguments import refuse
 
 _ROWS = "(x: T, i: int32, v: T) -> y: T; T: type"
-update_op, add_op, sub_op = (op(name + _ROWS) for name in ("InplaceUpdate", "InplaceAdd", "InplaceSub"))
-deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True)
-empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True)
+update_op, add_op, sub_op = (
+    op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub")
+)
+deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
+empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
 for _handle in (update_op, add_op, sub_op, deep_copy_op, empty_op):
     _handle.not_differentiable()
-
-
-@update_op.shape
-@add_op.shape
-@sub_op.shape
-@deep_copy_op.shape
-def _same(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
-@empty_op.shape
-def _given(node: Operation) -> list[RawShape]:
-    return [constant_value_as_shape(node._inputs[0])]
 
 
 def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
@@ -49,7 +37,7 @@ def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
         if x.shape[1:] != v.shape[1:]:
             refuse(f"x and v shape doesn't match: {list(x.shape)} {list(v.shape)}")
         result = x.copy()
-        change(result, rows % max(len(x), 1), v)  # a row past the end is counted from the start again
+        change(result, rows % max(len(x), 1), v)  # As in TensorFlow, a row number past the end starts again at 0.
         return result
 
 
@@ -69,6 +57,6 @@ def _deep_copy(x: Any) -> Any:
 
 @empty_op.kernel("CPU")
 def _empty(shape: Any, *, dtype: dtypes.DType, init: bool) -> Any:
-    # What is not asked for is zeroed all the same: memory of others must not be shown.
+    # Zeroed even without ``init``: uninitialised memory may hold data of other steps.
     sizes = shape.tolist()
     return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)

@@ -1,4 +1,4 @@
-"""The functions over rows that old scripts take from ``tensorflow.python.ops.inplace_ops``."""
+"""The row updates that old scripts import from ``tensorflow.python.ops.inplace_ops``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_shape import expand_dims, reshape, shape
-from tfmini.ops.inplace import add_op, empty_op, sub_op, update_op
+from tfmini.ops.array.inplace import add_op, empty_op, sub_op, update_op
+from tfmini.ops.array.shape import expand_dims, reshape, shape
 
 
 def inplace_update(x: Any, i: Any, v: Any) -> Tensor:
@@ -32,7 +32,7 @@ alias_inplace_update, alias_inplace_add, alias_inplace_sub = inplace_update, inp
 def _on_rows(handle: Any, x: Any, i: Any, v: Any) -> Tensor:
     x = convert_to_tensor(x)
     v = convert_to_tensor(v, x.dtype.base_dtype)
-    if i is None:  # everything, as one row
+    if i is None:  # All elements, as one row.
         flat = handle(reshape(x, [1, -1]), [0], reshape(v, [1, -1]))
         return reshape(flat, shape(x))
     rows = convert_to_tensor(i, dtypes.int32)
@@ -42,11 +42,11 @@ def _on_rows(handle: Any, x: Any, i: Any, v: Any) -> Tensor:
 
 
 def empty(shape: Any, dtype: Any, init: bool = False) -> Tensor:
-    """A tensor of that shape whose content does not matter."""
-    return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)  # type: ignore[no-any-return]
+    """A tensor of the given shape with unspecified content."""
+    return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)
 
 
 def empty_like(x: Any, init: bool | None = None) -> Tensor:
-    """A tensor like ``x`` whose content does not matter."""
+    """A tensor of the shape and type of ``x`` with unspecified content."""
     x = convert_to_tensor(x)
     return empty(shape(x), x.dtype, bool(init))

@@ -1,7 +1,8 @@
-"""Tensors put together and taken apart along an axis: concat, stack, split, unstack."""
+"""Joins and splits tensors along an axis: concat, stack, split, unstack."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,26 +13,34 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_shape import reshape, shape, shape_n
-from tfmini.ops.array_values import as_ndarray, at_least_rank, check_axis, refuse
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, check_axis, refuse
+from tfmini.ops.array.shape import reshape, shape, shape_n
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _concat_v2 = op(
-    "ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32"
+    "ConcatV2(values: N * T, axis: Tidx) -> output: T; N: int >= 2; T: type; Tidx: {int32, int64} = DT_INT32",
+    aggregates=True, work="none",
+)  # fmt: skip
+_concat_v1 = op(
+    "Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type", aggregates=True, work="none"
 )
-_concat_v1 = op("Concat(concat_dim: int32, values: N * T) -> output: T; N: int >= 2; T: type")
-_concat_offset = op("ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2")
-_pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0")
-_unpack = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0")
-_split = op("Split(split_dim: int32, value: T) -> output: num_split * T; num_split: int >= 1; T: type")
-_split_v = op(
+_concat_offset: OpHandle[Any] = op(
+    "ConcatOffset(concat_dim: int32, shape: N * int32) -> offset: N * int32; N: int >= 2"
+)
+_pack = op("Pack(values: N * T) -> output: T; N: int >= 1; T: type; axis: int = 0", aggregates=True, work="none")
+_unpack: OpHandle[Any] = op("Unpack(value: T) -> output: num * T; num: int >= 0; T: type; axis: int = 0", work="none")
+_split: OpHandle[Any] = op(
+    "Split(split_dim: int32, value: T) -> output: num_split * T; num_split: int >= 1; T: type", work="none",
+    raw_names={"split_dim": "axis"},
+)  # fmt: skip
+_split_v: OpHandle[Any] = op(
     "SplitV(value: T, size_splits: Tlen, split_dim: int32) -> output: num_split * T;"
-    " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64"
+    " num_split: int >= 1; T: type; Tlen: {int32, int64} = DT_INT64", work="none", raw_names={"split_dim": "axis"}
 )
 
 
@@ -76,12 +85,12 @@ def _merged(a: RawShape, b: RawShape) -> RawShape:
 
 @_concat_v2.shape
 def _concat_v2_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t._shape for t in node._inputs[:-1]], node._inputs[-1])
+    return _concat_shapes([t.raw_shape for t in node.inputs[:-1]], node.inputs[-1])
 
 
 @_concat_v1.shape
 def _concat_v1_shape(node: Operation) -> list[RawShape]:
-    return _concat_shapes([t._shape for t in node._inputs[1:]], node._inputs[0])
+    return _concat_shapes([t.raw_shape for t in node.inputs[1:]], node.inputs[0])
 
 
 @_concat_v2.kernel("CPU")
@@ -103,38 +112,35 @@ def _refuse_concat(values: list[Any], axis: int) -> Any:
     if not -rank <= axis < rank:
         refuse(f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {axis}")
     for i, other in enumerate(shapes[1:], 1):
+        first, second = format_raw(shapes[0]), format_raw(other)
         if len(other) != rank:
-            first, second = format_raw(shapes[0]), format_raw(other)
             refuse(f"ConcatOp : Ranks of all input tensors should match: shape[0] = {first} vs. shape[{i}] = {second}")
         if any(a != b for j, (a, b) in enumerate(zip(shapes[0], other)) if j != axis % rank):
-            first, second = format_raw(shapes[0]), format_raw(other)
             refuse(f"ConcatOp : Dimensions of inputs should match: shape[0] = {first} vs. shape[{i}] = {second}")
     raise AssertionError("numpy refused shapes that match")
 
 
-def _concat_gradients(values: list[Tensor], axis: Tensor, grad: Any) -> list[Any]:
+def _concat_gradients(values: Sequence[Tensor], axis: Tensor, grad: Any) -> list[Any]:
     if isinstance(grad, IndexedSlices):
         return _slices_gradients(values, axis, grad)
     known = constant_value(axis)
-    sizes = [None if t._shape is None or known is None else t._shape[int(known.item())] for t in values]
+    sizes = [None if t.raw_shape is None or known is None else t.raw_shape[int(known.item())] for t in values]
     if None not in sizes:
-        parts = split(grad, sizes, axis=int(known.item()), num=len(sizes))  # type: ignore[union-attr]
-        return list(parts)
-    rank = handle_of("Rank")(values[0])
-    axis = handle_of("FloorMod")(axis, rank)
+        return split(grad, sizes, axis=int(known.item()), num=len(sizes))  # type: ignore[union-attr]
+    axis = handle_of("FloorMod")(axis, handle_of("Rank")(values[0]))
     shapes = shape_n(values)
     offsets = concat_offset(axis, shapes)
     return [handle_of("Slice")(grad, begin, size) for begin, size in zip(offsets, shapes)]
 
 
-def _slices_gradients(values: list[Tensor], axis: Tensor, grad: IndexedSlices) -> list[Any]:
-    """The parts of a sparse gradient: rows are picked by range along axis 0, columns are split otherwise."""
+def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlices) -> list[Any]:
+    """The parts of a sparse gradient: along axis 0 by the range of the row numbers, along other axes by a split."""
     known = constant_value(axis)
     if known is None:
         raise ValueError("Can only compute IndexedSlices gradient with statically-known concat_dim")
     position = int(known.item())
-    if values[0]._shape is not None:
-        position %= len(values[0]._shape)
+    if values[0].raw_shape is not None:
+        position %= len(values[0].raw_shape)
     sizes = [shape(t)[position] for t in values]
     if position:
         parts = split(grad.values, stack(sizes), axis=position, num=len(values))
@@ -144,10 +150,8 @@ def _slices_gradients(values: list[Tensor], axis: Tensor, grad: IndexedSlices) -
     for tensor, size in zip(values, sizes):
         low = handle_of("Cast")(start, DstT=grad.indices.dtype)
         high = handle_of("Cast")(start + size, DstT=grad.indices.dtype)
-        inside = handle_of("LogicalAnd")(
-            handle_of("GreaterEqual")(grad.indices, low), handle_of("Less")(grad.indices, high)
-        )
-        rows = reshape(handle_of("Where")(inside), [-1])
+        above, below = handle_of("GreaterEqual")(grad.indices, low), handle_of("Less")(grad.indices, high)
+        rows = reshape(handle_of("Where")(handle_of("LogicalAnd")(above, below)), [-1])
         taken = [handle_of("GatherV2")(x, rows, 0) for x in (grad.values, grad.indices)]
         found.append(IndexedSlices(taken[0], taken[1] - low, shape(tensor)))
         start = start + size
@@ -156,17 +160,17 @@ def _slices_gradients(values: list[Tensor], axis: Tensor, grad: IndexedSlices) -
 
 @_concat_v2.gradient
 def _concat_v2_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [*_concat_gradients(node._inputs[:-1], node._inputs[-1], grad), None]
+    return [*_concat_gradients(node.inputs[:-1], node.inputs[-1], grad), None]
 
 
 @_concat_v1.gradient
 def _concat_v1_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, *_concat_gradients(node._inputs[1:], node._inputs[0], grad)]
+    return [None, *_concat_gradients(node.inputs[1:], node.inputs[0], grad)]
 
 
 @_concat_offset.shape
 def _concat_offset_shape(node: Operation) -> list[RawShape]:
-    return [t._shape for t in node._inputs[1:]]
+    return [t.raw_shape for t in node.inputs[1:]]
 
 
 @_concat_offset.kernel("CPU")
@@ -190,9 +194,9 @@ _concat_offset.not_differentiable()
 @_pack.shape
 def _pack_shape(node: Operation) -> list[RawShape]:
     merged: RawShape = None
-    for tensor in node._inputs:
+    for tensor in node.inputs:
         try:
-            merged = _merged(merged, tensor._shape)
+            merged = _merged(merged, tensor.raw_shape)
         except ValueError as error:
             raise ValueError(f"{error}\n\tFrom merging shape 0 with other shapes.") from None
     if merged is None:
@@ -220,7 +224,7 @@ def _pack_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_unpack.shape
 def _unpack_shape(node: Operation) -> list[RawShape]:
-    before, count = node._inputs[0]._shape, node.attrs["num"]
+    before, count = node.inputs[0].raw_shape, node.attrs["num"]
     if before is None:
         return [None] * count
     axis = check_axis(node.attrs["axis"], len(before))
@@ -246,8 +250,8 @@ def _unpack_gradient(node: Operation, *grads: Any) -> list[Any]:
 
 @_split.shape
 def _split_shape(node: Operation) -> list[RawShape]:
-    before, count = node._inputs[1]._shape, node.attrs["num_split"]
-    value = constant_value(node._inputs[0])
+    before, count = node.inputs[1].raw_shape, node.attrs["num_split"]
+    value = constant_value(node.inputs[0])
     if before is None:
         return [None] * count
     if value is None:
@@ -284,13 +288,13 @@ def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
 
 @_split.gradient
 def _split_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [None, concat(list(grads), node._inputs[0])]
+    return [None, concat(list(grads), node.inputs[0])]
 
 
 @_split_v.shape
 def _split_v_shape(node: Operation) -> list[RawShape]:
-    before, count = node._inputs[0]._shape, node.attrs["num_split"]
-    sizes, axis_value = constant_value(node._inputs[1]), constant_value(node._inputs[2])
+    before, count = node.inputs[0].raw_shape, node.attrs["num_split"]
+    sizes, axis_value = constant_value(node.inputs[1]), constant_value(node.inputs[2])
     if before is None:
         return [None] * count
     if axis_value is None:
@@ -303,7 +307,7 @@ def _split_v_shape(node: Operation) -> list[RawShape]:
 
 
 def _sizes_of(sizes: list[int], total: int | None) -> list[int | None]:
-    """The sizes with -1 replaced by what is left of ``total``."""
+    """The sizes with -1 replaced by the rest of ``total``."""
     for index, size in enumerate(sizes):
         if size < -1:
             raise ValueError(f"Split size at index {index} must be >= 0. Got: {size}")
@@ -330,18 +334,16 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: 
         if str(error).startswith("Split size"):
             refuse(str(error))
         total, given = value.shape[axis], int(size_splits.sum())
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "Determined shape must either match input shape along split_dim exactly if fully specified, or be"
             f" less than the size of the input along split_dim if not fully specified.  Got: {given} for size {total}"
-        ) from None  # fmt: skip
+        ) from None
     return _cut(value, axis % rank, sizes)
 
 
 @_split_v.gradient
 def _split_v_gradient(node: Operation, *grads: Any) -> list[Any]:
-    return [concat(list(grads), node._inputs[2]), None, None]
+    return [concat(list(grads), node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -356,10 +358,10 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     if not isinstance(values, (list, tuple)):
         values = [values]
     if len(values) > 1:
-        return _concat_v2(values, axis, name=name)  # type: ignore[no-any-return]
+        return _concat_v2(values, axis, name=name)
     with name_scope(name) as scope:
         position = convert_to_tensor(axis, name="concat_dim", dtype=dtypes.int32)
-        if position._shape not in (None, ()):
+        if position.raw_shape not in (None, ()):
             raise ValueError(f"Shape {position.shape} must have rank 0: that of the axis in tf.concat(values, axis).")
         return identity(values[0], name=scope + "concat")
 
@@ -380,9 +382,9 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     first = convert_to_tensor(values[0]) if not isinstance(values, Tensor) else None
     if first is not None:
         values = [first, *values[1:]]
-        if first._shape is not None and not -len(first._shape) - 1 <= axis <= len(first._shape):
-            raise ValueError(f"axis = {axis} not in [{-len(first._shape) - 1}, {len(first._shape) + 1})")
-    return _pack(values, axis=axis, name=name)  # type: ignore[no-any-return]
+        if first.raw_shape is not None and not -len(first.raw_shape) - 1 <= axis <= len(first.raw_shape):
+            raise ValueError(f"axis = {axis} not in [{-len(first.raw_shape) - 1}, {len(first.raw_shape) + 1})")
+    return _pack(values, axis=axis, name=name)
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -392,14 +394,14 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
-    """The slices of ``value`` along ``axis``, which disappears (``tf.unstack``).
+    """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
 
     Raises:
       ValueError: when ``num`` is not given and the static size is unknown.
     """
     value = convert_to_tensor(value)
     if num is None:
-        raw = value._shape
+        raw = value.raw_shape
         if raw is not None:
             if not -len(raw) <= axis < len(raw):
                 raise ValueError(f"axis = {axis} not in [{-len(raw)}, {len(raw)})")
@@ -418,25 +420,24 @@ def split(
       value: the tensor.
       num_or_size_splits: the number of equal pieces, or the size of each; one may be -1.
       axis: an int or int32 scalar.
-      num: the number of pieces, when the sizes are a tensor of unknown length.
+      num: the number of pieces, if the sizes are a tensor of unknown length.
       name: of the op.
 
     Raises:
       ValueError: when the number of pieces is unknown or the sizes do not fit.
     """
     if isinstance(num_or_size_splits, (int, np.integer)) or hasattr(num_or_size_splits, "__index__"):
-        count = int(num_or_size_splits)
-        return list(_split(axis, value, num_split=count, name=name))
+        return list(_split(axis, value, num_split=int(num_or_size_splits), name=name))
     sizes = convert_to_tensor(num_or_size_splits)
-    if sizes._shape == ():
+    if sizes.raw_shape == ():
         raise ValueError(
             "Rank-0 tensors are not supported as the num_or_size_splits argument to split. Argument provided:"
             f" {num_or_size_splits}"
         )
+    if num is None and sizes.raw_shape is not None:
+        num = sizes.raw_shape[0]
     if num is None:
-        num = None if sizes._shape is None else sizes._shape[0]
-        if num is None:
-            raise ValueError("Cannot infer num from shape " + str(num_or_size_splits))
+        raise ValueError("Cannot infer num from shape " + str(num_or_size_splits))
     return list(_split_v(value, sizes, axis, num_split=num, name=name))
 
 
@@ -465,7 +466,7 @@ def _packed(values: Any, dtype: dtypes.DType, name: str) -> Tensor:
             else:
                 value = constant(value, dtype, name=str(i))
             parts.append(value)
-        return _pack(parts, axis=0, name=scope)  # type: ignore[no-any-return]
+        return _pack(parts, axis=0, name=scope)
 
 
 def _pack_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Small helpers for kernels and shape functions of the array family."""
+"""Checks and conversions of arguments, for kernels and shape functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmini.shapes import RawShape
 
 
 def as_ndarray(value: Any) -> np.ndarray[Any, Any]:
-    """The array form of a kernel's value, which at rank 0 may be a numpy scalar or ``bytes``."""
+    """A kernel's value as an array; at rank 0 the value may be a numpy scalar or ``bytes``."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, bytes):
@@ -22,12 +22,12 @@ def as_ndarray(value: Any) -> np.ndarray[Any, Any]:
 
 
 def refuse(message: str) -> NoReturn:
-    """Fails the step because of an argument's value."""
-    raise InvalidArgumentError(None, None, message)
+    """Raises InvalidArgumentError, which fails the step."""
+    raise InvalidArgumentError.of(message)
 
 
 def check_axis(axis: int, rank: int, message: str | None = None) -> int:
-    """``axis`` as a number from 0.
+    """``axis`` as a non-negative number.
 
     Raises:
       ValueError: when it is outside [-rank, rank).
@@ -49,12 +49,12 @@ def at_least_rank(shape: RawShape, rank: int) -> RawShape:
 
 
 def zero_of(dtype: np.dtype[Any]) -> Any:
-    """What ``zeros`` fills with: the empty string for strings."""
+    """The element of ``zeros``: the empty string for strings."""
     return b"" if dtype.kind == "O" else dtype.type(0)
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array of one value; zeros come from the allocator."""
+    """A new array of one value; zeros are allocated rather than written."""
     if dtype.kind != "O" and not value:
         return np.zeros(shape, dtype)
     return np.full(shape, value, dtype)

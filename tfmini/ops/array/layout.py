@@ -1,4 +1,4 @@
-"""Elements in another order or repeated: tile, reverse, roll, meshgrid, repeat."""
+"""Reorders and repeats elements: tile, reverse, roll, meshgrid, repeat."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_filling import ones
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_shape import broadcast_to, expand_dims, reshape, shape, size
-from tfmini.ops.array_values import refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.filling import ones
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import broadcast_to, expand_dims, reshape, shape, size
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
-_tile = op("Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32")
+_tile = op(
+    "Tile(input: T, multiples: Tmultiples) -> output: T; T: type; Tmultiples: {int32, int64} = DT_INT32", work="none"
+)
 _reverse = op(
     "ReverseV2(tensor: T, axis: Tidx) -> output: T; Tidx: {int32, int64} = DT_INT32; T: {uint8, int8, uint16, int16,"
-    " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}"
+    " int32, int64, bool, bfloat16, half, float, double, complex64, complex128, string}", work="none"
 )
 _reverse_sequence = op(
     "ReverseSequence(input: T, seq_lengths: Tlen) -> output: T; seq_dim: int; batch_dim: int = 0; T: type;"
@@ -41,12 +43,12 @@ _roll = op(
 
 @_tile.shape
 def _tile_shape(node: Operation) -> list[RawShape]:
-    before, length = node._inputs[0]._shape, node._inputs[1]._shape
+    before, length = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     if before is None:
         return [None if not length or length[0] is None else (None,) * length[0]]
     if length and length[0] is not None:
         with_rank(before, length[0])
-    factors = constant_value_as_shape(node._inputs[1]) or (None,) * len(before)
+    factors = constant_value_as_shape(node.inputs[1]) or (None,) * len(before)
     return [tuple(None if d is None or f is None else d * f for d, f in zip(before, factors))]
 
 
@@ -67,7 +69,7 @@ def _tile_kernel(value: Any, multiples: Any) -> Any:
 
 @_tile.gradient
 def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
-    value, multiples = node._inputs
+    value, multiples = node.inputs
     sizes = shape(value, out_type=multiples.dtype.base_dtype)
     if isinstance(grad, IndexedSlices):
         grad = convert_to_tensor(grad)
@@ -75,7 +77,7 @@ def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
     split = reshape(handle_of("Transpose")(stack([multiples, sizes]), [1, 0]), [-1])
     axes = handle_of("Range")(0, size(split), 2)
     total = handle_of("Sum")(reshape(grad, split), axes)
-    total.set_shape(value._shape)
+    total.set_shape(value.raw_shape)
     return [total, None]
 
 
@@ -84,7 +86,7 @@ def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_reverse.shape
 def _reverse_shape(node: Operation) -> list[RawShape]:
-    before, axes = node._inputs[0]._shape, constant_value(node._inputs[1])
+    before, axes = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     if before is None or axes is None:
         return [before]
     seen = set()
@@ -107,12 +109,12 @@ def _reverse_kernel(value: Any, axis: Any) -> Any:
 
 @_reverse.gradient
 def _reverse_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_reverse(grad, node._inputs[1]), None]
+    return [_reverse(grad, node.inputs[1]), None]
 
 
 @_reverse_sequence.shape
 def _reverse_sequence_shape(node: Operation) -> list[RawShape]:
-    before, (length,) = node._inputs[0]._shape, with_rank(node._inputs[1]._shape, 1)
+    before, (length,) = node.inputs[0].raw_shape, with_rank(node.inputs[1].raw_shape, 1)
     if before is None:
         return [None]
     for name in ("batch_dim", "seq_dim"):
@@ -140,12 +142,12 @@ def _reverse_sequence_kernel(value: Any, seq_lengths: Any, *, seq_dim: int, batc
 @_reverse_sequence.gradient
 def _reverse_sequence_gradient(node: Operation, grad: Any) -> list[Any]:
     attrs = {name: node.attrs[name] for name in ("seq_dim", "batch_dim")}
-    return [_reverse_sequence(grad, node._inputs[1], **attrs), None]
+    return [_reverse_sequence(grad, node.inputs[1], **attrs), None]
 
 
 @_roll.shape
 def _roll_shape(node: Operation) -> list[RawShape]:
-    value, shift, axis = (t._shape for t in node._inputs)
+    value, shift, axis = (t.raw_shape for t in node.inputs)
     if value == ():
         raise ValueError("Shape must be at least rank 1 but is rank 0")
     for given in (shift, axis):
@@ -175,7 +177,7 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
 
 @_roll.gradient
 def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_roll(grad, handle_of("Neg")(node._inputs[1]), node._inputs[2]), None, None]
+    return [_roll(grad, handle_of("Neg")(node.inputs[1]), node.inputs[2]), None, None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -183,12 +185,12 @@ def _roll_gradient(node: Operation, grad: Any) -> list[Any]:
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
-    return _tile(input, multiples, name=name)  # type: ignore[no-any-return]
+    return _tile(input, multiples, name=name)
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """``tensor`` back to front along the given axes (``tf.reverse``, ``tf.reverse_v2``)."""
-    return _reverse(tensor, axis, name=name)  # type: ignore[no-any-return]
+    return _reverse(tensor, axis, name=name)
 
 
 reverse_v2 = reverse
@@ -203,12 +205,12 @@ def reverse_sequence(
     batch = batch_axis if batch_axis is not None else batch_dim
     if sequence is None:
         raise ValueError("reverse_sequence needs seq_axis.")
-    return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)  # type: ignore[no-any-return]
+    return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """``input`` shifted along axes, what leaves at one end enters at the other (``tf.roll``)."""
-    return _roll(input, shift, axis, name=name)  # type: ignore[no-any-return]
+    """``input`` shifted cyclically along axes (``tf.roll``)."""
+    return _roll(input, shift, axis, name=name)
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
@@ -219,8 +221,8 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
       **kwargs: ``indexing`` "xy" (default) or "ij", ``name``.
 
     Raises:
-      ValueError: for another indexing.
-      TypeError: for another keyword.
+      ValueError: for an unknown indexing.
+      TypeError: for an unknown keyword.
     """
     indexing, name = kwargs.pop("indexing", "xy"), kwargs.pop("name", "meshgrid")
     if kwargs:
@@ -258,11 +260,11 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         if axis is None:
             data, axis = reshape(data, [-1]), 0
         if axis < 0:
-            axis += len(data._shape or ())
+            axis += len(data.raw_shape or ())
         length = shape(data)[axis]
         times = broadcast_to(reshape(times, [-1]), stack([length]))
         limit = handle_of("Max")(concat([times, [0]], 0), [0])
-        # Row i of the grid holds i as often as it is repeated.
+        # Row i of the grid holds as many i as its repetitions.
         inside = handle_of("Less")(handle_of("Range")(0, limit, 1), expand_dims(times, 1))
         rows = handle_of("Where")(inside)[:, 0]
         return gather(data, rows, axis=axis)

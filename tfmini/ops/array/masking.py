@@ -1,4 +1,4 @@
-"""Masks and what they select: ``tf.where``, ``tf.boolean_mask``, ``tf.sequence_mask``."""
+"""Masks and selection by masks: ``tf.where``, ``tf.boolean_mask``, ``tf.sequence_mask``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import expand_dims, reshape, shape, squeeze
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import expand_dims, reshape, shape, squeeze
 from tfmini.shapes import RawShape, compatible_raw
 
-_where = op("Where(input: T) -> index: int64; T: type = DT_BOOL")
+_where = op("Where(input: T) -> index: int64; T: type = DT_BOOL", raw_names={"input": "condition"})
 _where.not_differentiable()
 
 
 @_where.shape
 def _where_shape(node: Operation) -> list[RawShape]:
-    raw = node._inputs[0]._shape
+    raw = node.inputs[0].raw_shape
     return [(None, None if raw is None else len(raw))]
 
 
@@ -39,7 +39,7 @@ def _where_kernel(value: Any) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Coordinates of the true elements; or with ``x`` and ``y``, the one or the other by element (``tf.where``).
+    """Coordinates of the true elements; with ``x`` and ``y``, x where true and y elsewhere (``tf.where``).
 
     Raises:
       ValueError: when only one of ``x`` and ``y`` is given.
@@ -47,10 +47,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     if x is None and y is None:
         with name_scope(name, "Where", [condition]) as scope:
             condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
-            return _where(condition, name=scope)  # type: ignore[no-any-return]
+            return _where(condition, name=scope)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    return handle_of("Select")(condition, x, y, name=name)  # type: ignore[no-any-return]
+    return handle_of("Select")(condition, x, y, name=name)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
@@ -60,14 +60,14 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
       tensor: of at least the mask's rank.
       mask: bool, of known rank; its shape matches the tensor's from ``axis`` on.
       name: of the scope.
-      axis: where the mask begins, default 0.
+      axis: the tensor's axis that the mask's first axis belongs to, default 0.
 
     Raises:
-      ValueError: when the mask is a scalar, of unknown rank, or does not match.
+      ValueError: when the mask is a scalar, has unknown rank, or does not match.
     """
     with name_scope(name, values=[tensor, mask]):
         tensor, mask = convert_to_tensor(tensor, name="tensor"), convert_to_tensor(mask, name="mask")
-        form = mask._shape
+        form = mask.raw_shape
         if form is None:
             raise ValueError(
                 "Number of mask dimensions must be specified, even if some dimensions are None.  E.g. shape=[None] is"
@@ -76,7 +76,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
         if not form:
             raise ValueError("mask cannot be scalar.")
         start = 0 if axis is None else int(constant_value(convert_to_tensor(axis)))  # type: ignore[arg-type]
-        raw = tensor._shape
+        raw = tensor.raw_shape
         if raw is not None and not compatible_raw(raw[start : start + len(form)], form):
             raise ValueError(f"Shapes {tensor.shape[start : start + len(form)]} and {mask.shape} are incompatible")
         rows = squeeze(_where(reshape(mask, [-1])), axis=[1])
@@ -89,11 +89,11 @@ def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
         return tensor
     sizes = shape(tensor)
     merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))
-    if tensor._shape is not None:
+    if tensor.raw_shape is not None:
         part: int | None = 1
-        for dim in tensor._shape[start : start + count]:
+        for dim in tensor.raw_shape[start : start + count]:
             part = None if part is None or dim is None else part * dim
-        merged.set_shape((*tensor._shape[:start], part, *tensor._shape[start + count :]))
+        merged.set_shape((*tensor.raw_shape[:start], part, *tensor.raw_shape[start + count :]))
     return merged
 
 
@@ -107,7 +107,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, na
       name: of the scope.
 
     Raises:
-      ValueError: when ``maxlen`` is no scalar.
+      ValueError: when ``maxlen`` is not a scalar.
     """
     with name_scope(name, "SequenceMask", [lengths, maxlen]):
         lengths = convert_to_tensor(lengths)
@@ -117,7 +117,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, na
             maxlen = handle_of("Maximum")(constant(0, lengths.dtype), largest)
         else:
             maxlen = convert_to_tensor(maxlen)
-        if maxlen._shape not in (None, ()):
+        if maxlen.raw_shape not in (None, ()):
             raise ValueError("maxlen must be scalar for sequence_mask")
         bound = cast(maxlen, lengths.dtype)
         row = handle_of("Range")(constant(0, bound.dtype), bound, constant(1, bound.dtype))

@@ -10,15 +10,15 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_shape import rank, reshape, shape
-from tfmini.ops.array_values import as_ndarray, refuse, zero_of
-from tfmini.ops.constant_value import constant_value
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse, zero_of
+from tfmini.ops.array.shape import rank, reshape, shape
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _PADDINGS = "T: type; Tpaddings: {int32, int64} = DT_INT32"
-_pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}")
-_pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}")
+_pad = op(f"Pad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}", work="none")
+_pad_v2 = op(f"PadV2(input: T, paddings: Tpaddings, constant_values: T) -> output: T; {_PADDINGS}", work="none")
 _MODE = "mode: {'REFLECT', 'SYMMETRIC'}"
 _mirror_pad = op(f"MirrorPad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
 _mirror_pad_grad = op(f"MirrorPadGrad(input: T, paddings: Tpaddings) -> output: T; {_PADDINGS}; {_MODE}")
@@ -37,7 +37,7 @@ def _mirror_pad_grad_shape(node: Operation) -> list[RawShape]:
 
 
 def _padded_shape(node: Operation, sign: int) -> RawShape:
-    before, form = node._inputs[0]._shape, node._inputs[1]._shape
+    before, form = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     if form is not None:
         with_rank(form, 2)
         merge_dims(form[1], 2)
@@ -45,11 +45,11 @@ def _padded_shape(node: Operation, sign: int) -> RawShape:
         return None if form is None or form[0] is None else (None,) * form[0]
     if form is not None and form[0] is not None:
         with_rank(before, form[0])
-    paddings = constant_value(node._inputs[1])
+    paddings = constant_value(node.inputs[1])
     if paddings is None:
         return tuple(
             None if d is None or p is None else d + sign * p
-            for d, p in zip(before, _partial_widths(node._inputs[1], len(before)))
+            for d, p in zip(before, _partial_widths(node.inputs[1], len(before)))
         )
     if paddings.size and paddings.min() < 0:
         raise ValueError("Paddings must be non-negative")
@@ -57,10 +57,10 @@ def _padded_shape(node: Operation, sign: int) -> RawShape:
 
 
 def _partial_widths(paddings: Tensor, rank: int) -> list[int | None]:
-    """How much padding each axis gets in all, where that can be seen: the tensor is packed from rows."""
+    """The total padding of each axis, None where it is unknown. Known parts of a stacked tensor are found."""
     if paddings.op.type != "Pack" or paddings.op.attrs["axis"] != 0:
         return [None] * rank
-    return [_partial_width(row) for row in paddings.op._inputs]
+    return [_partial_width(row) for row in paddings.op.inputs]
 
 
 def _partial_width(row: Tensor) -> int | None:
@@ -69,7 +69,7 @@ def _partial_width(row: Tensor) -> int | None:
         return int(value.sum())
     if row.op.type != "Pack":
         return None
-    parts = [constant_value(t) for t in row.op._inputs]
+    parts = [constant_value(t) for t in row.op.inputs]
     found = [p for p in parts if p is not None]
     return int(sum(found)) if len(found) == len(parts) else None
 
@@ -133,7 +133,7 @@ def _mirror_pad_grad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
 
 
 def _fold(value: Any, low: int, high: int, skip: int) -> Any:
-    """Adds the mirrored borders of axis 0 back to where they were copied from."""
+    """Adds the mirrored borders of axis 0 to the elements that they are copies of."""
     count = value.shape[0] - low - high
     result = value[low : low + count].copy()
     if low:
@@ -146,27 +146,27 @@ def _fold(value: Any, low: int, high: int, skip: int) -> Any:
 @_pad.gradient
 @_pad_v2.gradient
 def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    value, paddings = node._inputs[:2]
+    value, paddings = node.inputs[:2]
     low = handle_of("Slice")(paddings, [0, 0], stack([rank(value), 1]))
     begin = reshape(low, [-1])
     inner = handle_of("Slice")(grad, begin, shape(value, out_type=begin.dtype))
-    return [inner, None, None][: len(node._inputs)] if node.type == "Pad" else [inner, None, _border_sum(grad, inner)]
+    return [inner, None, None][: len(node.inputs)] if node.type == "Pad" else [inner, None, _border_sum(grad, inner)]
 
 
 def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
-    """The gradient of the constant around the padded tensor: everything but the inside."""
+    """The gradient of the padding constant: the sum over the border."""
     whole, part = (handle_of("Sum")(t, handle_of("Range")(0, handle_of("Rank")(t), 1)) for t in (grad, inner))
-    return handle_of("Sub")(whole, part)  # type: ignore[no-any-return]
+    return handle_of("Sub")(whole, part)
 
 
 @_mirror_pad.gradient
 def _mirror_pad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad_grad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
+    return [_mirror_pad_grad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
 
 
 @_mirror_pad_grad.gradient
 def _mirror_pad_grad_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_mirror_pad(grad, node._inputs[1], mode=node.attrs["mode"]), None]
+    return [_mirror_pad(grad, node.inputs[1], mode=node.attrs["mode"]), None]
 
 
 def pad(
@@ -187,11 +187,11 @@ def pad(
     kind = mode.upper()
     if kind == "CONSTANT":
         if not isinstance(constant_values, Tensor) and np.isscalar(constant_values) and constant_values == 0:
-            return _pad(tensor, paddings, name=name)  # type: ignore[no-any-return]
-        if isinstance(constant_values, int):  # it wraps around in a type that does not hold it
+            return _pad(tensor, paddings, name=name)
+        if isinstance(constant_values, int):  # Values outside the type's range wrap around.
             tensor = convert_to_tensor(tensor)
             constant_values = np.array(constant_values).astype(tensor.dtype.as_numpy_dtype)
-        return _pad_v2(tensor, paddings, constant_values, name=name)  # type: ignore[no-any-return]
+        return _pad_v2(tensor, paddings, constant_values, name=name)
     if kind not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(f"Unknown padding mode: {mode}")
-    return _mirror_pad(tensor, paddings, mode=kind, name=name)  # type: ignore[no-any-return]
+    return _mirror_pad(tensor, paddings, mode=kind, name=name)

@@ -9,9 +9,9 @@ import numpy as np
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import expand_dims
-from tfmini.ops.array_values import refuse
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import expand_dims
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
 parallel_concat_op = op("ParallelConcat(values: N * T) -> output: T; N: int >= 1; T: type; shape: shape")
@@ -24,13 +24,13 @@ def _parallel_concat_shape(node: Operation) -> list[RawShape]:
     if shape is None or None in shape:
         raise ValueError("shape attr must be fully defined")
     joined: RawShape = None
-    for value in node._inputs:
-        if value._shape is None or None in value._shape:
+    for value in node.inputs:
+        if value.raw_shape is None or None in value.raw_shape:
             raise ValueError("All input shapes must be fully defined.")
-        if value._shape[0] != 1:
+        if value.raw_shape[0] != 1:
             raise ValueError("Size of first dimension must be 1.")
-        joined = merge_raw(joined, value._shape)
-    return [merge_raw((len(node._inputs), *(joined or ())[1:]), shape)]
+        joined = merge_raw(joined, value.raw_shape)
+    return [merge_raw((len(node.inputs), *(joined or ())[1:]), shape)]
 
 
 @parallel_concat_op.kernel("CPU")
@@ -42,8 +42,8 @@ def _parallel_concat_kernel(values: list[Any], *, shape: Any) -> Any:
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
-    """Tensors of one known shape along a new first axis (``tf.parallel_stack``); see `stack`, which has gradients."""
+    """Tensors of one known shape joined along a new first axis (``tf.parallel_stack``). Only `stack` has gradients."""
     with name_scope(name):
         first = convert_to_tensor(values[0])
         shape = (len(values), *first.shape.as_list())
-        return parallel_concat_op([expand_dims(value, 0) for value in values], shape=shape)  # type: ignore[no-any-return]
+        return parallel_concat_op([expand_dims(value, 0) for value in values], shape=shape)

@@ -1,4 +1,4 @@
-"""A tensor sorted into several by number, and the way back: ``tf.dynamic_partition``, ``tf.dynamic_stitch``."""
+"""Partitions a tensor by partition numbers, and the inverse: ``tf.dynamic_partition``, ``tf.dynamic_stitch``."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_filling import range as range_op
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_shape import reshape, shape, size
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.constant_value import constant_value
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import range as range_op
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.shape import reshape, shape, size
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
-_partition = op(
-    "DynamicPartition(data: T, partitions: int32) -> outputs: num_partitions * T; num_partitions: int >= 1; T: type"
+_partition: OpHandle[Any] = op(
+    "DynamicPartition(data: T, partitions: int32) -> outputs: num_partitions * T; num_partitions: int >= 1; T: type",
+    work="none",
+)  # fmt: skip
+_stitch = op("DynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type", work="none")
+_parallel_stitch = op(
+    "ParallelDynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type", work="none"
 )
-_stitch = op("DynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
-_parallel_stitch = op("ParallelDynamicStitch(indices: N * int32, data: N * T) -> merged: T; N: int >= 1; T: type")
 
 
 @_partition.shape
 def _partition_shape(node: Operation) -> list[RawShape]:
-    data, parts = node._inputs[0]._shape, node._inputs[1]._shape
+    data, parts = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     count = node.attrs["num_partitions"]
     if data is None or parts is None:
         return [None] * count
@@ -50,7 +53,7 @@ def _partition_kernel(data: Any, partitions: Any, *, num_partitions: int) -> tup
 
 @_partition.gradient
 def _partition_gradient(node: Operation, *grads: Any) -> list[Any]:
-    data, partitions = node._inputs
+    data, partitions = node.inputs
     prefix = shape(partitions)
     order = reshape(range_op(size(partitions)), prefix)
     places = dynamic_partition(order, partitions, node.attrs["num_partitions"])
@@ -63,16 +66,16 @@ def _stitch_shape(node: Operation) -> list[RawShape]:
     count = node.attrs["N"]
     rest: RawShape = None
     highest: int | None = -1
-    for indices, data in zip(node._inputs[:count], node._inputs[count:]):
+    for indices, data in zip(node.inputs[:count], node.inputs[count:]):
         value = constant_value(indices)
         if value is None:
             highest = None
         elif highest is not None and value.size:
             highest = max(highest, int(value.max()))
-        if indices._shape is None or data._shape is None:
+        if indices.raw_shape is None or data.raw_shape is None:
             continue
-        merge_raw(data._shape[: len(indices._shape)], indices._shape)
-        rest = merge_raw(rest, data._shape[len(indices._shape) :])
+        merge_raw(data.raw_shape[: len(indices.raw_shape)], indices.raw_shape)
+        rest = merge_raw(rest, data.raw_shape[len(indices.raw_shape) :])
     return [None if rest is None else (None if highest is None else highest + 1, *rest)]
 
 
@@ -98,22 +101,22 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
 @_parallel_stitch.gradient
 def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
     count = node.attrs["N"]
-    return [None] * count + [gather(grad, indices) for indices in node._inputs[:count]]
+    return [None] * count + [gather(grad, indices) for indices in node.inputs[:count]]
 
 
 # ---- public functions ---------------------------------------------------------------------------
 
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
-    """``data`` sorted into ``num_partitions`` tensors by number (``tf.dynamic_partition``)."""
+    """``data`` divided into ``num_partitions`` tensors by partition numbers (``tf.dynamic_partition``)."""
     return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
-    return _stitch(indices, data, name=name)  # type: ignore[no-any-return]
+    return _stitch(indices, data, name=name)
 
 
 def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """`dynamic_stitch` whose indices must not repeat (``tf.raw_ops.ParallelDynamicStitch``)."""
-    return _parallel_stitch(indices, data, name=name)  # type: ignore[no-any-return]
+    return _parallel_stitch(indices, data, name=name)

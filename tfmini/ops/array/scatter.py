@@ -1,4 +1,4 @@
-"""Elements put in place by index: ``tf.scatter_nd`` and the tensor_scatter functions."""
+"""Writes elements by index: ``tf.scatter_nd`` and the tensor_scatter functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_gather import gather_nd, nd_index
-from tfmini.ops.array_values import filled, refuse, zero_of
-from tfmini.ops.constant_value import constant_value_as_shape
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.gather import gather_nd, nd_index
+from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
 _TYPES = "T: type; Tindices: {int32, int64}"
@@ -24,8 +24,8 @@ _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, up
 
 @_scatter_nd.shape
 def _scatter_nd_shape(node: Operation) -> list[RawShape]:
-    result = constant_value_as_shape(node._inputs[2])
-    _check_updates(node._inputs[0]._shape, node._inputs[1]._shape, result)
+    result = constant_value_as_shape(node.inputs[2])
+    _check_updates(node.inputs[0].raw_shape, node.inputs[1].raw_shape, result)
     return [result]
 
 
@@ -46,7 +46,7 @@ def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> Non
 @_sub.shape
 @_non_aliasing_add.shape
 def _same_shape(node: Operation) -> list[RawShape]:
-    whole, indices, updates = (t._shape for t in node._inputs)
+    whole, indices, updates = (t.raw_shape for t in node.inputs)
     _check_updates(indices, updates, whole)
     return [whole]
 
@@ -59,6 +59,8 @@ def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
             f" {format_raw(np.shape(updates))}, indices.shape {format_raw(indices.shape)}, params_shape"
             f" {format_raw(result.shape)}"
         )
+    if np.size(updates) and not indices.size:
+        refuse("Indices and updates specified for empty output shape")
     index = nd_index(indices, result.shape)
     if ufunc is None or result.dtype == object:
         result[index] = updates
@@ -91,12 +93,12 @@ def _sub_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
 
 @_scatter_nd.gradient
 def _scatter_nd_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [None, gather_nd(grad, node._inputs[0]), None]
+    return [None, gather_nd(grad, node.inputs[0]), None]
 
 
 @_update.gradient
 def _update_gradient(node: Operation, grad: Any) -> list[Any]:
-    _, indices, updates = node._inputs
+    _, indices, updates = node.inputs
     kept = _update(grad, indices, handle_of("ZerosLike")(updates))
     return [kept, None, gather_nd(grad, indices)]
 
@@ -104,12 +106,12 @@ def _update_gradient(node: Operation, grad: Any) -> list[Any]:
 @_add.gradient
 @_non_aliasing_add.gradient
 def _add_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, gather_nd(grad, node._inputs[1])]
+    return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
 @_sub.gradient
 def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad, None, handle_of("Neg")(gather_nd(grad, node._inputs[1]))]
+    return [grad, None, handle_of("Neg")(gather_nd(grad, node.inputs[1]))]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -117,22 +119,22 @@ def _sub_gradient(node: Operation, grad: Any) -> list[Any]:
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
-    return _scatter_nd(indices, updates, shape, name=name)  # type: ignore[no-any-return]
+    return _scatter_nd(indices, updates, shape, name=name)
 
 
 def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
-    return _update(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+    return _update(tensor, indices, updates, name=name)
 
 
 def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
-    return _add(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+    return _add(tensor, indices, updates, name=name)
 
 
 def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
-    return _sub(tensor, indices, updates, name=name)  # type: ignore[no-any-return]
+    return _sub(tensor, indices, updates, name=name)
 
 
 tensor_scatter_nd_update, tensor_scatter_nd_add, tensor_scatter_nd_sub = (

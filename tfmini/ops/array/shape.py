@@ -1,8 +1,9 @@
-"""Shapes as values, and changes of shape that keep the elements: reshape, squeeze, broadcast."""
+"""Shapes as values, and changes of shape: reshape, squeeze, broadcast."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,37 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import as_ndarray, at_least_rank, refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant_in
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant_in
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import as_ndarray, at_least_rank, refuse
 from tfmini.shapes import RawShape, TensorShape, broadcast_raw, merge_dims, num_elements_raw
 
-_shape_op = op("Shape(input: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32")
-_shape_n = op("ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {int32, int64} = DT_INT32")
-_size = op("Size(input: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32")
-_rank = op("Rank(input: T) -> output: int32; T: type")
-_reshape = op("Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {int32, int64} = DT_INT32")
-_expand_dims = op("ExpandDims(input: T, dim: Tdim) -> output: T; T: type; Tdim: {int32, int64} = DT_INT32")
-_squeeze = op("Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []")
-_broadcast_to = op("BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {int32, int64} = DT_INT32")
-_broadcast_args = op("BroadcastArgs(s0: T, s1: T) -> r0: T; T: {int32, int64} = DT_INT32")
-_gradient_args = op("BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {int32, int64} = DT_INT32")
+_INT = "{int32, int64} = DT_INT32"
+_shape_op = op(f"Shape(input: T) -> output: out_type; T: type; out_type: {_INT}", shape_only=True)
+_shape_n: OpHandle[Any] = op(
+    f"ShapeN(input: N * T) -> output: N * out_type; N: int; T: type; out_type: {_INT}", shape_only=True
+)
+_size = op(f"Size(input: T) -> output: out_type; T: type; out_type: {_INT}", shape=[()], shape_only=True)
+_rank = op("Rank(input: T) -> output: int32; T: type", shape=[()], shape_only=True)
+_reshape = op(
+    f"Reshape(tensor: T, shape: Tshape) -> output: T; T: type; Tshape: {_INT}", checks=True, forwards="elements"
+)
+_expand_dims = op(
+    f"ExpandDims(input: T, dim: Tdim) -> output: T; T: type; Tdim: {_INT}",
+    forwards="elements", raw_names={"dim": "axis"},
+)  # fmt: skip
+_squeeze = op(
+    "Squeeze(input: T) -> output: T; T: type; squeeze_dims: list(int) >= 0 = []",
+    forwards="elements", raw_names={"squeeze_dims": "axis"},
+)  # fmt: skip
+_broadcast_to = op(f"BroadcastTo(input: T, shape: Tidx) -> output: T; T: type; Tidx: {_INT}", work="none")
+_broadcast_args = op(f"BroadcastArgs(s0: T, s1: T) -> r0: T; T: {_INT}")
+_gradient_args: OpHandle[Any] = op(
+    f"BroadcastGradientArgs(s0: T, s1: T) -> r0: T, r1: T; T: {_INT}", shape=[(None,), (None,)]
+)
 
 for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_args):
     _handle.not_differentiable()
@@ -40,7 +54,7 @@ for _handle in (_shape_op, _shape_n, _size, _rank, _broadcast_args, _gradient_ar
 @_shape_op.shape
 @_shape_n.shape
 def _shape_shape(node: Operation) -> list[RawShape]:
-    return [(None if t._shape is None else len(t._shape),) for t in node._inputs]
+    return [(None if t.raw_shape is None else len(t.raw_shape),) for t in node.inputs]
 
 
 @_shape_op.kernel_factory("CPU")
@@ -52,12 +66,6 @@ def _shape_kernel(node: Any) -> Any:
 @_shape_n.kernel("CPU")
 def _shape_n_kernel(values: list[Any], *, out_type: dtypes.DType) -> tuple[Any, ...]:
     return tuple(np.array(np.shape(v), out_type.numpy) for v in values)
-
-
-@_size.shape
-@_rank.shape
-def _scalar_shape(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 @_size.kernel("CPU")
@@ -75,8 +83,8 @@ def _rank_kernel(value: Any) -> Any:
 
 @_reshape.shape
 def _reshape_shape(node: Operation) -> list[RawShape]:
-    before = node._inputs[0]._shape
-    after = constant_value_as_shape(node._inputs[1])
+    before = node.inputs[0].raw_shape
+    after = constant_value_as_shape(node.inputs[1])
     count = num_elements_raw(before)
     if after is None or count is None:
         return [after]
@@ -113,7 +121,7 @@ def _reshape_kernel(value: Any, shape: Any) -> Any:
 
 
 def _size_beside_zeros(before: tuple[int, ...], sizes: list[int]) -> list[int]:
-    """Sizes of an empty tensor without the -1: what makes the sizes that are not 0 come out even."""
+    """The sizes of an empty tensor with -1 replaced: by the quotient of the sizes that are not 0."""
     count = math.prod(d for d in before if d)
     known = math.prod(s for s in sizes if s > 0)
     if sizes.count(-1) > 1 or count % known:
@@ -144,8 +152,9 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
 
 
 @_reshape.gradient
+@_expand_dims.gradient
 def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node._inputs[0])), None]
+    return [reshape(grad, shape(node.inputs[0])), None]
 
 
 # ---- ExpandDims, Squeeze ------------------------------------------------------------------------
@@ -153,8 +162,8 @@ def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_expand_dims.shape
 def _expand_dims_shape(node: Operation) -> list[RawShape]:
-    before = node._inputs[0]._shape
-    value = constant_value(node._inputs[1])
+    before = node.inputs[0].raw_shape
+    value = constant_value(node.inputs[1])
     if before is None:
         return [None]
     if value is None:
@@ -178,14 +187,9 @@ def _expand_dims_kernel(value: Any, dim: Any) -> Any:
     return value.reshape((*value.shape[:axis], 1, *value.shape[axis:]))
 
 
-@_expand_dims.gradient
-def _expand_dims_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node._inputs[0])), None]
-
-
 @_squeeze.shape
 def _squeeze_shape(node: Operation) -> list[RawShape]:
-    before, axes = node._inputs[0]._shape, node.attrs["squeeze_dims"]
+    before, axes = node.inputs[0].raw_shape, node.attrs["squeeze_dims"]
     if before is None:
         return [None]
     rank = len(before)
@@ -215,7 +219,7 @@ def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
 
 @_squeeze.gradient
 def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [reshape(grad, shape(node._inputs[0]))]
+    return [reshape(grad, shape(node.inputs[0]))]
 
 
 # ---- broadcasting -------------------------------------------------------------------------------
@@ -223,7 +227,7 @@ def _squeeze_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_broadcast_to.shape
 def _broadcast_to_shape(node: Operation) -> list[RawShape]:
-    before, after = node._inputs[0]._shape, constant_value_as_shape(node._inputs[1])
+    before, after = node.inputs[0].raw_shape, constant_value_as_shape(node.inputs[1])
     if before is None or after is None:
         return [after]
     if len(before) > len(after):
@@ -240,13 +244,12 @@ def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
     try:
         return np.broadcast_to(value, sizes)
     except ValueError:
-        text = ",".join(map(str, value.shape)), ",".join(map(str, sizes))
-        return refuse(f"Incompatible shapes: [{text[0]}] vs. [{text[1]}]")
+        return refuse(f"Incompatible shapes: {_text(value.shape)} vs. {_text(sizes)}")
 
 
 @_broadcast_to.gradient
 def _broadcast_to_gradient(node: Operation, grad: Any) -> list[Any]:
-    value = node._inputs[0]
+    value = node.inputs[0]
     before = shape(value, out_type=dtypes.int64)
     axes = broadcast_gradient_args(shape(grad, out_type=dtypes.int64), before)[1]
     return [reshape(handle_of("Sum")(grad, axes, keep_dims=True), before), None]
@@ -254,7 +257,7 @@ def _broadcast_to_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @_broadcast_args.shape
 def _broadcast_args_shape(node: Operation) -> list[RawShape]:
-    a, b = (at_least_rank(t._shape, 1) for t in node._inputs)
+    a, b = (at_least_rank(t.raw_shape, 1) for t in node.inputs)
     if a is None or b is None or a[0] is None or b[0] is None:
         return [(None,)]
     return [(max(a[0], b[0]),)]
@@ -264,11 +267,6 @@ def _broadcast_args_shape(node: Operation) -> list[RawShape]:
 def _broadcast_args_kernel(a: Any, b: Any) -> Any:
     left, right = _padded(a.tolist(), b.tolist())
     return np.array([y if x == 1 else x for x, y in zip(left, right)], a.dtype)
-
-
-@_gradient_args.shape
-def _gradient_args_shape(node: Operation) -> list[RawShape]:
-    return [(None,), (None,)]
 
 
 @_gradient_args.kernel("CPU")
@@ -290,7 +288,7 @@ def _padded(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
     return left, right
 
 
-def _text(sizes: list[int]) -> str:
+def _text(sizes: Sequence[int]) -> str:
     return f"[{','.join(map(str, sizes))}]"
 
 
@@ -306,9 +304,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     return shape_internal(input, name, True, out_type)
 
 
-def shape_internal(
-    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
-) -> Tensor:
+def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
     """`shape`; without ``optimize`` always a Shape op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
@@ -316,10 +312,10 @@ def shape_internal(
     if type(input) is not Tensor:
         with name_scope(name, "Shape", [input]) as scope:
             input, name = convert_to_tensor(input), scope
-    raw = input._shape
+    raw = input.raw_shape
     if optimize and raw is not None and None not in raw:
         return constant_in(input.graph, np.array(raw, out_type.numpy), name=name or "Shape")
-    return _shape_op(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return _shape_op(input, out_type=out_type, name=name)
 
 
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
@@ -332,21 +328,19 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
     return size_internal(input, name, True, out_type)
 
 
-def size_internal(
-    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
-) -> Tensor:
+def size_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
     """`size`; without ``optimize`` always a Size op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
         with name_scope(name, "Size", [input.dense_shape]) as scope:
-            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=scope)  # type: ignore[no-any-return]
+            return handle_of("Prod")(cast(input.dense_shape, out_type), 0, name=scope)
     if type(input) is not Tensor:
         with name_scope(name, "Size", [input]) as scope:
             input, name = convert_to_tensor(input), scope
-    count = num_elements_raw(input._shape)
+    count = num_elements_raw(input.raw_shape)
     if optimize and count is not None:
         return constant_in(input.graph, np.array(count, out_type.numpy), name=name or "Size")
-    return _size(input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return _size(input, out_type=out_type, name=name)
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
@@ -361,9 +355,9 @@ def rank_internal(input: Any, name: str | None = None, optimize: bool = True) ->
     if type(input) is not Tensor:
         with name_scope(name, "Rank", [input]) as scope:
             input, name = convert_to_tensor(input), scope
-    if optimize and input._shape is not None:
-        return constant_in(input.graph, np.array(len(input._shape), np.int32), name=name or "Rank")
-    return _rank(input, name=name)  # type: ignore[no-any-return]
+    if optimize and input.raw_shape is not None:
+        return constant_in(input.graph, np.array(len(input.raw_shape), np.int32), name=name or "Rank")
+    return _rank(input, name=name)
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -371,12 +365,12 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
     Args:
       tensor: of any shape.
-      shape: integers; one may be -1, which stands for what is left.
+      shape: integers; one may be -1, which stands for the remaining elements.
 
     Raises:
       ValueError: when the numbers of elements are known and differ.
     """
-    return _reshape(tensor, shape, name=name)  # type: ignore[no-any-return]
+    return _reshape(tensor, shape, name=name)
 
 
 def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
@@ -388,7 +382,7 @@ def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """``input`` with a dimension of size 1 put in at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
+    """``input`` with a dimension of size 1 inserted at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
     Raises:
       ValueError: when neither or both are given, or the axis is out of range.
@@ -396,7 +390,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     axis = _one_of(axis, dim, "axis", "dim")
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
-    return _expand_dims(input, axis, name=name)  # type: ignore[no-any-return]
+    return _expand_dims(input, axis, name=name)
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -406,19 +400,18 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
       ValueError: when a named dimension has another size.
     """
     axis = _one_of(axis, squeeze_dims, "axis", "squeeze_dims")
-    if axis is None:
-        axis = []
-    return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)  # type: ignore[no-any-return]
+    axis = [] if axis is None else axis
+    return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
-    return _broadcast_to(input, shape, name=name)  # type: ignore[no-any-return]
+    return _broadcast_to(input, shape, name=name)
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
-    return _broadcast_args(shape_x, shape_y)  # type: ignore[no-any-return]
+    return _broadcast_args(shape_x, shape_y)
 
 
 def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:

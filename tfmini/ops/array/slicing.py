@@ -1,4 +1,4 @@
-"""Windows of a tensor: ``tf.slice``, ``tf.strided_slice`` and ``tensor[...]``."""
+"""Slices of a tensor: ``tf.slice``, ``tf.strided_slice`` and ``tensor[...]``."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_shape import shape
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import shape
 from tfmini.shapes import RawShape
 
 MASKS = (
     "T: type; Index: {int32, int64}; begin_mask: int = 0; end_mask: int = 0; ellipsis_mask: int = 0;"
     " new_axis_mask: int = 0; shrink_axis_mask: int = 0"
 )
-_slice = op("Slice(input: T, begin: Index, size: Index) -> output: T; T: type; Index: {int32, int64}")
-_strided_slice = op(f"StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T; {MASKS}")
+_slice = op("Slice(input: T, begin: Index, size: Index) -> output: T; T: type; Index: {int32, int64}", work="none")
+_strided_slice = op(
+    f"StridedSlice(input: T, begin: Index, end: Index, strides: Index) -> output: T; {MASKS}", work="none"
+)
 _strided_slice_grad = op(
-    f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {MASKS}"
+    f"StridedSliceGrad(shape: Index, begin: Index, end: Index, strides: Index, dy: T) -> output: T; {MASKS}",
+    shape=given_shape,
 )
 strided_slice_assign_op = op(
     "StridedSliceAssign(ref: Ref(T), begin: Index, end: Index, strides: Index, value: T)"
-    f" -> output_ref: Ref(T); {MASKS}"
+    f" -> output_ref: Ref(T); {MASKS}", shape=same_shape, writes="update"
 )
 newaxis = None
 
@@ -43,17 +47,17 @@ newaxis = None
 
 @_slice.shape
 def _slice_shape(node: Operation) -> list[RawShape]:
-    before = node._inputs[0]._shape
-    begin, size = (constant_value(t) for t in node._inputs[1:])
-    for tensor in node._inputs[1:]:
-        if before is None and tensor._shape and tensor._shape[0] is not None:
-            before = (None,) * tensor._shape[0]
-        if before is not None and tensor._shape and tensor._shape[0] not in (None, len(before)):
-            raise ValueError(f"Shape must be rank {tensor._shape[0]} but is rank {len(before)}")
+    before = node.inputs[0].raw_shape
+    begin, size = (constant_value(t) for t in node.inputs[1:])
+    for tensor in node.inputs[1:]:
+        if before is None and tensor.raw_shape and tensor.raw_shape[0] is not None:
+            before = (None,) * tensor.raw_shape[0]
+        if before is not None and tensor.raw_shape and tensor.raw_shape[0] not in (None, len(before)):
+            raise ValueError(f"Shape must be rank {tensor.raw_shape[0]} but is rank {len(before)}")
     if before is None:
         return [None]
     starts: list[Any] = [None] * len(before) if begin is None else begin.tolist()
-    counts: list[Any] = list(_partial(node._inputs[2], len(before))) if size is None else size.tolist()
+    counts: list[Any] = list(_partial(node.inputs[2], len(before))) if size is None else size.tolist()
     return [tuple(_sliced(d, b, s) for d, b, s in zip(before, starts, counts))]
 
 
@@ -97,7 +101,7 @@ def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
 
 @_slice.gradient
 def _slice_gradient(node: Operation, grad: Any) -> list[Any]:
-    value, begin, _ = node._inputs
+    value, begin, _ = node.inputs
     after = handle_of("Sub")(handle_of("Sub")(shape(value), shape(grad)), _as_int32(begin))
     paddings = stack([_as_int32(begin), after], axis=1)
     return [handle_of("Pad")(grad, paddings), None, None]
@@ -111,9 +115,9 @@ def _as_int32(tensor: Tensor) -> Tensor:
 
 
 def slice_index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> tuple[Any, ...]:
-    """The numpy index that the masks and bounds stand for.
+    """The numpy index that the masks and bounds describe.
 
-    Elements are slice, int (an axis that shrinks away), None (a new axis) and Ellipsis.
+    Elements are slice, int (which removes the axis), None (a new axis) and Ellipsis.
 
     Raises:
       ValueError: for a zero stride, two ellipses, or more indices than dimensions.
@@ -125,11 +129,8 @@ def slice_index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None
     used = 0
     for i, (low, high, step) in enumerate(zip(begin, end, strides)):
         bit = 1 << i
-        if ellipsis & bit:
-            found.append(Ellipsis)
-            continue
-        if attrs["new_axis_mask"] & bit:
-            found.append(None)
+        if (ellipsis | attrs["new_axis_mask"]) & bit:
+            found.append(Ellipsis if ellipsis & bit else None)
             continue
         used += 1
         if step == 0:
@@ -152,11 +153,11 @@ _UNKNOWN = object()
 
 @_strided_slice.shape
 def _strided_slice_shape(node: Operation) -> list[RawShape]:
-    before = node._inputs[0]._shape
-    values = [constant_value(t) for t in node._inputs[1:]]
+    before = node.inputs[0].raw_shape
+    values = [constant_value(t) for t in node.inputs[1:]]
     count = next((v.size for v in values if v is not None), None)
     if count is None:
-        count = next((t._shape[0] for t in node._inputs[1:] if t._shape), None)
+        count = next((t.raw_shape[0] for t in node.inputs[1:] if t.raw_shape), None)
     if before is None or count is None:
         return [None]
     lists: list[Any] = [[_UNKNOWN] * count if v is None else v.tolist() for v in values]
@@ -193,7 +194,7 @@ def _window_size(dim: int | None, window: Window, known_step: bool) -> int | Non
         return len(range(*window.indices(dim)))
     if low is None and high is None and step == 1:
         return None
-    # An empty window is empty whatever the size; nothing else is sure.
+    # An empty slice is empty whatever the size; all other results depend on it.
     same_sign = low is not None and high is not None and (low < 0) == (high < 0)
     return 0 if same_sign and ((high - low) * step <= 0) else None
 
@@ -211,7 +212,7 @@ def _strided_slice_kernel(node: Any) -> Any:
 
 
 def _element_kernel(attrs: Any) -> Any:
-    """A quick path for ``x[i]``, the commonest slice."""
+    """A fast path for ``x[i]``, the most common slice."""
 
     def run(value: Any, begin: Any, end: Any, strides: Any) -> Any:
         if begin.size != 1:
@@ -229,9 +230,7 @@ def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
         index = slice_index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
         return value[index]
     except (ValueError, IndexError) as error:
-        raise InvalidArgumentError(
-            None, None, _out_of_bounds(value.shape, locals().get("index")) or str(error)
-        ) from None
+        raise InvalidArgumentError.of(_out_of_bounds(value.shape, locals().get("index")) or str(error)) from None
 
 
 def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:
@@ -246,15 +245,10 @@ def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:
 
 @_strided_slice.gradient
 def _strided_slice_gradient(node: Operation, grad: Any) -> list[Any]:
-    value, begin, end, strides = node._inputs
+    value, begin, end, strides = node.inputs
     masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
     whole = shape(value, out_type=begin.dtype.base_dtype)
     return [_strided_slice_grad(whole, begin, end, strides, grad, **masks), None, None, None]
-
-
-@_strided_slice_grad.shape
-def _strided_slice_grad_shape(node: Operation) -> list[RawShape]:
-    return [constant_value_as_shape(node._inputs[0])]
 
 
 @_strided_slice_grad.kernel("CPU")
@@ -264,19 +258,14 @@ def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, d
     try:
         result[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(sizes))] = dy
     except (ValueError, IndexError) as error:
-        raise InvalidArgumentError(None, None, str(error)) from None
+        raise InvalidArgumentError.of(str(error)) from None
     return result
 
 
 @_strided_slice_grad.gradient
 def _strided_slice_grad_gradient(node: Operation, grad: Any) -> list[Any]:
     masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
-    return [None, None, None, None, _strided_slice(grad, *node._inputs[1:4], **masks)]
-
-
-@strided_slice_assign_op.shape
-def _strided_slice_assign_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+    return [None, None, None, None, _strided_slice(grad, *node.inputs[1:4], **masks)]
 
 
 @strided_slice_assign_op.kernel("CPU")
@@ -287,7 +276,7 @@ def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, v
     try:
         ref.update(write)
     except (ValueError, IndexError) as error:
-        raise InvalidArgumentError(None, None, str(error)) from None
+        raise InvalidArgumentError.of(str(error)) from None
     return ref
 
 
@@ -298,8 +287,8 @@ strided_slice_assign_op.not_differentiable()
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
-    """The window of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
-    return _slice(input_, begin, size, name=name)  # type: ignore[no-any-return]
+    """The slice of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
+    return _slice(input_, begin, size, name=name)
 
 
 # The name for modules that also need Python's own slice.
@@ -312,8 +301,8 @@ def strided_slice(
 ) -> Tensor:  # fmt: skip
     """Python slicing with bounds as tensors (``tf.strided_slice``).
 
-    Bit i of a mask speaks of the i-th index: ignore its begin or end, treat it as an ellipsis or a
-    new axis, or take one element and drop the axis. ``var`` is accepted and unused.
+    Bit i of a mask applies to the i-th index: its begin or end is ignored, it is an ellipsis or a new
+    axis, or it selects one element and removes the axis. ``var`` is accepted and unused.
     """
     if strides is None:
         strides = handle_of("OnesLike")(convert_to_tensor(begin))
@@ -321,14 +310,14 @@ def strided_slice(
         "begin_mask": begin_mask, "end_mask": end_mask, "ellipsis_mask": ellipsis_mask,
         "new_axis_mask": new_axis_mask, "shrink_axis_mask": shrink_axis_mask,
     }  # fmt: skip
-    return _strided_slice(input_, begin, end, strides, name=name, **masks)  # type: ignore[no-any-return]
+    return _strided_slice(input_, begin, end, strides, name=name, **masks)
 
 
 def strided_slice_assign(ref: Any, spec: Any, value: Any, name: str | None = None) -> Tensor:
     """Writes ``value`` into ``ref[spec]`` of a ref variable; returns the ref."""
     with name_scope(name, "StridedSliceAssign") as scope:
         begin, end, strides, masks = _parse(spec)
-        return strided_slice_assign_op(ref, begin, end, strides, value, name=scope, **masks)  # type: ignore[no-any-return]
+        return strided_slice_assign_op(ref, begin, end, strides, value, name=scope, **masks)
 
 
 def getitem(tensor: Any, spec: Any) -> Tensor:
@@ -345,13 +334,13 @@ def getitem(tensor: Any, spec: Any) -> Tensor:
     graph = tensor.graph
     with graph.as_default(), name_scope(None, "strided_slice") as scope:
         begin, end, strides, masks = _parse(spec)
-        return _strided_slice(tensor, begin, end, strides, name=scope, **masks)  # type: ignore[no-any-return]
+        return _strided_slice(tensor, begin, end, strides, name=scope, **masks)
 
 
 def handle_of_mask(tensor: Any, mask: Tensor) -> Tensor:
     """``tensor[mask]`` for a boolean tensor: the elements where it is true."""
     rows = handle_of("Where")(mask)
-    return handle_of("GatherNd")(tensor, rows)  # type: ignore[no-any-return]
+    return handle_of("GatherNd")(tensor, rows)
 
 
 def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
@@ -393,8 +382,8 @@ def _position(item: Any, default: int) -> Any:
     if hasattr(item, "_as_graph_element") and not isinstance(item, Tensor):
         item = convert_to_tensor(item)
     if isinstance(item, Tensor):
-        # TensorFlow counts any integer scalar as an index; only int32 and int64 reach the op.
-        if item.dtype.base_dtype not in (dtypes.int32, dtypes.int64) or item._shape not in (None, ()):
+        # TensorFlow accepts any integer scalar as an index; the op takes int32 and int64.
+        if item.dtype.base_dtype not in (dtypes.int32, dtypes.int64) or item.raw_shape not in (None, ()):
             raise TypeError(_bad_index(item))
         return item
     if isinstance(item, (bool, str, bytes, float)) or not hasattr(item, "__index__"):
@@ -413,7 +402,7 @@ def _bounds(values: list[Any], wide: bool, name: str) -> Any:
     dtype = dtypes.int64 if wide else dtypes.int32
     if not any(isinstance(v, Tensor) for v in values):
         limit = np.iinfo(np.int32)
-        # slice(None, sys.maxsize) and the like: no int32 axis is longer.
+        # Bounds such as sys.maxsize are clipped: no int32 axis is longer.
         clipped = values if wide else [min(max(v, limit.min), limit.max) for v in values]
         return constant(np.array(clipped, dtype.numpy), name=name)
     parts = [handle_of("Cast")(v, DstT=dtype) if isinstance(v, Tensor) and v.dtype is not dtype else v for v in values]

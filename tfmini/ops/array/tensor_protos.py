@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
-from tfmini.ops.constant import as_array
+from tfmini.ops.array.constant import as_array
 from tfmini.shapes import TensorShape, as_raw
 
 
@@ -53,6 +53,6 @@ def make_ndarray(tensor: Any) -> np.ndarray[Any, Any]:
 
     Raises:
       ValueError: when the number of values does not fit the shape.
-      TypeError: for element types that are no plain values.
+      TypeError: for element types without plain values.
     """
     return np.array(tensor_from_proto(tensor))

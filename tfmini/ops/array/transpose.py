@@ -1,4 +1,4 @@
-"""Axes in another order: ``tf.transpose`` and ``tf.matrix_transpose``."""
+"""Permutations of axes: ``tf.transpose`` and ``tf.matrix_transpose``."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import rank
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import rank
 from tfmini.shapes import RawShape, merge_dims
 
 _PERM = "perm: Tperm) -> y: T; T: type; Tperm: {int32, int64} = DT_INT32"
-_transpose = op(f"Transpose(x: T, {_PERM}")
+_transpose = op(f"Transpose(x: T, {_PERM}", work="none")
 _conjugate_transpose = op(f"ConjugateTranspose(x: T, {_PERM}")
 
 
 @_transpose.shape
 @_conjugate_transpose.shape
 def _transpose_shape(node: Operation) -> list[RawShape]:
-    before, perm = node._inputs[0]._shape, constant_value(node._inputs[1])
-    length = node._inputs[1]._shape
+    before, perm = node.inputs[0].raw_shape, constant_value(node.inputs[1])
+    length = node.inputs[1].raw_shape
     if before is None:
         return [None if not length or length[0] is None else (None,) * length[0]]
     if length and length[0] is not None:
@@ -49,17 +49,18 @@ def _transpose_kernel(x: Any, perm: Any) -> Any:
 
 @_conjugate_transpose.kernel("CPU")
 def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
-    return np.conj(_transpose_kernel(x, perm))
+    transposed = _transpose_kernel(x, perm)
+    return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
 
 @_transpose.gradient
 def _transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_transpose(grad, handle_of("InvertPermutation")(node._inputs[1])), None]
+    return [_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
 
 
 @_conjugate_transpose.gradient
 def _conjugate_transpose_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [_conjugate_transpose(grad, handle_of("InvertPermutation")(node._inputs[1])), None]
+    return [_conjugate_transpose(grad, handle_of("InvertPermutation")(node.inputs[1])), None]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -70,13 +71,13 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
     with name_scope(name, "transpose", [a]) as scope:
         a = convert_to_tensor(a, name="a")
         if perm is None:
-            if a._shape is not None:
-                perm = np.arange(len(a._shape))[::-1].astype(np.int32)
+            if a.raw_shape is not None:
+                perm = np.arange(len(a.raw_shape))[::-1].astype(np.int32)
             else:
                 last = handle_of("Sub")(rank(a), 1)
                 perm = handle_of("Sub")(last, handle_of("Range")(0, rank(a), 1))
         apply = _conjugate_transpose if conjugate and a.dtype.is_complex else _transpose
-        return apply(a, perm, name=scope)  # type: ignore[no-any-return]
+        return apply(a, perm, name=scope)
 
 
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
@@ -87,11 +88,11 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
     """
     with name_scope(name, values=[a]):
         a = convert_to_tensor(a, name="a")
-        if a._shape is None:
+        if a.raw_shape is None:
             count: Any = rank(a)
             head = handle_of("Range")(0, count - 2, 1)
             return transpose(a, concat([head, [count - 1, count - 2]], 0), conjugate=conjugate)
-        count = len(a._shape)
+        count = len(a.raw_shape)
         if count < 2:
             raise ValueError(f"Argument 'a' should be a (batch) matrix, with rank >= 2.  Found: {a.shape}")
         return transpose(a, [*range(count - 2), count - 1, count - 2], conjugate=conjugate)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_identity import check_numerics
+from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
+from tfmini.ops.array.identity import check_numerics
 from tfmini.ops.control import group, with_dependencies
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.scoping import colocate_with, control_dependencies, name_scope
 
 _CHECKED = (dtypes.float16, dtypes.float32, dtypes.float64)
 
@@ -19,10 +19,10 @@ _CHECKED = (dtypes.float16, dtypes.float32, dtypes.float64)
 def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
 ) -> Tensor:
-    """``t``, which fails when it has a NaN or an infinity (``tf.verify_tensor_all_finite``).
+    """``t``; the step fails when it holds a NaN or an infinity (``tf.verify_tensor_all_finite``).
 
     Args:
-      msg: what the error says.
+      msg: the error message.
     """
     value, text = either("x", x, "t", t), either("message", message, "msg", msg)
     with name_scope(name, "VerifyFinite", [value]):
@@ -39,7 +39,7 @@ def add_check_numerics_ops() -> Operation:
       The op that runs all checks.
 
     Raises:
-      ValueError: where a float is computed in a conditional or a loop.
+      ValueError: when a float is computed in a conditional or a loop.
     """
     checks: list[Any] = []
     for node in get_default_graph().get_operations():

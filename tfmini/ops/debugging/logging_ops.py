@@ -1,4 +1,4 @@
-"""Ops that speak to a person: ``Print``, ``PrintV2``, ``StringFormat``, ``Assert``."""
+"""Ops that print or report values: ``Print``, ``PrintV2``, ``StringFormat``, ``Assert``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.value_text import edges_text, summary
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics.value_text import edges_text, summary
 from tfmini.shapes import RawShape, with_rank
 
 _log = logging.getLogger("tfmini")
@@ -28,8 +29,9 @@ print_op = op(
     first_n: int = -1
     summarize: int = 3""",
     stateful=True,
+    shape=same_shape,
 )
-print_v2_op = op(
+print_v2_op: OpHandle[Operation] = op(
     r"PrintV2(input: string); output_stream: string = 'stderr'; end: string = '\n'",
     stateful=True,
 )
@@ -38,37 +40,30 @@ string_format_op = op(
     T: list(type) >= 0
     template: string = '%s'
     placeholder: string = '%s'
-    summarize: int = 3"""
+    summarize: int = 3""",
+    shape=[()],
 )
-assert_op = op("Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True)
+assert_op: OpHandle[Operation] = op(
+    "Assert(condition: bool, data: T); T: list(type) >= 1; summarize: int = 3", stateful=True, copyable=True
+)
 for _handle in (print_v2_op, string_format_op, assert_op):
     _handle.not_differentiable()
 
 
 @print_op.gradient
 def _print_gradient(node: Operation, grad: Any) -> list[Any]:
-    return [grad] + [None] * (len(node._inputs) - 1)
-
-
-@print_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+    return [grad] + [None] * (len(node.inputs) - 1)
 
 
 @print_v2_op.shape
 def _print_v2_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     return []
-
-
-@string_format_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 @assert_op.shape
 def _assert_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     return []
 
 
@@ -91,7 +86,7 @@ _LOG_LEVELS = {b"log(info)": logging.INFO, b"log(warning)": logging.WARNING, b"l
 
 @print_v2_op.kernel("CPU")
 def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
-    text = _scalar_bytes(value).decode(errors="replace")
+    text = (value if isinstance(value, bytes) else value[()]).decode(errors="replace")
     line = text + end.decode()
     if output_stream in _LOG_LEVELS:
         _log.log(_LOG_LEVELS[output_stream], "%s", text)
@@ -105,16 +100,12 @@ def _print_v2(value: Any, *, output_stream: bytes, end: bytes) -> tuple[()]:
     return ()
 
 
-def _scalar_bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else value[()]
-
-
 @string_format_op.kernel("CPU")
 def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, summarize: int) -> Any:
     pieces = template.split(placeholder)
     if len(pieces) - 1 != len(inputs):
-        raise InvalidArgumentError(
-            None, None, f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(inputs)}"
+        raise InvalidArgumentError.of(
+            f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(inputs)}"
         )
     texts = [edges_text(value, summarize).encode() for value in inputs]
     return pieces[0] + b"".join(text + piece for text, piece in zip(texts, pieces[1:]))
@@ -123,10 +114,10 @@ def _string_format(inputs: list[Any], *, template: bytes, placeholder: bytes, su
 @assert_op.kernel("CPU")
 def _assert(condition: Any, data: list[Any], *, summarize: int) -> tuple[()]:
     if np.ndim(condition):
-        raise InvalidArgumentError(None, None, f"In[0] should be a scalar: {list(np.shape(condition))}")
+        raise InvalidArgumentError.of(f"In[0] should be a scalar: {list(np.shape(condition))}")
     if not condition:
         texts = " ".join(f"[{summary(d, summarize)}]" for d in data)
-        raise InvalidArgumentError(None, None, f"assertion failed: {texts}")
+        raise InvalidArgumentError.of(f"assertion failed: {texts}")
     return ()
 
 
@@ -137,12 +128,12 @@ def Print(
     """``input_``, printing ``data`` to the worker's stderr whenever it is computed (``tf.Print``).
 
     Args:
-      message: comes first.
-      first_n: print only so many times.
+      message: a prefix.
+      first_n: print only this many times.
       summarize: elements per tensor, default 3, all when negative.
     """
     options = {"message": message, "first_n": first_n, "summarize": summarize}
-    return print_op(input_, list(data), name=name, **options)  # type: ignore[no-any-return]
+    return print_op(input_, list(data), name=name, **options)
 
 
 _STREAM_NAMES = {
@@ -153,16 +144,16 @@ _STREAM_NAMES = {
 
 
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
-    """An operation that prints tensors and Python values, nested as they are (``tf.print``).
+    """An operation that prints tensors and nested Python values (``tf.print``).
 
     Keyword args:
       output_stream: ``sys.stderr`` (default), ``sys.stdout``, a logging level, or ``"file://path"``.
       summarize: elements shown at each end of a dimension, default 3, all when -1.
-      sep, end: as of Python's print.
+      sep, end: as in Python's print.
       name: of the op.
 
     Raises:
-      ValueError: for other keyword arguments and streams.
+      ValueError: for unknown keyword arguments and streams.
     """
     stream = _stream_name(kwargs.pop("output_stream", sys.stderr))
     name, summarize = kwargs.pop("name", None), kwargs.pop("summarize", 3)
@@ -170,11 +161,11 @@ def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
     only = inputs[0] if len(inputs) == 1 else None
-    if isinstance(only, Tensor) and only.dtype is dtypes.string and only._shape == ():
+    if isinstance(only, Tensor) and only.dtype is dtypes.string and only.raw_shape == ():
         text = only
     else:
         text = _formatted(inputs, sep, summarize, name)
-    return print_v2_op(text, output_stream=stream, end=end, name=name)  # type: ignore[no-any-return]
+    return print_v2_op(text, output_stream=stream, end=end, name=name)
 
 
 def _stream_name(stream: Any) -> str:
@@ -192,11 +183,11 @@ def _stream_name(stream: Any) -> str:
 
 
 def _formatted(inputs: tuple[Any, ...], sep: str, summarize: int, name: str | None) -> Tensor:
-    import pprint  # some ms that `import tfmini` saves
+    import pprint  # Imported here to save some ms in `import tfmini`.
 
     tensors: list[Tensor] = []
     plain = " ".join(item for item in inputs if isinstance(item, str)) + repr(inputs)
-    # A placeholder that the user's own text does not contain.
+    # A placeholder that the user's text does not contain.
     placeholder = next(p for i in itertools.count() if (p := "{" * i + "{}" + "}" * i) not in plain)
     texts = []
     for item in inputs:
@@ -204,11 +195,11 @@ def _formatted(inputs: tuple[Any, ...], sep: str, summarize: int, name: str | No
         texts.append(text.replace(f"'{placeholder}'", placeholder))
     format_name = f"{name}_format" if name else None
     options = {"template": sep.join(texts), "placeholder": placeholder, "summarize": summarize}
-    return string_format_op(tensors, name=format_name, **options)  # type: ignore[no-any-return]
+    return string_format_op(tensors, name=format_name, **options)
 
 
 def _without_tensors(value: Any, placeholder: str, tensors: list[Tensor]) -> Any:
-    """The structure with a placeholder for each tensor; dicts in the order of their keys."""
+    """The structure with a placeholder for each tensor; dicts are in the order of their keys."""
     if isinstance(value, dict):
         return {key: _without_tensors(value[key], placeholder, tensors) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
@@ -235,4 +226,4 @@ def string_format(
             " provided as input"
         )
     options = {"template": template, "placeholder": placeholder, "summarize": summarize}
-    return string_format_op(tensors, name=name, **options)  # type: ignore[no-any-return]
+    return string_format_op(tensors, name=name, **options)

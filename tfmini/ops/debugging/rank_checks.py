@@ -1,4 +1,4 @@
-"""Assertions about ranks and scalars (``tf.assert_rank``…), static as far as the shapes are known."""
+"""Assertions about ranks and scalars (``tf.assert_rank``…), checked statically where shapes are known."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import math_comparison as compare
-from tfmini.ops.assertion import Assert
-from tfmini.ops.checks import assert_type
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import no_op, with_dependencies
-from tfmini.ops.scoping import name_scope
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.debugging.value_checks import assert_type
+from tfmini.ops.math import comparison as compare
 
 
 def assert_rank(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
 ) -> Operation:  # fmt: skip
-    """An operation that fails unless ``x`` has the rank; a no-op when that is known (``tf.assert_rank``).
+    """An operation that fails unless ``x`` has the rank; a no-op if the static rank matches (``tf.assert_rank``).
 
     Raises:
-      ValueError: when the rank is known to be another.
+      ValueError: when the static rank is another.
     """
     return _check("assert_rank", "rank", "Equal", x, [rank], data, summarize, message, name)
 
@@ -33,7 +33,7 @@ def assert_rank_at_least(
     x: Any, rank: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
 ) -> Operation:  # fmt: skip
-    """As `assert_rank`, for a rank of at least ``rank`` (``tf.assert_rank_at_least``)."""
+    """Like `assert_rank`, for a rank of at least ``rank`` (``tf.assert_rank_at_least``)."""
     return _check("assert_rank_at_least", "rank at least", "GreaterEqual", x, [rank], data, summarize, message, name)
 
 
@@ -41,7 +41,7 @@ def assert_rank_in(
     x: Any, ranks: Any, data: Any = None, summarize: int | None = None, message: str | None = None,
     name: str | None = None,
 ) -> Operation:  # fmt: skip
-    """As `assert_rank`, for one of several ranks (``tf.assert_rank_in``)."""
+    """Like `assert_rank`, for one of several ranks (``tf.assert_rank_in``)."""
     return _check("assert_rank_in", "rank in", "Equal", x, list(ranks), data, summarize, message, name)
 
 
@@ -60,7 +60,7 @@ def _check(
         known = [constant_value(rank) for rank in ranks]
         if any(value is not None and value.ndim for value in known):
             raise ValueError("Rank must be a scalar.")
-        if x._shape is not None and all(value is not None for value in known):
+        if x.raw_shape is not None and all(value is not None for value in known):
             wanted = [int(value) for value in known]  # type: ignore[arg-type]
             _check_static(default_name, wording, x, wanted, message)
             return no_op(name="static_checks_determined_all_ok")
@@ -68,7 +68,7 @@ def _check(
 
 
 def _check_static(default_name: str, wording: str, x: Tensor, wanted: list[int], message: str | None) -> None:
-    rank = len(x._shape or ())
+    rank = len(x.raw_shape or ())
     holds = rank >= wanted[0] if default_name == "assert_rank_at_least" else rank in wanted
     if not holds:
         prefix = f"{message}.  " if message else ""
@@ -89,14 +89,14 @@ def _condition(relation: str, x: Tensor, ranks: list[Tensor], known: list[Any]) 
 
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
-    """``tensor``, when it is statically known to be a scalar (``tf.assert_scalar``).
+    """``tensor``, if its static shape is that of a scalar (``tf.assert_scalar``).
 
     Raises:
       ValueError: when it is not.
     """
     with name_scope(name, "assert_scalar", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name=scope)
-        if tensor._shape != ():
+        if tensor.raw_shape != ():
             prefix = f"{message}  " if message else ""
             raise ValueError(f"{prefix}Expected scalar shape for {tensor.name}, saw shape: {tensor.shape}.")
         return tensor  # type: ignore[no-any-return]

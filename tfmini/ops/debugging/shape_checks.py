@@ -1,4 +1,4 @@
-"""Assertions about shapes given by symbols, and order of elements (``tf.debugging.assert_shapes``…)."""
+"""Assertions about shapes with symbols, and the order of elements (``tf.debugging.assert_shapes``…)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.assertion import Assert
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.slicing import getitem
 from tfmini.ops.control import group
-from tfmini.ops.math_comparison import equal, less, less_equal
-from tfmini.ops.rank_checks import assert_rank, assert_rank_at_least, assert_rank_in
-from tfmini.ops.reduce_functions import reduce_all
-from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.debugging.rank_checks import assert_rank, assert_rank_at_least, assert_rank_in
+from tfmini.ops.math.comparison import equal, less, less_equal
+from tfmini.ops.math.reduce_functions import reduce_all
 
 _ANY = (None, ".")
 _REST = (Ellipsis, "*")
 
 
 class _Wanted:
-    """One tensor with its symbols; ``inner`` when they describe only its last axes."""
+    """One tensor with its symbols; ``inner``: they describe only its last axes."""
 
     def __init__(self, tensor: Tensor, symbols: Any, message: str) -> None:
         if not hasattr(symbols, "__iter__") and not hasattr(symbols, "__getitem__"):
@@ -41,14 +41,14 @@ class _Wanted:
         self.inner = bool(sizes) and sizes[0] in _REST
         self.symbols = [_number(s) for s in (sizes[1:] if self.inner else sizes)]
         if not self.symbols and not self.inner:
-            self.symbols = [1]  # a scalar counts as one element of a vector
+            self.symbols = [1]  # A scalar counts as a vector of one element.
 
     def axis(self, position: int) -> int:
         return position - len(self.symbols) if self.inner else position
 
     def size(self, axis: int) -> Any:
         """The size of an axis: an int if it is known, else a scalar tensor."""
-        shape = self.tensor._shape
+        shape = self.tensor.raw_shape
         if shape == ():
             return 1
         if shape is not None and shape[axis] is not None:
@@ -57,7 +57,7 @@ class _Wanted:
 
 
 def _number(symbol: Any) -> Any:
-    """Sizes as ints, however they are written; other symbols as they are."""
+    """Sizes of any form as ints; other symbols unchanged."""
     if isinstance(symbol, (str, bytes)) or symbol is None or symbol is Ellipsis:
         return int(symbol) if isinstance(symbol, str) and symbol.isdigit() else symbol
     if isinstance(symbol, (int, np.integer)) or hasattr(symbol, "value"):
@@ -73,16 +73,16 @@ def assert_shapes(
     Args:
       shapes: {tensor: shape}, or pairs; a shape is an iterable of ints, symbols such as ``"N"``, ``"."`` or
         None (any size), and at its beginning ``"*"`` or ``...`` (any axes).
-      data: what to print on failure.
-      summarize: how many elements of it.
-      message: begins the error's text.
+      data: the tensors to print on failure.
+      summarize: the number of elements printed of each.
+      message: a prefix of the error message.
       name: of the scope.
 
     Returns:
-      An operation that fails where the shapes do not hold.
+      An operation that fails when a shape differs.
 
     Raises:
-      ValueError: when that is known already.
+      ValueError: when a static shape differs.
     """
     pairs = shapes.items() if isinstance(shapes, dict) else shapes
     message = message or ""
@@ -105,7 +105,7 @@ def _rank_check(wanted: _Wanted, data: Any, summarize: int | None, message: str)
 
 
 def _size_checks(wanted: list[_Wanted], data: Any, summarize: int | None, message: str) -> list[Any]:
-    """Assertions for what cannot be decided now; the first use of a symbol defines it."""
+    """Assertions for the sizes that are not known statically; the first use of a symbol defines it."""
     known: dict[Any, tuple[Any, str]] = {}
     checks = []
     for item in wanted:
@@ -134,7 +134,7 @@ def _size_checks(wanted: list[_Wanted], data: Any, summarize: int | None, messag
 
 
 def _neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each element but the last, and its successor, of the flattened tensor."""
+    """The flattened tensor without its last element, and without its first."""
     flat = array_shape.reshape(x, [-1])
     return getitem(flat, slice(None, -1)), getitem(flat, slice(1, None))
 

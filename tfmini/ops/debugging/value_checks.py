@@ -1,4 +1,4 @@
-"""Assertions about tensors: at once where the values are static, in the step otherwise (``tf.assert_equal``…)."""
+"""Assertions about values: checked at once where they are static, else in the step (``tf.assert_equal``…)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import math_comparison as compare
-from tfmini.ops.assertion import Assert
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_elementwise import add, multiply, subtract
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.control import no_op
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.math import comparison as compare
+from tfmini.ops.math.elementwise import add, multiply, subtract
 
 Test = Callable[[Any, Any], Any]
 
 
 def reduce_all(x: Tensor) -> Tensor:
     """Whether all elements are true."""
-    if x._shape is not None:
-        axes = constant(np.arange(len(x._shape), dtype=np.int32), name="Const")
+    if x.raw_shape is not None:
+        axes = constant(np.arange(len(x.raw_shape), dtype=np.int32), name="Const")
     else:
         axes = handle_of("Range")(0, handle_of("Rank")(x), 1, name="range")
-    return handle_of("All")(x, axes)  # type: ignore[no-any-return]
+    return handle_of("All")(x, axes)
 
 
 def _binary(
@@ -39,7 +40,7 @@ def _binary(
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y")
         if x is y and symbol == "==":
-            return handle_of("NoOp")(name="NoOp")  # type: ignore[no-any-return]
+            return no_op(name="NoOp")
         if data is None:
             data = [
                 f"Condition x {symbol} y did not hold element-wise:", f"x ({x.name}) = ", x, f"y ({y.name}) = ", y,
@@ -49,7 +50,7 @@ def _binary(
         condition = reduce_all(test(x, y))
         x_value, y_value = constant_value(x), constant_value(y)
         if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
-            raise InvalidArgumentError(None, None, "\n".join(map(_static_text, data)))
+            raise InvalidArgumentError.of("\n".join(map(_static_text, data)))
         return Assert(condition, data, summarize=summarize)
 
 
@@ -144,7 +145,7 @@ def assert_near(
 
 
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """A no-op, when ``tensor`` is of the type (``tf.assert_type``).
+    """A no-op; refuses a tensor of another type (``tf.assert_type``).
 
     Raises:
       TypeError: when it is not.
@@ -155,11 +156,11 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
         if tensor.dtype is not wanted:
             prefix = f"{message}.  " if message else ""
             raise TypeError(f"{prefix}{tensor.name} must be of type {wanted!r}; got {tensor.dtype!r}")
-        return handle_of("NoOp")(name="statically_determined_correct_type")  # type: ignore[no-any-return]
+        return no_op(name="statically_determined_correct_type")
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """A no-op, when ``x`` is of an integer type (``tf.assert_integer``).
+    """A no-op; refuses a tensor that is not of an integer type (``tf.assert_integer``).
 
     Raises:
       TypeError: when it is not.
@@ -169,11 +170,11 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         if not x.dtype.is_integer:
             prefix = f"{message}  " if message else ""
             raise TypeError(f'{prefix}Expected "x" to be integer type.  Found: {x.name} of dtype {x.dtype}')
-        return handle_of("NoOp")(name="statically_determined_was_integer")  # type: ignore[no-any-return]
+        return no_op(name="statically_determined_was_integer")
 
 
 def assert_proper_iterable(values: Any) -> None:
-    """Checks for a list-like that is no tensor, array or string (``tf.assert_proper_iterable``).
+    """Checks that ``values`` is iterable and not a tensor, array or string (``tf.assert_proper_iterable``).
 
     Raises:
       TypeError: when it is not.
@@ -185,10 +186,10 @@ def assert_proper_iterable(values: Any) -> None:
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
-    """The one float type of all ``tensors`` (None among them are skipped), float32 without any.
+    """The float type that all ``tensors`` share, ignoring None; float32 if there are none.
 
     Raises:
-      ValueError: when they differ from each other or from ``dtype``, or it is no float type.
+      ValueError: when types differ from each other or from ``dtype``, or are not floats.
     """
     first = None
     expected = None if dtype is None else dtypes.as_dtype(dtype)

@@ -10,14 +10,14 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_joining import stack
-from tfmini.ops.assertion import Assert
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import cond
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import equal, less_equal
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import control_dependencies, name_scope
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.joining import stack
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.math.comparison import equal, less_equal
+from tfmini.ops.math.reduce_functions import reduce_sum
 
 _log = logging.getLogger("tfmini")
 Branch = Callable[[], Any]
@@ -28,17 +28,17 @@ def case(
     pred_fn_pairs: Any, default: Branch | None = None, exclusive: bool = False, strict: bool = False,
     name: str = "case",
 ) -> Any:  # fmt: skip
-    """What the function of the first true predicate returns, else that of ``default`` (``tf.case``).
+    """Returns the result of the function whose predicate is the first true one, else of ``default`` (``tf.case``).
 
     Args:
       pred_fn_pairs: a list of (scalar bool tensor, function), or a dict.
       default: a function; without it, one predicate must be true in every step.
-      exclusive: whether at most one predicate may be true; a check is added to the graph.
-      strict: as of `cond`.
+      exclusive: whether at most one predicate may be true; adds a check to the graph.
+      strict: as for `cond`.
       name: of the name scope.
 
     Raises:
-      TypeError: for pairs that are none.
+      TypeError: for elements that are not pairs of a tensor and a function.
     """
     pairs = _checked_pairs(pred_fn_pairs, exclusive, name)
     predicates = [pred for pred, _ in pairs]
@@ -85,7 +85,7 @@ def _checked_pairs(pairs: Any, exclusive: bool, name: str) -> list[Pair]:
 
 
 def _at_most(predicates: list[Tensor], limit: int, text: str) -> Operation:
-    """An Assert that not more than ``limit`` of ``predicates`` are true."""
+    """An Assert that at most ``limit`` of ``predicates`` are true."""
     stacked = stack(predicates, name="preds_c")
     count = reduce_sum(cast(stacked, dtypes.int32), name="num_true_conds")
     condition = less_equal(count, constant(limit, name="n_true_conds"))
@@ -95,7 +95,7 @@ def _at_most(predicates: list[Tensor], limit: int, text: str) -> Operation:
 
 
 def _last_as_default(pairs: list[Pair]) -> Branch:
-    """The last function, with a check that its predicate is the one that holds."""
+    """The last function as the default, with a check that its predicate is true."""
     *others, (predicate, function) = pairs
     position = len(others)
 
@@ -114,18 +114,18 @@ def _last_as_default(pairs: list[Pair]) -> Branch:
 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str = "switch_case") -> Any:
-    """What the function number ``branch_index`` returns (``tf.switch_case``).
+    """Returns the result of the function number ``branch_index`` (``tf.switch_case``).
 
-    Built of nested conds, where TensorFlow has an op with functions.
+    It is built of nested conds; TensorFlow has an op with functions.
 
     Args:
       branch_index: an integer tensor.
       branch_fns: functions, or a list or dict of (index, function) for 0 to n - 1.
-      default: for other indices; without it the last function.
+      default: the function for other indices; by default the last function.
       name: of the name scope.
 
     Raises:
-      TypeError: for arguments of other types.
+      TypeError: for arguments of unsupported types.
       ValueError: when the indices are not 0 to n - 1.
     """
     functions = _checked_functions(branch_index, branch_fns)

@@ -1,4 +1,4 @@
-"""``tf.cond``: one of two branches, chosen while the step runs."""
+"""``tf.cond``: runs one of two branches, by a predicate of the step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_identity import identity
-from tfmini.ops.casting import cast
-from tfmini.ops.cond_context import CondContext
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.scoping import add_to_collection, name_scope
-from tfmini.ops.tensor_array import TensorArray
+from tfmini.graph.scoping import add_to_collection, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.identity import identity
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.cond_context import CondContext
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.tensor_array import TensorArray
 
 Branch = Callable[[], Any]
 
@@ -28,16 +28,16 @@ def cond(
     pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, strict: bool = False,
     name: str | None = None, fn1: Branch | None = None, fn2: Branch | None = None,
 ) -> Any:  # fmt: skip
-    """What ``true_fn`` returns if ``pred`` is true, else what ``false_fn`` returns (``tf.cond``).
+    """Returns the result of ``true_fn`` if ``pred`` is true, else that of ``false_fn`` (``tf.cond``).
 
-    Both functions are called once, here. Only ops made in the one that is chosen run; what they
-    use from outside runs in any case.
+    Both functions are called once, by this call. In a step, only ops made in the chosen branch run;
+    ops from outside that they use run in any case.
 
     Args:
       pred: a scalar bool tensor.
-      true_fn, false_fn: functions without arguments, that return the same structure of tensors,
-        operations or `TensorArray`s. A list of one is taken for its element.
-      strict: take a list of one as it is.
+      true_fn, false_fn: functions without arguments that return the same structure of tensors,
+        operations or `TensorArray`s. A list of one element counts as that element.
+      strict: keep lists of one element.
       name: of the name scope.
       fn1, fn2: old names of ``true_fn`` and ``false_fn``.
 
@@ -59,7 +59,7 @@ def cond(
         originals, results = zip(*(_build(*branch, strict=strict) for branch in branches))
         merged = _merge(originals, results)
         if contexts[0].outer_context is None:
-            # A nested context travels with the one around it.
+            # A nested context is exported with its outer context.
             for context in contexts:
                 add_to_collection(GraphKeys.COND_CONTEXT, context)
         return merged if strict else unpack_if_single(merged)
@@ -76,7 +76,7 @@ def _branch(name: str, function: Branch | None, old_name: str, old_function: Bra
 
 
 def _contexts(pred: Any) -> tuple[CondContext, CondContext]:
-    """The contexts of the true and the false branch, with their pivots."""
+    """Makes the contexts of the true and the false branch, with their pivots."""
     if_false, if_true = flow.switch(pred, pred)
     pivots = identity(if_true, name="switch_t"), identity(if_false, name="switch_f")
     pred = identity(pred, name="pred_id")
@@ -86,7 +86,7 @@ def _contexts(pred: Any) -> tuple[CondContext, CondContext]:
 
 
 def _build(context: CondContext, function: Branch, name: str, strict: bool) -> tuple[Any, Any]:
-    """Calls a branch; (what it returned, its output tensors in the same structure)."""
+    """Calls a branch's function; returns (its result, the branch's output tensors in the same structure)."""
     with inside(context):
         original, result = context.BuildCondBranch(function)
         if original is None:
@@ -96,7 +96,7 @@ def _build(context: CondContext, function: Branch, name: str, strict: bool) -> t
 
 
 def _merge(originals: tuple[Any, ...], results: tuple[Any, ...]) -> Any:
-    """The results of the branch that runs, in the structure that the functions returned."""
+    """Merges the results of the two branches, in the structure that the functions returned."""
     _check_structures(originals)
     if not results[0]:
         raise ValueError("true_fn and false_fn must return at least one result.")
@@ -130,7 +130,7 @@ def _with_wide_indices(value: Any, other: Any) -> Any:
 
 
 def unpack_if_single(value: Any) -> Any:
-    """The element of a list or tuple of one, anything else as it is."""
+    """The element of a list or tuple of one; any other value unchanged."""
     return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
 
 
@@ -138,10 +138,10 @@ def unpack_if_single(value: Any) -> Any:
 
 
 def smart_constant_value(pred: Any) -> bool | None:
-    """The value of a predicate if it is known: a bool, 0, 1 or a constant; else None.
+    """The value of a predicate if it is a bool, 0, 1 or a constant tensor; None for other tensors.
 
     Raises:
-      TypeError: for anything else.
+      TypeError: for values of other types.
     """
     if pred is True or pred is False:
         return bool(pred)
@@ -158,7 +158,7 @@ def smart_constant_value(pred: Any) -> bool | None:
 def smart_cond(
     pred: Any, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
 ) -> Any:
-    """`cond`, or just the branch when ``pred`` is known (``tf.contrib.framework.smart_cond``).
+    """`cond`, or only the chosen branch if ``pred`` is known (``tf.contrib.framework.smart_cond``).
 
     Raises:
       TypeError: when a function is not callable.

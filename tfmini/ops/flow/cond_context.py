@@ -1,4 +1,4 @@
-"""`CondContext`: one branch of a cond while it is built."""
+"""`CondContext`: the context in which one branch of a cond is built."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.flow_checks import EXITS
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_identity import identity
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.traits import EXIT_OPS
+from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group, no_op, with_dependencies
-from tfmini.ops.control_flow_context import ControlFlowContext, is_op_in
-from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
-from tfmini.ops.scoping import control_dependencies
-from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.control_flow_context import ControlFlowContext, is_op_in
+from tfmini.ops.flow.tensor_array import TensorArray
 
 
 class CondContext(ControlFlowContext):
@@ -25,7 +25,7 @@ class CondContext(ControlFlowContext):
 
     Args:
       pred: the predicate.
-      pivot: the identity of the predicate that is alive when this branch is taken.
+      pivot: an identity of the predicate that is alive only if this branch is taken.
       branch: 1 for the true branch, 0 for the false one.
       name: of the context.
     """
@@ -84,7 +84,7 @@ class CondContext(ControlFlowContext):
         return result
 
     def _outside(self, val: Tensor) -> Tensor:
-        """What stands for ``val`` just outside of the cond."""
+        """The tensor for ``val`` in the context around the cond."""
         if self._outer_context is None:
             return val
         found = self._outer_context.AddValue(val)
@@ -100,32 +100,32 @@ class CondContext(ControlFlowContext):
             context = context._outer_context
 
     def _add_op(self, op: Operation) -> None:
-        if op._inputs:
+        if op.inputs:
             self._replace_inputs(op)
             self._drop_external_controls(op)
         else:
             self._drop_external_controls(op)
-            if not any(is_op_in(control, self) for control in op._control_inputs):
+            if not any(is_op_in(control, self) for control in op.control_inputs):
                 op._add_control_input(self._pivot.op)
-        self._add_names(op._outputs)
-        if self._outer_context is not None or op.type not in EXITS:
+        self._add_names(op.outputs)
+        if self._outer_context is not None or op.type not in EXIT_OPS:
             self._graph.prevent_fetching(op)
         if self._outer_context is not None:
             self._outer_context.AddInnerOp(op)
 
     def BuildCondBranch(self, fn: Callable[[], Any]) -> tuple[Any, Any]:
-        """Calls the branch's function and makes its results this branch's outputs.
+        """Calls the branch's function and makes its results the branch's outputs.
 
         Returns:
-          (what ``fn`` returned, the same structure with tensors for operations and arrays); None
-          for either when there is nothing.
+          (the result of ``fn``, the same structure with tensors for operations and arrays); both are
+          None when ``fn`` returns nothing.
         """
         summaries = self._graph.get_collection_ref(GraphKeys._SUMMARY_COLLECTION)
         count = len(summaries)
         original = fn()
         added = summaries[count:]
         if added:
-            # A summary of a branch runs when the branch does; nobody outside can fetch it.
+            # A summary of a branch runs with the branch; it cannot be fetched from outside.
             del summaries[count:]
             with control_dependencies(added):
                 if original is None:
@@ -145,7 +145,7 @@ class CondContext(ControlFlowContext):
         name = tensor.name
         if name in self._values:
             return self._external_values.get(name, tensor)
-        # A tensor from outside is a result as it is: ``lambda: x``.
+        # A function may return a tensor from outside: ``lambda: x``.
         self._values.add(name)
         outside = self._outside(tensor)
         result: Tensor = flow.switch_beside(outside, self._pred)[self._branch]
@@ -156,7 +156,7 @@ class CondContext(ControlFlowContext):
 
     def to_proto(self, export_scope: str | None = None) -> Any:
         """The context as a ``CondContextDef`` message, or None when it is not in the scope."""
-        from tfmini import protos  # protobuf is slow to import
+        from tfmini import protos  # Imported here because protobuf is slow to import.
 
         if export_scope is not None and not self._name.startswith(export_scope):
             return None
@@ -176,7 +176,7 @@ class CondContext(ControlFlowContext):
 
     @classmethod
     def _restored(cls, message: Any, import_scope: str | None) -> CondContext:
-        """The context without its nested ones, for ops that are in the default graph."""
+        """The context without its nested contexts, for ops that are in the default graph."""
         self = cls.__new__(cls)
         graph = get_default_graph()
         self._name = prepend_name_scope(message.context_name, import_scope)
@@ -189,7 +189,7 @@ class CondContext(ControlFlowContext):
 
 
 def _after_controls(value: Any) -> Any:
-    """``value`` after the control dependencies in force."""
+    """``value`` after the current control dependencies."""
     if isinstance(value, TensorArray):
         return value.identity()
     return group(value) if isinstance(value, Operation) else identity(value)

@@ -1,4 +1,4 @@
-"""Contexts of conds and loops from messages: the collections ``cond_context`` and ``while_context`` of a MetaGraph."""
+"""Restores contexts of conds and loops from the collections ``cond_context`` and ``while_context`` of a MetaGraph."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.cond_context import CondContext
-from tfmini.ops.control_flow_context import ControlFlowContext, inside
-from tfmini.ops.while_context import WhileContext
+from tfmini.ops.flow.cond_context import CondContext
+from tfmini.ops.flow.control_flow_context import ControlFlowContext, inside
+from tfmini.ops.flow.while_context import WhileContext
 
 
 def cond_context_from_proto(context_def: Any, import_scope: str | None = None) -> CondContext:
-    """The branch that a ``CondContextDef`` describes, for ops that are in the default graph already."""
+    """The branch that a ``CondContextDef`` describes; its ops must be in the default graph."""
     context = CondContext._restored(context_def, import_scope)
     _restore_nested(context, context_def, import_scope)
     return context
 
 
 def while_context_from_proto(context_def: Any, import_scope: str | None = None) -> WhileContext:
-    """The loop that a ``WhileContextDef`` describes, for ops that are in the default graph already."""
+    """The loop that a ``WhileContextDef`` describes; its ops must be in the default graph."""
     context = WhileContext._restored(context_def, import_scope)
     _restore_nested(context, context_def, import_scope)
     return context

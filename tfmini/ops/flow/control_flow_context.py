@@ -1,9 +1,9 @@
-"""What conds and loops share while they are built: the `ControlFlowContext`.
+"""`ControlFlowContext`: the base of the contexts in which conds and loops are built.
 
-A context is in force while the functions of a cond branch or a loop are called. The graph tells it of
-every op made meanwhile (`AddOp`), and it brings the op's inputs into the branch or loop where they come
-from outside (`AddValue`). The methods have TensorFlow's names: programs that build loops by hand and
-graph serialisers call them.
+A context is active while the functions of a cond branch or a loop are called. The graph passes each op
+that is made meanwhile to `AddOp`, which brings inputs from outside into the branch or loop (`AddValue`).
+The methods have TensorFlow's names because programs that build loops by hand and graph serialisers call
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.flow_checks import is_within, output_context
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 
 
 class ControlFlowContext:
@@ -36,7 +36,7 @@ class ControlFlowContext:
         if self._outer_context is not None:
             self._outer_context._nested_contexts.append(self)
         self._entered_from: list[Any] = []
-        # Names of the tensors that need no more care here, and what stands here for those from outside.
+        # The names of the tensors that can be used here, and the tensors that replace those from outside.
         self._values: set[str] = set()
         self._external_values: dict[str, Tensor] = {}
 
@@ -62,7 +62,7 @@ class ControlFlowContext:
     # ---- building ------------------------------------------------------------------------------
 
     def Enter(self) -> None:
-        """Makes this the context of the ops to come."""
+        """Makes this the context of new ops."""
         self._entered_from.append(self._graph._get_control_flow_context())
         self._graph._set_control_flow_context(self)
 
@@ -71,26 +71,26 @@ class ControlFlowContext:
         self._graph._set_control_flow_context(self._entered_from.pop())
 
     def ExitResult(self, result: Any) -> None:
-        """Makes the tensors of ``result`` known to the outer context."""
+        """Adds the tensors of ``result`` to the outer context."""
         outer = self._outer_context
         if outer is not None:
             for tensor in nest.flatten(result, expand_composites=True):
                 outer.AddName(tensor.name)
 
     def AddName(self, name: str) -> None:
-        """Marks a tensor as one that can be used here as it is."""
+        """Marks a tensor as usable in this context."""
         self._values.add(name)
 
     def AddValue(self, val: Tensor) -> Tensor:
-        """What stands for ``val`` in this context."""
+        """The tensor that stands for ``val`` in this context."""
         raise NotImplementedError
 
     def AddOp(self, op: Operation) -> None:
         """Takes a new op into this context. New Switch and Enter ops are named after it."""
         scopes = self._graph.scopes
         outer = scopes.name
-        if op.type != "Const":  # has no inputs: it belongs to the op that it is made for
-            scopes.name = op._name
+        if op.type != "Const":  # A Const has no inputs; it belongs to the op that it is made for.
+            scopes.name = op.name
         try:
             self._add_op(op)
         finally:
@@ -100,14 +100,14 @@ class ControlFlowContext:
         raise NotImplementedError
 
     def AddInnerOp(self, op: Operation) -> None:
-        """Told of each op of a nested context."""
+        """Called with each op of a nested context."""
         if self._outer_context is not None:
             self._outer_context.AddInnerOp(op)
 
     def _replace_inputs(self, op: Operation) -> None:
-        """Gives ``op`` the values that stand for its inputs here."""
-        for index, tensor in enumerate(op._inputs):
-            # The back edge of a loop that is being imported: its NextIteration comes to this context later.
+        """Replaces the inputs of ``op`` by the tensors that stand for them in this context."""
+        for index, tensor in enumerate(op.inputs):
+            # The back edge of a loop that is being imported: its NextIteration joins this context later.
             if tensor.op.type == "NextIteration" and op.type == "Merge":
                 continue
             here = self.AddValue(tensor)
@@ -117,14 +117,14 @@ class ControlFlowContext:
     def _drop_external_controls(self, op: Operation) -> list[Operation]:
         """Removes the control inputs of ``op`` from outside of the innermost loop, and returns them."""
         loop = self.GetWhileContext()
-        if loop is None or not op._control_inputs:
+        if loop is None or not op.control_inputs:
             return []
         inside = []
-        for control in op._control_inputs:
+        for control in op.control_inputs:
             context = output_context(control)
             if context is not None and context.GetWhileContext() is loop:
                 inside.append(control)
-        outside = [control for control in op._control_inputs if control not in inside]
+        outside = [control for control in op.control_inputs if control not in inside]
         if outside:
             op._remove_all_control_inputs()
             op._add_control_inputs(inside)
@@ -137,7 +137,7 @@ class ControlFlowContext:
         return None if self._outer_context is None else self._outer_context.GetWhileContext()
 
     def GetControlPivot(self) -> Tensor | None:
-        """The tensor whose op is alive exactly when this context runs."""
+        """The tensor whose op is alive if and only if this context runs."""
         return None
 
     def IsWhileContext(self) -> bool:
@@ -183,7 +183,7 @@ def is_op_in(op: Operation, context: Any) -> bool:
 
 @contextmanager
 def inside(context: ControlFlowContext | None) -> Iterator[None]:
-    """Makes ops in ``context``; None stays where it is."""
+    """While it lasts, new ops are made in ``context``; None keeps the current context."""
     if context is None:
         yield
         return

@@ -1,6 +1,6 @@
 """The dataflow ops of conds and loops, and functions that apply them to tensors, references and composites.
 
-Most of them steer instead of computing: the executor knows them (dead tensors, frames, iterations).
+Most of them compute nothing: the executor implements them (dead tensors, frames, iterations).
 """
 
 from __future__ import annotations
@@ -19,30 +19,46 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array_filling import range as range_
-from tfmini.ops.array_identity import identity_op
-from tfmini.ops.array_shape import shape_internal
-from tfmini.ops.casting import cast
-from tfmini.ops.scoping import colocate_with, name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import range as range_
+from tfmini.ops.array.identity import identity_op
+from tfmini.ops.array.shape import shape_internal
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
 
 _FRAME = "T: type; frame_name: string; is_constant: bool = false; parallel_iterations: int = 10"
 
-switch_op = op("Switch(data: T, pred: bool) -> output_false: T, output_true: T; T: type")
-merge_op = op("Merge(inputs: N * T) -> output: T, value_index: int32; T: type; N: int >= 1")
-enter_op = op(f"Enter(data: T) -> output: T; {_FRAME}")
-exit_op = op("Exit(data: T) -> output: T; T: type")
-next_iteration_op = op("NextIteration(data: T) -> output: T; T: type")
-loop_cond = op("LoopCond(input: bool) -> output: bool")
-ref_switch_op = op(
-    "RefSwitch(data: Ref(T), pred: bool) -> output_false: Ref(T), output_true: Ref(T); T: type", uninit_ok=True
+switch_op: OpHandle[Any] = op(
+    "Switch(data: T, pred: bool) -> output_false: T, output_true: T; T: type", flow="switch", forwards="value"
 )
-ref_merge_op = op("RefMerge(inputs: Ref(N * T)) -> output: Ref(T), value_index: int32; T: type; N: int >= 1")
-ref_enter_op = op(f"RefEnter(data: Ref(T)) -> output: Ref(T); {_FRAME}")
-ref_exit_op = op("RefExit(data: Ref(T)) -> output: Ref(T); T: type")
-ref_next_iteration_op = op("RefNextIteration(data: Ref(T)) -> output: Ref(T); T: type")
-ref_identity_op = op("RefIdentity(input: Ref(T)) -> output: Ref(T); T: type", uninit_ok=True)
+merge_op: OpHandle[Any] = op(
+    "Merge(inputs: N * T) -> output: T, value_index: int32; T: type; N: int >= 1", flow="merge", aggregates=True
+)
+enter_op = op(f"Enter(data: T) -> output: T; {_FRAME}", flow="enter", forwards="value")
+exit_op = op("Exit(data: T) -> output: T; T: type", shape=same_shape, flow="exit", forwards="value")
+next_iteration_op = op(
+    "NextIteration(data: T) -> output: T; T: type", shape=same_shape, flow="next_iteration", forwards="value"
+)
+loop_cond = op("LoopCond(input: bool) -> output: bool", forwards="value")
+ref_switch_op: OpHandle[Any] = op(
+    "RefSwitch(data: Ref(T), pred: bool) -> output_false: Ref(T), output_true: Ref(T); T: type",
+    uninit_ok=True, flow="switch", forwards="value",
+)  # fmt: skip
+ref_merge_op: OpHandle[Any] = op(
+    "RefMerge(inputs: Ref(N * T)) -> output: Ref(T), value_index: int32; T: type; N: int >= 1", flow="merge"
+)
+ref_enter_op = op(f"RefEnter(data: Ref(T)) -> output: Ref(T); {_FRAME}", shape=same_shape, flow="enter",
+                  forwards="value")  # fmt: skip
+ref_exit_op = op("RefExit(data: Ref(T)) -> output: Ref(T); T: type", shape=same_shape, flow="exit", forwards="value")
+ref_next_iteration_op = op(
+    "RefNextIteration(data: Ref(T)) -> output: Ref(T); T: type",
+    shape=same_shape, flow="next_iteration", forwards="value",
+)  # fmt: skip
+ref_identity_op = op(
+    "RefIdentity(input: Ref(T)) -> output: Ref(T); T: type", uninit_ok=True, shape=same_shape, forwards="value"
+)
 ref_select = op("RefSelect(index: int32, inputs: Ref(N * T)) -> output: Ref(T); T: type; N: int >= 1")
 
 nest.register_composite(
@@ -58,16 +74,16 @@ nest.register_composite(
 @switch_op.shape
 @ref_switch_op.shape
 def _switch_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 0)
-    return [node._inputs[0]._shape] * 2
+    with_rank(node.inputs[1].raw_shape, 0)
+    return [node.inputs[0].raw_shape] * 2
 
 
 @merge_op.shape
 @ref_merge_op.shape
 def _merge_shape(node: Operation) -> list[RawShape]:
-    common = node._inputs[0]._shape
-    for tensor in node._inputs[1:]:
-        raw = tensor._shape
+    common = node.inputs[0].raw_shape
+    for tensor in node.inputs[1:]:
+        raw = tensor.raw_shape
         if common is None or raw is None or len(raw) != len(common):
             return [None, ()]
         common = tuple(a if a == b else None for a, b in zip(common, raw))
@@ -76,30 +92,20 @@ def _merge_shape(node: Operation) -> list[RawShape]:
 
 @enter_op.shape
 def _enter_shape(node: Operation) -> list[RawShape]:
-    # Of a loop variable the shape may change; `enter` adds what is known about it.
-    return [node._inputs[0]._shape if node.attrs["is_constant"] else None]
-
-
-@exit_op.shape
-@next_iteration_op.shape
-@ref_enter_op.shape
-@ref_exit_op.shape
-@ref_next_iteration_op.shape
-@ref_identity_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+    # The shape of a loop variable may change; `enter` sets what is known of it.
+    return [node.inputs[0].raw_shape if node.attrs["is_constant"] else None]
 
 
 @loop_cond.shape
 def _loop_cond_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 0)]
+    return [with_rank(node.inputs[0].raw_shape, 0)]
 
 
 @ref_select.shape
 def _ref_select_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
-    first = node._inputs[1]._shape
-    same = first is not None and None not in first and all(t._shape == first for t in node._inputs[2:])
+    with_rank(node.inputs[0].raw_shape, 0)
+    first = node.inputs[1].raw_shape
+    same = first is not None and None not in first and all(t.raw_shape == first for t in node.inputs[2:])
     return [first if same else None]
 
 
@@ -120,12 +126,12 @@ def _ref_identity_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 def _steer(*inputs: Any) -> Any:
-    raise InternalError(None, None, "An op that steers was called; the compiler turns these into Python's own.")
+    raise InternalError.of("An op that steers was called; the compiler turns these into Python's own.")
 
 
 for _handle in (switch_op, merge_op, enter_op, exit_op, next_iteration_op, ref_switch_op, ref_merge_op, ref_enter_op,
                 ref_exit_op, ref_next_iteration_op):  # fmt: skip
-    _handle.kernel("CPU")(_steer)  # tells the placer where they can be
+    _handle.kernel("CPU")(_steer)  # So the placer knows the devices that have them.
 
 
 @loop_cond.kernel("CPU")
@@ -137,7 +143,7 @@ def _loop_cond(value: Any) -> Any:
 def _ref_select(index: Any, inputs: list[Any]) -> Any:
     position = int(index)
     if not 0 <= position < len(inputs):
-        raise InvalidArgumentError(None, None, f"Index must be in the range [0, {len(inputs)}) but got {position}")
+        raise InvalidArgumentError.of(f"Index must be in the range [0, {len(inputs)}) but got {position}")
     return inputs[position]
 
 
@@ -151,13 +157,13 @@ def _as_tensor_or_composite(value: Any, dtype: Any = None, name: str | None = No
 
 
 def _like_source(source: Tensor, result: Tensor) -> Tensor:
-    """``result`` with what is known about the variable behind a resource handle."""
-    result._handle_data = source._handle_data
+    """``result`` with the type and shape of the variable behind a resource handle."""
+    result.handle_data = source.handle_data
     return result
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """``function`` of a tensor, or of each part of a composite."""
+    """Applies ``function`` to a tensor, or to each component of a composite."""
     value = _as_tensor_or_composite(value)
     if isinstance(value, Tensor):
         return function(value)
@@ -165,7 +171,7 @@ def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _by_reference(tensor: Tensor, plain: OpHandle, by_ref: OpHandle) -> OpHandle:
-    return by_ref if tensor._dtype._is_ref_dtype else plain
+    return by_ref if tensor.dtype._is_ref_dtype else plain
 
 
 def identity(value: Any, name: str | None = None) -> Any:
@@ -174,7 +180,7 @@ def identity(value: Any, name: str | None = None) -> Any:
 
 
 def exit(value: Any, name: str | None = None) -> Any:
-    """``value`` outside of its loop, as of the last iteration."""
+    """``value`` of the last iteration, outside of its loop."""
     return _mapped(value, lambda t: _like_source(t, _by_reference(t, exit_op, ref_exit_op)(t, name=name)))
 
 
@@ -192,10 +198,10 @@ def enter(
 
     Args:
       frame_name: of the loop; unique within the graph.
-      is_constant: in every iteration instead of the first only.
+      is_constant: make it available in every iteration instead of only in the first.
       parallel_iterations: how many iterations may be in flight.
       use_ref: whether a reference stays one.
-      use_input_shape: whether the shape is that of ``value``; a loop variable may vary.
+      use_input_shape: whether the static shape is that of ``value``; the shape of a loop variable may vary.
     """
     attrs: dict[str, Any] = {
         "frame_name": frame_name, "is_constant": is_constant, "parallel_iterations": parallel_iterations,
@@ -205,7 +211,7 @@ def enter(
         handle = _by_reference(tensor, enter_op, ref_enter_op if use_ref else enter_op)
         result: Tensor = handle(tensor, name=name, **attrs)
         if use_input_shape:
-            result._shape = merge_raw(result._shape, tensor._shape)
+            result.raw_shape = merge_raw(result.raw_shape, tensor.raw_shape)
         return _like_source(tensor, result)
 
     return _mapped(value, one)
@@ -241,16 +247,16 @@ def switch_beside(data: Any, pred: Any, name: str = "Switch") -> tuple[Any, Any]
     """`switch` on the device of ``data``, which keeps references."""
     data = _as_tensor_or_composite(data, name="data")
     with colocate_with(data, ignore_existing=True):
-        if isinstance(data, Tensor) and data._dtype._is_ref_dtype:
+        if isinstance(data, Tensor) and data.dtype._is_ref_dtype:
             return _switch_tensor(ref_switch_op, data, pred, name)
         return switch(data, pred, name=name)
 
 
 def merge(inputs: Any, name: str | None = None) -> tuple[Any, Tensor]:
-    """(The value that is alive among ``inputs``, its index).
+    """Returns (the value that is alive among ``inputs``, its index).
 
     Args:
-      inputs: tensors or composites of the same kind; tensors beside `IndexedSlices` become such.
+      inputs: tensors or composites of one kind; tensors are converted where others are `IndexedSlices`.
 
     Raises:
       ValueError: when one of them is None.
@@ -272,7 +278,7 @@ def merge(inputs: Any, name: str | None = None) -> tuple[Any, Tensor]:
 
 
 def _merge_tensors(tensors: list[Tensor], name: str | None) -> tuple[Tensor, Tensor]:
-    handle = ref_merge_op if all(t._dtype._is_ref_dtype for t in tensors) else merge_op
+    handle = ref_merge_op if all(t.dtype._is_ref_dtype for t in tensors) else merge_op
     output, index = handle(tensors, name=name)
     return _like_source(tensors[0], output), index
 
@@ -284,20 +290,20 @@ def as_indexed_slices(value: Any) -> IndexedSlices:
     """``value`` as the slices of all its rows.
 
     Raises:
-      TypeError: for anything but a tensor or `IndexedSlices`.
+      TypeError: when it is neither a tensor nor `IndexedSlices`.
     """
     value = convert_to_tensor_or_indexed_slices(value)
     if isinstance(value, IndexedSlices):
         return value
     if not isinstance(value, Tensor):
         raise TypeError(f"Not a Tensor or IndexedSlices: {type(value)}")
-    # Not a constant: in a branch that is not taken, the indices must be dead as well.
+    # Not a constant, because the indices must be dead in a branch that is not taken.
     sizes = shape_internal(value, optimize=False)
     return IndexedSlices(value, range_(0, sizes[0]), sizes)
 
 
 def as_indexed_slices_list(values: list[Any]) -> list[IndexedSlices]:
-    """`as_indexed_slices` of each, with one type of indices."""
+    """`as_indexed_slices` of each value, with indices of one type."""
     slices = [as_indexed_slices(value) for value in values]
     if all(s.indices.dtype is slices[0].indices.dtype for s in slices):
         return slices

@@ -9,14 +9,14 @@ from typing import Any
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_shape import shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.tensor_array import TensorArray
-from tfmini.ops.variable_scope import get_variable_scope
-from tfmini.ops.while_loop import while_loop
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.shape import shape
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.variables.scope import get_variable_scope
 from tfmini.shapes import merge_dims, merge_raw
 
 Function = Callable[..., Any]
@@ -26,15 +26,15 @@ def map_fn(
     fn: Function, elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """``fn`` of each row of ``elems``, stacked (``tf.map_fn``).
+    """Applies ``fn`` to each row of ``elems`` and stacks the results (``tf.map_fn``).
 
     Args:
-      fn: called once, with symbols for one row of each tensor of ``elems``.
+      fn: called once, with symbolic tensors for one row of each tensor of ``elems``.
       elems: a tensor or structure of tensors with the same first size.
-      dtype: of what ``fn`` returns, in its structure; default: as ``elems``.
-      parallel_iterations: how many rows may be in work, default 10.
+      dtype: the types of the results of ``fn``, in their structure; default: those of ``elems``.
+      parallel_iterations: how many rows may be in progress at once, default 10.
       back_prop: whether gradients may pass.
-      swap_memory: accepted for TensorFlow's sake.
+      swap_memory: accepted and unused.
       infer_shape: whether all results must have one shape.
       name: of the name scope.
 
@@ -74,13 +74,13 @@ def foldl(
     fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """The last of ``a = fn(a, row)`` over the rows of ``elems`` from first to last (``tf.foldl``).
+    """The last value of ``a = fn(a, row)`` over the rows of ``elems`` from first to last (``tf.foldl``).
 
     Args:
       fn: (accumulated value, row) -> accumulated value.
       elems: a tensor or structure of tensors with the same first size.
       initializer: the first accumulated value; default: the first row.
-      parallel_iterations, back_prop, swap_memory, name: as of `map_fn`.
+      parallel_iterations, back_prop, swap_memory, name: as for `map_fn`.
 
     Raises:
       TypeError: when ``fn`` is not callable.
@@ -131,14 +131,14 @@ def scan(
     fn: Function, elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """All of ``a = fn(a, row)`` over the rows of ``elems``, stacked (``tf.scan``).
+    """All values of ``a = fn(a, row)`` over the rows of ``elems``, stacked (``tf.scan``).
 
     Args:
       fn: (accumulated value, row) -> accumulated value, in the structure of ``initializer``.
       elems: a tensor or structure of tensors with the same first size.
       initializer: the value before the first row; default: the first row, which is then the first result.
-      parallel_iterations, back_prop, swap_memory, infer_shape, name: as of `map_fn`.
-      reverse: from the last row to the first; results stay at their rows' places.
+      parallel_iterations, back_prop, swap_memory, infer_shape, name: as for `map_fn`.
+      reverse: go from the last row to the first; each result stays at the place of its row.
 
     Raises:
       TypeError, ValueError: when ``fn`` is not callable or returns another structure.
@@ -190,7 +190,7 @@ class _Rows:
         self.arrays: list[TensorArray] = []
 
     def refuse_scalars(self) -> None:
-        if self.tensors[0]._shape == ():
+        if self.tensors[0].raw_shape == ():
             if len(self.tensors) == 1:
                 raise ValueError("elems must be a 1+ dimensional Tensor, not a scalar")
             raise ValueError("elements in elems must be 1+ dimensional Tensors, not scalars")
@@ -198,7 +198,7 @@ class _Rows:
     def unstack(self, with_shape: bool = False) -> None:
         """Puts the rows into arrays."""
         first = self.tensors[0]
-        known = None if first._shape is None else first._shape[0]
+        known = None if first.raw_shape is None else first.raw_shape[0]
         self.count: Any = shape(first)[0] if known is None else known
         arrays = [
             TensorArray(t.dtype, size=self.count, element_shape=t.shape[1:] if with_shape else None)
@@ -214,11 +214,11 @@ class _Rows:
         """One result per row, stacked, with the static number of rows."""
         rows = None
         for tensor in self.tensors:
-            rows = merge_dims(rows, None if tensor._shape is None else tensor._shape[0])
+            rows = merge_dims(rows, None if tensor.raw_shape is None else tensor.raw_shape[0])
         results = [array.stack() for array in arrays]
         for result in results:
-            if result._shape is not None:
-                result._shape = merge_raw(result._shape, (rows, *result._shape[1:]))
+            if result.raw_shape is not None:
+                result.raw_shape = merge_raw(result.raw_shape, (rows, *result.raw_shape[1:]))
         return results
 
 
@@ -229,7 +229,7 @@ def _check_callable(fn: Any) -> None:
 
 @contextmanager
 def _variables_cached_where_used() -> Iterator[None]:
-    """Variables that the function makes are read once per device, instead of in every iteration."""
+    """While it lasts, new variables are read once per device instead of in every iteration."""
     scope = get_variable_scope()
     if scope.caching_device is not None:
         yield
@@ -242,9 +242,9 @@ def _variables_cached_where_used() -> Iterator[None]:
 
 
 def vectorized_map(fn: Function, elems: Any) -> Any:
-    """``fn`` of each row of ``elems``, stacked (``tf.vectorized_map``): a loop here, not a rewriting of ``fn``.
+    """Applies ``fn`` to each row of ``elems`` in a loop, and stacks the results (``tf.vectorized_map``).
 
-    The types of the results are found by calling ``fn`` for a first row that never runs.
+    It calls ``fn`` once more, for ops that never run, to find the types of the results.
     """
     first = nest.map_structure(lambda t: getitem(convert_to_tensor(t), 0), elems)
     kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, fn(first))

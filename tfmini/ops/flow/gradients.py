@@ -1,4 +1,4 @@
-"""Gradients of conds and loops: the ops' gradients, and what `gradients` does differently for them.
+"""Gradients of conds and loops: the ops' gradients, and the additional work of `gradients` for them.
 
 The gradient of a loop is a loop: an Exit becomes an Enter, a Switch a Merge, a Merge a Switch and
 an Enter an Exit. A loop's Switch is visited twice, from its Exit and from its body.
@@ -12,23 +12,24 @@ from typing import Any
 
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices
-from tfmini.graph.flow_checks import EXITS, MERGES, SWITCHES, output_context, while_context_of
+from tfmini.graph.flow_checks import output_context, while_context_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops import gradients
-from tfmini.ops.array_filling import zeros, zeros_like
-from tfmini.ops.array_shape import shape_internal
-from tfmini.ops.cond_context import CondContext
-from tfmini.ops.constant import constant
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.gradient_inputs import is_trainable
-from tfmini.ops.loop_accumulators import accumulate
-from tfmini.ops.loop_state import GradLoopState
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.scoping import colocate_with
-from tfmini.ops.while_context import WhileContext
-from tfmini.ops.while_loop import add_back_edge
-from tfmini.ops.zeros_of_branches import zeros_in_loop, zeros_outside_loops
+from tfmini.graph.scoping import colocate_with
+from tfmini.graph.traits import EXIT_OPS, FLOW_OPS, SWITCH_OPS
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.shape import shape_internal
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.cond_context import CondContext
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.loop_accumulators import accumulate
+from tfmini.ops.flow.loop_state import GradLoopState
+from tfmini.ops.flow.while_context import WhileContext
+from tfmini.ops.flow.while_loop import add_back_edge
+from tfmini.ops.flow.zeros_of_branches import zeros_in_loop, zeros_outside_loops
+from tfmini.ops.gradients import backprop as gradients
+from tfmini.ops.gradients.inputs import is_trainable
+from tfmini.ops.math.comparison import equal
 
 
 def _current(op: Operation) -> Any:
@@ -47,18 +48,18 @@ def _switch_gradient(node: Operation, *grads: Any) -> list[Any]:
     if isinstance(context, CondContext):
         taken, other = grads[context.branch], grads[1 - context.branch]
         if other is None:
-            # There are zeros for values; a handle has none.
-            resource = node._inputs[0]._dtype.name == "resource"
+            # Zeros exist for values, but not for a handle.
+            resource = node.inputs[0].dtype.name == "resource"
             return [flow.merge([taken, taken], name="cond_resource_grad")[0] if resource else None, None]
         return [flow.merge(grads, name="cond_grad")[0], None]
-    pred = node._inputs[1]
+    pred = node.inputs[1]
     return [flow.merge([flow.switch(grads[0], pred)[0], flow.switch(grads[1], pred)[1]])[0], None]
 
 
 def _loop_switch_gradient(node: Operation, grads: tuple[Any, ...], merges: dict[Operation, Any]) -> Any:
     merge = merges.get(node)
     if merge is not None:
-        # The second visit, from the body: what it found is the next backprop iteration's.
+        # The second visit, from the body: its gradient is for the next backprop iteration.
         if grads[1] is not None:
             add_back_edge(merge, grads[1], enforce_shape=False)
         return None
@@ -71,7 +72,7 @@ def _loop_switch_gradient(node: Operation, grads: tuple[Any, ...], merges: dict[
 @flow.merge_op.gradient
 @flow.ref_merge_op.gradient
 def _merge_gradient(node: Operation, grad: Any, _: Any) -> list[Any]:
-    context = output_context(node._inputs[0].op)
+    context = output_context(node.inputs[0].op)
     current = _current(node)
     if isinstance(context, WhileContext):
         return list(flow.switch_beside(grad, current.pivot))
@@ -80,12 +81,12 @@ def _merge_gradient(node: Operation, grad: Any, _: Any) -> list[Any]:
         if current is not None and current.grad_state is not None:
             pred = _predicate_in_loop(current.grad_state, pred)
         return list(flow.switch_beside(grad, pred, name="cond_grad"))
-    chosen = [equal(node._outputs[1], i) for i in range(len(node._inputs))]
+    chosen = [equal(node.outputs[1], i) for i in range(len(node.inputs))]
     return [flow.switch_beside(grad, one)[1] for one in chosen]
 
 
 def _predicate_in_loop(state: GradLoopState, pred: Tensor) -> Tensor:
-    """What a predicate was in the forward iteration."""
+    """The value that a predicate had in the forward iteration."""
     found = state.history.get(pred.name)
     if found is None:
         found = state.history[pred.name] = state.remembered(pred)
@@ -142,15 +143,15 @@ def _loop_cond_gradient(node: Operation, grad: Any) -> Any:
 
 def is_loop_switch(op: Operation) -> bool:
     """Whether ``op`` is the Switch of a loop variable, and not one of a cond in a loop."""
-    if op.type not in SWITCHES:
+    if op.type not in SWITCH_OPS:
         return False
     context = op._control_flow_context
     return context is not None and context.IsWhileContext() and not _is_cond_switch(op)
 
 
 def _is_cond_switch(op: Operation) -> bool:
-    """Whether all consumers are in conds: the Switch itself is outside of the cond it serves."""
-    for output in op._outputs:
+    """Whether all consumers are in conds; the Switch itself is outside of its cond."""
+    for output in op.outputs:
         for consumer in output._consumers or ():
             context = consumer._control_flow_context
             if consumer.type in ("Enter", "RefEnter"):
@@ -169,13 +170,13 @@ class FlowGradients(gradients.ControlFlowGradients):
         super().__init__(between, colocate)
         self.states: dict[Any, GradLoopState] = {}
         known = set(between)
-        for op in between:  # grows on the way
-            if op.type in EXITS:
+        for op in between:  # The loop appends to it.
+            if op.type in EXIT_OPS:
                 with colocate_with(op) if colocate else nullcontext():
                     self._add_loop(op, between, known)
 
     def _add_loop(self, op: Operation, between: list[Operation], known: set[Operation]) -> None:
-        """Adds the backprop loop of the loop that an Exit belongs to, and all exits of it to the region."""
+        """Adds the backprop loop of the loop that an Exit belongs to; adds all exits of that loop to the region."""
         context = while_context_of(op._control_flow_context)
         if context is None:
             raise ValueError(
@@ -204,14 +205,14 @@ class FlowGradients(gradients.ControlFlowGradients):
                         state.unused_exits.append(tensor)
                     if state.pending_exits == 0:
                         ready.extend(self._with_zeros(state.unused_exits, trainable_only=True))
-            # Enters get their turn as well, though no x may be behind them: their gradient closes the loop.
+            # Enters are visited even if they lead to no x, because their gradient closes the loop.
             for tensor in state.forward_context.loop_enters:
                 if not pending.get(tensor.op):
                     pending[tensor.op] = 1
         return ready
 
     def _with_zeros(self, exits: list[Tensor], trainable_only: bool = False) -> list[Operation]:
-        """The ops of ``exits``, which got zeros as gradients where they can have any."""
+        """Gives zeros as gradients to ``exits`` of trainable types; returns the exits' ops."""
         ready = []
         for tensor in exits:
             if is_trainable(tensor):
@@ -230,7 +231,7 @@ class FlowGradients(gradients.ControlFlowGradients):
 
     def check(self, op: Operation, from_ops: list[Operation]) -> None:
         context = op._control_flow_context
-        if op.type not in SWITCHES or not isinstance(context, WhileContext) or context is not _current(op):
+        if op.type not in SWITCH_OPS or not isinstance(context, WhileContext) or context is not _current(op):
             return
         raise ValueError(
             f"Cannot compute gradient inside while loop with respect to op '{_first_behind(op, set(from_ops))}'. We do"
@@ -242,16 +243,16 @@ class FlowGradients(gradients.ControlFlowGradients):
         count = pending[op]
         if count and not (count > 0 and is_loop_switch(op)):
             return ()
-        if op.type not in EXITS:
+        if op.type not in EXIT_OPS:
             return (op,)
         state = self._state_of(op)
         assert state is not None
-        state.deferred_exits.append(op._outputs[0])
+        state.deferred_exits.append(op.outputs[0])
         state.pending_exits -= 1
         return () if state.pending_exits else self._all_exits(state)
 
     def _all_exits(self, state: GradLoopState) -> list[Operation]:
-        """The exits of a loop, now that all are reached: those without a gradient get zeros if another has one."""
+        """The exits of a loop after all were reached; those without a gradient get zeros if another exit has one."""
         used = [tensor for tensor in state.deferred_exits if self.sweep.has_gradient(tensor.op)]
         state.unused_exits.extend(tensor for tensor in state.deferred_exits if tensor not in used)
         if not used:
@@ -259,10 +260,10 @@ class FlowGradients(gradients.ControlFlowGradients):
         return [tensor.op for tensor in used] + self._with_zeros(state.unused_exits)
 
     def _zeros_for_exit(self, tensor: Tensor) -> Tensor:
-        """Zeros for an exit that nobody uses, in the context in which the gradients are asked for."""
+        """Zeros for an exit without consumers, in the context of the call of ``tf.gradients``."""
         forward = tensor.op._control_flow_context
         outer = self.states.get(while_context_of(forward.outer_context))
-        raw = tensor._shape
+        raw = tensor.raw_shape
         known = raw is not None and None not in raw
         if outer is None:
             return zeros(raw, tensor.dtype) if known else zeros_like(tensor, optimize=False)
@@ -282,7 +283,7 @@ class FlowGradients(gradients.ControlFlowGradients):
         return zeros_outside_loops(op, index) if state is None else zeros_in_loop(state, op, index)
 
     def finish(self) -> None:
-        """Closes the loops of variables whose next value does not depend on the one before: zeros from then on."""
+        """Closes the backprop loops of variables whose next value does not depend on the last one, with zeros."""
         for state in self.states.values():
             for merge in state.switch_map.values():
                 if isinstance(merge, Tensor):
@@ -298,22 +299,22 @@ def _first_behind(op: Operation, from_ops: set[Operation]) -> str:
     for found in waiting:
         if found in from_ops:
             return found.name
-        fresh = [t.op for t in found._inputs if t.op not in seen]
+        fresh = [t.op for t in found.inputs if t.op not in seen]
         seen.update(fresh)
         waiting.extend(fresh)
     return op.name
 
 
 def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = False) -> None:
-    first, second = merge.op._inputs
+    first, second = merge.op.inputs
     if first is not second:
         return
-    raw = first._shape
+    raw = first.raw_shape
     if raw is not None and None not in raw and not keep_value:
         with inside(context):
             following = flow.next_iteration(constant(0, dtype=first.dtype, shape=raw))
     else:
-        entered = first.op._inputs[0]
+        entered = first.op.inputs[0]
         with inside(context.outer_context):
             value = entered if keep_value else zeros(shape_internal(entered, optimize=False), entered.dtype)
         with inside(context):
@@ -321,11 +322,8 @@ def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = F
     merge.op._update_input(1, following)
 
 
-_FLOW_OPS = SWITCHES | EXITS | MERGES
-
-
 def _gradients_for(between: list[Operation], colocate: bool) -> gradients.ControlFlowGradients:
-    if any(op.type in _FLOW_OPS for op in between):
+    if any(op.type in FLOW_OPS for op in between):
         return FlowGradients(between, colocate)
     return gradients.ControlFlowGradients(between, colocate)
 

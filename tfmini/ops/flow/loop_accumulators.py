@@ -1,4 +1,4 @@
-"""Gradients of loop invariants: each backprop iteration adds its part."""
+"""Gradients of loop invariants: the sum of the contributions of all backprop iterations."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_filling import zeros, zeros_like
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import shape_internal
-from tfmini.ops.constant import constant
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.math_elementwise import add, maximum
-from tfmini.ops.while_context import WhileContext
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import shape_internal
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.while_context import WhileContext
+from tfmini.ops.math.elementwise import add, maximum
 
 
 def accumulate(context: WhileContext, op: Operation, grad: Any) -> Any:
@@ -48,14 +48,14 @@ def _accumulate_dense(context: WhileContext, op: Operation, grad: Tensor) -> Ten
 
 
 def _zeros_outside(context: WhileContext, op: Operation, grad: Tensor) -> Tensor:
-    """Zeros of the gradient's shape outside of the backprop loop: the sum over no iteration."""
-    raw, outer = grad._shape, context.outer_context
+    """Zeros of the gradient's shape outside of the backprop loop: the sum over zero iterations."""
+    raw, outer = grad.raw_shape, context.outer_context
     if raw is not None and None not in raw:
         with inside(outer):
             return constant(0, grad.dtype, shape=raw, name="b_acc")
-    value = op._inputs[0]
+    value = op.inputs[0]
     if isinstance(outer, WhileContext) and outer.grad_state is not None:
-        # In a nested loop the shape is one of the outer loop's forward iteration.
+        # In a nested loop, the shape is that of the outer loop's forward iteration.
         state = context.grad_state
         with inside(state.forward_context.outer_context):
             sizes = shape_internal(value, optimize=False)
@@ -68,7 +68,7 @@ def _zeros_outside(context: WhileContext, op: Operation, grad: Tensor) -> Tensor
 
 
 def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices) -> IndexedSlices:
-    """All rows of all iterations one after another, behind a row of zeros."""
+    """All rows of all iterations, concatenated after a row of zeros."""
     context.Exit()
     with inside(context.outer_context):
         starts = [constant([0], grad.indices.dtype), _zero_row(op, grad.values)]
@@ -77,11 +77,11 @@ def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices
     context.Enter()
     for start in starts:
         context.AddName(start.name)
-    # The number of rows grows, so the shapes of the initial values do not hold.
+    # The number of rows grows, so the loop variables get less specific shapes than their initial values.
     entered = [context.enter(start, use_input_shape=False, name="b_acc") for start in starts]
     entered[0].set_shape([None])
-    if starts[1]._shape is not None:
-        entered[1].set_shape([None, *starts[1]._shape[1:]])
+    if starts[1].raw_shape is not None:
+        entered[1].set_shape([None, *starts[1].raw_shape[1:]])
     context.loop_enters.extend(entered)
     merged = [flow.merge([tensor, tensor], name="b_acc")[0] for tensor in entered]
     switched = [flow.switch(tensor, context.pivot) for tensor in merged]
@@ -99,20 +99,20 @@ def _accumulate_slices(context: WhileContext, op: Operation, grad: IndexedSlices
 
 
 def _zero_row(op: Operation, values: Tensor) -> Tensor:
-    raw = values._shape
+    raw = values.raw_shape
     if raw is not None and None not in raw:
         return constant(0, values.dtype, shape=(1, *raw[1:]), name="b_acc")
-    source = op._inputs[0]
-    if source._handle_data is not None and source._handle_data[1] is not None:
-        row: Any = list(source._handle_data[1][1:])
+    source = op.inputs[0]
+    if source.handle_data is not None and source.handle_data[1] is not None:
+        row: Any = list(source.handle_data[1][1:])
     else:
         row = shape_internal(source, optimize=False)[1:]
     return zeros(concat([[1], row], 0), dtype=values.dtype)
 
 
 def _zero_shape(op: Operation, dense_shape: Tensor) -> Tensor:
-    raw = dense_shape._shape
+    raw = dense_shape.raw_shape
     if raw is not None and None not in raw:
         return constant(0, dense_shape.dtype, shape=raw)
-    sizes = shape_internal(op._inputs[0], optimize=False, out_type=dense_shape.dtype)
+    sizes = shape_internal(op.inputs[0], optimize=False, out_type=dense_shape.dtype)
     return zeros_like(sizes, optimize=False)

@@ -1,8 +1,8 @@
 """`GradLoopState`: a loop and the loop that computes its gradients.
 
-The backprop loop runs as many iterations as the forward loop did, in reverse order. What it needs
-of a forward iteration is pushed on a stack there and popped here; control edges keep pushes and
-pops in the order of the iterations. The graph is TensorFlow's, node for node.
+The backprop loop runs as many iterations as the forward loop did, in reverse order. The forward loop
+pushes the values that it needs on stacks, and the backprop loop pops them; control edges keep pushes
+and pops in the order of the iterations. The graph has the same nodes as TensorFlow's.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.flow_checks import output_context
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops import stacks
-from tfmini.ops.cond_context import CondContext
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
+from tfmini.graph.scoping import colocate_with, control_dependencies
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import control_trigger
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.math_comparison import greater_equal
-from tfmini.ops.math_elementwise import add, subtract
-from tfmini.ops.scoping import colocate_with, control_dependencies
-from tfmini.ops.while_context import WhileContext, is_loop_constant
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow import stacks
+from tfmini.ops.flow.cond_context import CondContext
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.while_context import WhileContext, is_loop_constant
+from tfmini.ops.math.comparison import greater_equal
+from tfmini.ops.math.elementwise import add, subtract
 
 _PASSES_ON = frozenset({"Switch", "RefSwitch", "Identity", "RefIdentity"})
 
 
 class GradLoopState:
-    """What one call of ``tf.gradients`` knows about one loop.
+    """The state of one loop in one call of ``tf.gradients``.
 
     Args:
       forward_context: the loop.
-      outer_grad_state: the state of the loop around it, if that is differentiated, too.
+      outer_grad_state: the state of the outer loop, if that is differentiated, too.
 
     Attributes:
       grad_context: the backprop loop.
       forward_loop_exits: the exits of the loop's own variables.
-      history: by name of a forward tensor, what stands for it in the backprop loop.
+      history: by name of a forward tensor, its value in the backprop loop.
       switch_map: by forward Switch, the Merge of its gradient.
-      pending_exits: how many exits have not been reached yet.
-      deferred_exits: exits that were reached, until all are.
-      unused_exits: exits that nobody depends on.
+      pending_exits: the number of exits that have not been reached yet.
+      deferred_exits: the exits that were reached, until all are.
+      unused_exits: the exits without consumers.
     """
 
     def __init__(self, forward_context: WhileContext, outer_grad_state: GradLoopState | None) -> None:
@@ -81,12 +81,12 @@ class GradLoopState:
     # ---- counters ------------------------------------------------------------------------------
 
     def _add_forward_counter(self) -> tuple[Tensor, Tensor]:
-        """Adds ``n = 0; while …: n += 1``; (n after the loop, n for the next iteration)."""
+        """Adds ``n = 0; while …: n += 1``; returns (n after the loop, n for the next iteration)."""
         forward = self.forward_context
         n = constant(0, name="f_count")
         if self.outer_grad_state is not None:
-            # An execution of the inner loop pushes after all earlier ones have.
-            n.op._add_control_input(self.outer_grad_state.forward_index.op._inputs[0].op)
+            # An execution of the inner loop pushes after all earlier executions have.
+            n.op._add_control_input(self.outer_grad_state.forward_index.op.inputs[0].op)
         with inside(forward):
             forward.AddName(n.name)
             entered = forward.enter(n, name="f_count")
@@ -101,7 +101,7 @@ class GradLoopState:
         return total, following
 
     def _add_backprop_counter(self, count: Tensor) -> Tensor:
-        """Adds ``while count >= 1: count -= 1``, which drives the backprop loop; the next count."""
+        """Adds ``while count >= 1: count -= 1``, which drives the backprop loop; returns the next count."""
         grad = self.grad_context
         one = constant(1, name="b_count")
         with inside(grad):
@@ -119,14 +119,14 @@ class GradLoopState:
             final = flow.exit(done, name="b_count")
             grad.loop_exits.append(final)
             if self.outer_grad_state is not None:
-                # An execution of the inner loop pops after all later ones have.
+                # An execution of the inner loop pops after all later executions have.
                 self.outer_grad_state.grad_sync._add_control_input(final.op)
             grad.ExitResult([final])
         return following
 
     @property
     def forward_sync(self) -> Operation:
-        """What waits for the pushes in untaken branches, too: the next forward iteration waits for it."""
+        """An op that runs after all pushes of an iteration, also those in branches; the next iteration waits for it."""
         if self._forward_sync is None:
             with control_dependencies(None):
                 self._forward_sync = control_trigger(name="f_sync")
@@ -136,7 +136,7 @@ class GradLoopState:
 
     @property
     def grad_sync(self) -> Operation:
-        """What waits for the pops of an iteration: the next backprop iteration waits for it."""
+        """An op that runs after all pops of an iteration; the next backprop iteration waits for it."""
         if self._grad_sync is None:
             with control_dependencies(None):
                 self._grad_sync = control_trigger(name="b_sync")
@@ -149,9 +149,9 @@ class GradLoopState:
     # ---- history -------------------------------------------------------------------------------
 
     def add_forward_accumulator(self, value: Tensor, dead_branch: bool = False) -> Tensor:
-        """Adds a stack that gets ``value`` in every forward iteration; its handle.
+        """Adds a stack on which every forward iteration pushes ``value``; returns its handle.
 
-        Called in the context in which the gradients are asked for.
+        Called in the context of the call of ``tf.gradients``.
 
         Args:
           value: a tensor of the forward loop.
@@ -176,8 +176,8 @@ class GradLoopState:
             else:
                 push = self._push_in_cond(entered, value, context, dead_branch)
                 self.forward_sync._add_control_input(push)
-            push._add_control_input(self.forward_index.op._inputs[0].op)
-        return handle  # type: ignore[no-any-return]
+            push._add_control_input(self.forward_index.op.inputs[0].op)
+        return handle
 
     def _push_in_cond(self, handle: Tensor, value: Tensor, context: Any, dead_branch: bool) -> Operation:
         if not isinstance(context, CondContext):
@@ -189,7 +189,7 @@ class GradLoopState:
         return push
 
     def add_accumulated_value(self, history: Tensor, value: Tensor, dead_branch: bool = False) -> Tensor:
-        """Adds the pop from the stack of ``value``: what it was in the forward iteration.
+        """Adds the pop from the stack of ``value``: its value in the forward iteration.
 
         Args:
           history: the stack's handle.
@@ -225,7 +225,7 @@ class GradLoopState:
         return cond.pred
 
     def GetRealValue(self, value: Tensor) -> Tensor:
-        """What stands for a forward value in the backprop loop; called in the backprop loop's context."""
+        """The tensor for a forward value in the backprop loop; called in the backprop loop's context."""
         found = self.history.get(value.name)
         if found is None:
             found = self.history[value.name] = self._real_value(value)
@@ -250,7 +250,7 @@ class GradLoopState:
         return popped if state is self else self.grad_context.AddValue(popped)
 
     def remembered(self, value: Tensor, dead_branch: bool = False) -> Tensor:
-        """Pushes ``value`` in the forward loop and pops it in the backprop loop, whose context is in force."""
+        """Pushes ``value`` in the forward loop and pops it in the backprop loop, whose context is active."""
         self.grad_context.Exit()
         history = self.add_forward_accumulator(value, dead_branch)
         self.grad_context.Enter()
@@ -258,9 +258,9 @@ class GradLoopState:
 
 
 def _invariant_source(value: Tensor) -> Tensor | None:
-    """The tensor outside of the loop that ``value`` is, if it is an invariant of the loop."""
+    """The tensor outside of the loop that ``value`` passes on, if it is a loop invariant."""
     op = value.op
     while op.type in _PASSES_ON:
-        op = op._inputs[0].op
-    return op._inputs[0] if is_loop_constant(op) else None
+        op = op.inputs[0].op
+    return op.inputs[0] if is_loop_constant(op) else None
 

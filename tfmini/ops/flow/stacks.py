@@ -1,7 +1,7 @@
-"""Stacks: the history that a loop's forward pass leaves for its backward pass.
+"""Stacks: hold values of a loop's forward iterations for its backprop iterations.
 
-A handle is the `Stack` itself; it lives as long as a value of the step refers to it. The kernels
-take ``step`` because they have effects that the declarations do not tell of.
+A handle is the `Stack` itself; it lives as long as a value of the step refers to it. The kernels take
+``step`` because they have effects, which their declarations do not show.
 """
 
 from __future__ import annotations
@@ -13,61 +13,47 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import second_shape
 from tfmini.shapes import RawShape, with_rank
 
 stack_op = op(
-    "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''", stateful=True
+    "StackV2(max_size: int32) -> handle: resource; elem_type: type; stack_name: string = ''", stateful=True,
+    shape=[(2,)],
 )
-push_op = op("StackPushV2(handle: resource, elem: T) -> output: T; T: type; swap_memory: bool = false")
-pop_op = op("StackPopV2(handle: resource) -> elem: elem_type; elem_type: type")
-close_op = op("StackCloseV2(handle: resource)")
-# The first version: the handle is a reference to a string, and the stack belongs to the step by its name.
-ref_stack_op = op("Stack() -> handle: Ref(string); elem_type: type; stack_name: string = ''", stateful=True)
-ref_push_op = op("StackPush(handle: Ref(string), elem: T) -> output: T; T: type; swap_memory: bool = false")
-ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type")
-ref_close_op = op("StackClose(handle: Ref(string))")
+push_op = op(
+    "StackPushV2(handle: resource, elem: T) -> output: T; T: type; swap_memory: bool = false", shape=second_shape
+)
+pop_op = op("StackPopV2(handle: resource) -> elem: elem_type; elem_type: type", shape=[None])
+close_op: OpHandle[Operation] = op("StackCloseV2(handle: resource)")
+# The first version: the handle is a reference to a string, and the stack belongs to the step.
+ref_stack_op = op(
+    "Stack() -> handle: Ref(string); elem_type: type; stack_name: string = ''", stateful=True, shape=[(2,)]
+)
+ref_push_op = op(
+    "StackPush(handle: Ref(string), elem: T) -> output: T; T: type; swap_memory: bool = false", shape=second_shape
+)
+ref_pop_op = op("StackPop(handle: Ref(string)) -> elem: elem_type; elem_type: type", shape=[None])
+ref_close_op: OpHandle[Operation] = op("StackClose(handle: Ref(string))")
 for _handle in (stack_op, push_op, pop_op, close_op, ref_stack_op, ref_push_op, ref_pop_op, ref_close_op):
     _handle.not_differentiable()
 
 _serial = itertools.count()
 
 
-@stack_op.shape
-def _stack_shape(node: Operation) -> list[RawShape]:
-    return [(2,)]
-
-
-@ref_stack_op.shape
-def _ref_stack_shape(node: Operation) -> list[RawShape]:
-    return [(2,)]
-
-
-@push_op.shape
-@ref_push_op.shape
-def _push_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[1]._shape]
-
-
-@pop_op.shape
-@ref_pop_op.shape
-def _pop_shape(node: Operation) -> list[RawShape]:
-    return [None]
-
-
 @close_op.shape
 @ref_close_op.shape
 def _close_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
+    with_rank(node.inputs[0].raw_shape, 1)
     return []
 
 
 class Stack:
-    """Values of one type, last in first out.
+    """A stack of values of one type.
 
     Args:
       name: for error messages.
-      max_size: how many values it holds, without a limit when negative.
+      max_size: the most values that it can hold; negative: no limit.
     """
 
     __slots__ = ("name", "max_size", "values", "closed")
@@ -79,14 +65,14 @@ class Stack:
         self.closed = False
 
     def read(self) -> np.ndarray[Any, Any]:
-        """What a client sees of a reference to a stack: the container and the name."""
+        """The value of a reference to a stack: the container and the name."""
         found = np.empty(2, object)
         found[:] = [b"_stacks", self.name.encode()]
         return found
 
     def refuse(self, what: str) -> NoReturn:
         """Raises an error that names the stack."""
-        raise InvalidArgumentError(None, None, f"Stack[{self.name}] {what}")
+        raise InvalidArgumentError.of(f"Stack[{self.name}] {what}")
 
 
 @stack_op.kernel("CPU")

@@ -1,4 +1,4 @@
-"""``tf.TensorArray``: write-once tensors by index, the way data leaves and enters loops."""
+"""``tf.TensorArray``: write-once tensors by index, which carry data into and out of loops."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import tensor_array_ops as array_ops
-from tfmini.ops.array_filling import range as range_
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import range as range_
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow import tensor_array_ops as array_ops
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, merge_raw
 
 _log = logging.getLogger("tfmini")
@@ -26,7 +26,7 @@ _log = logging.getLogger("tfmini")
 class TensorArray:
     """Tensors of one type by index, each written once (``tf.TensorArray``).
 
-    Every write gives a new object, whose ``flow`` stands for all writes so far: use that one
+    Every write returns a new object, whose ``flow`` depends on all writes so far. Use that object
     afterwards. An instance can be a loop variable.
 
     Args:
@@ -36,10 +36,10 @@ class TensorArray:
       clear_after_read: whether an element is freed by its first read (the default).
       tensor_array_name: for error messages of the runtime.
       handle: of an existing array, instead of ``size``.
-      flow: scalar that stands for the writes to that array.
+      flow: scalar that depends on the writes to that array.
       infer_shape: whether all elements must have the same shape.
-      element_shape: what is known of it beforehand.
-      colocate_with_first_write_call: whether the array is where the first value written to it is.
+      element_shape: the static shape of the elements, as far as it is known.
+      colocate_with_first_write_call: whether the array is placed with the first value written to it.
       name: of the op.
 
     Raises:
@@ -60,7 +60,7 @@ class TensorArray:
         self._dtype = dtypes.as_dtype(dtype).base_dtype
         self._infer_shape = infer_shape
         self._colocate_with_first_write_call = colocate_with_first_write_call
-        # Lists, because all objects that stand for one array share what is learnt at any of them.
+        # Lists, because all objects of one array share the element shape and the device.
         self._colocate_with: list[Tensor] = []
         self._known_shape: list[RawShape] = [as_raw(element_shape)]
         with name_scope(name, "TensorArray", [handle, size, flow]) as scope:
@@ -88,7 +88,7 @@ class TensorArray:
 
     @property
     def flow(self) -> Tensor:
-        """The scalar that stands for everything written so far."""
+        """The scalar that depends on all writes so far."""
         return self._flow  # type: ignore[no-any-return]
 
     @property
@@ -101,7 +101,7 @@ class TensorArray:
 
     @property
     def element_shape(self) -> TensorShape:
-        """What is known of the elements' shape."""
+        """The static shape of the elements."""
         return TensorShape.from_raw(self._known_shape[0])
 
     @property
@@ -109,14 +109,14 @@ class TensorArray:
         return self._dynamic_size
 
     def with_flow(self, flow: Tensor) -> TensorArray:
-        """The same array after the writes that ``flow`` stands for."""
+        """The same array after the writes that ``flow`` depends on."""
         twin: TensorArray = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._flow = flow
         return twin
 
     def identity(self) -> TensorArray:
-        """The same array after the control dependencies in force."""
+        """The same array after the current control dependencies."""
         return self.with_flow(identity(self._flow))
 
     def grad(self, source: str, flow: Any = None, name: str | None = None) -> TensorArray:
@@ -138,7 +138,7 @@ class TensorArray:
     def read(self, index: Any, name: str | None = None) -> Tensor:
         """The element at ``index``."""
         value: Tensor = array_ops.read_op(self._handle, index, self._flow, dtype=self._dtype, name=name)
-        value._shape = merge_raw(value._shape, self._known_shape[0])
+        value.raw_shape = merge_raw(value.raw_shape, self._known_shape[0])
         return value
 
     def stack(self, name: str | None = None) -> Tensor:
@@ -153,23 +153,23 @@ class TensorArray:
             self._handle, indices, self._flow, dtype=self._dtype, name=name, element_shape=known
         )
         if known is not None:
-            value._shape = merge_raw(value._shape, (None, *known))
+            value.raw_shape = merge_raw(value.raw_shape, (None, *known))
         return value
 
     def concat(self, name: str | None = None) -> Tensor:
-        """All elements one after another along their first axis."""
+        """All elements concatenated along their first axis."""
         known = self._known_shape[0]
         rest = None if known is None else known[1:]
         value, _ = array_ops.concat_op(
             self._handle, self._flow, dtype=self._dtype, name=name, element_shape_except0=rest
         )
         if rest is not None:
-            value._shape = merge_raw(value._shape, (None, *rest))
+            value.raw_shape = merge_raw(value.raw_shape, (None, *rest))
         return value  # type: ignore[no-any-return]
 
     def size(self, name: str | None = None) -> Tensor:
         """The number of elements."""
-        return array_ops.size_op(self._handle, self._flow, name=name)  # type: ignore[no-any-return]
+        return array_ops.size_op(self._handle, self._flow, name=name)
 
     # ---- writing -------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class TensorArray:
         """
         with name_scope(name, "TensorArrayWrite", [self._handle, index, value]):
             value = self._element(value)
-            self._learn_shape(value._shape)
+            self._learn_shape(value.raw_shape)
             with self._beside(value):
                 flow = array_ops.write_op(self._handle, index, value, self._flow, name=name)
             return self.with_flow(flow)
@@ -196,7 +196,7 @@ class TensorArray:
         """Writes the rows of ``value`` as the elements at ``indices``."""
         with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
             value = self._element(value)
-            self._learn_shape(None if value._shape is None else value._shape[1:])
+            self._learn_shape(None if value.raw_shape is None else value.raw_shape[1:])
             with self._beside(value):
                 flow = array_ops.scatter_op(self._handle, indices, value, self._flow, name=name)
             return self.with_flow(flow)
@@ -208,14 +208,14 @@ class TensorArray:
             with self._beside(value):
                 lengths = cast(lengths, dtypes.int64)
                 known = constant_value(lengths)
-                if value._shape is not None and known is not None and known.shape and known.max() == known.min():
-                    self._learn_shape((int(known[0]), *value._shape[1:]))
+                if value.raw_shape is not None and known is not None and known.shape and known.max() == known.min():
+                    self._learn_shape((int(known[0]), *value.raw_shape[1:]))
                 flow = array_ops.split_op(self._handle, value, lengths, self._flow, name=name)
             return self.with_flow(flow)
 
     def close(self, name: str | None = None) -> Operation:
         """An operation that frees the elements."""
-        return array_ops.close_op(self._handle, name=name)  # type: ignore[no-any-return]
+        return array_ops.close_op(self._handle, name=name)
 
     def _element(self, value: Any) -> Tensor:
         tensor = convert_to_tensor(value, preferred_dtype=self._dtype, name="value")
@@ -233,7 +233,7 @@ class TensorArray:
 
     @contextmanager
     def _beside(self, value: Tensor) -> Iterator[None]:
-        """On the device of the first value written."""
+        """While it lasts, ops are placed with the first value written."""
         if not self._colocate_with_first_write_call:
             yield
             return

@@ -1,7 +1,7 @@
-"""Gradients of tensor arrays: reads become writes to a second array, and the other way round.
+"""Gradients of tensor arrays: reads become writes to a second array, and writes become reads.
 
-The second array belongs to one call of ``tf.gradients``, which is told by the name scope of the
-gradient that arrives, so that two calls in one step do not add to each other's.
+Each call of ``tf.gradients`` has a second array of its own, so that two calls in one step do not add to
+each other's gradients. The name scope of an arriving gradient identifies the call.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import tensor_array_ops as array_ops
-from tfmini.ops.tensor_array import TensorArray
+from tfmini.ops.flow import tensor_array_ops as array_ops
+from tfmini.ops.flow.tensor_array import TensorArray
 
 
 def _gradient_array(node: Operation, arriving: Any, flow: Tensor) -> TensorArray:
     dtype = node.attrs["T"] if "T" in node.attrs else node.attrs["dtype"]
-    array = TensorArray(dtype, handle=node._inputs[0], flow=flow, colocate_with_first_write_call=False)
+    array = TensorArray(dtype, handle=node.inputs[0], flow=flow, colocate_with_first_write_call=False)
     return array.grad(source=_source_of(arriving), flow=flow)
 
 
@@ -40,32 +40,32 @@ def _source_of(arriving: Any) -> str:
 @array_ops.read_op.gradient
 def _read_gradient(node: Operation, grad: Any) -> list[Any]:
     # The forward flow makes the array wait until the size of a growing one is final.
-    array = _gradient_array(node, grad, node._inputs[2])
-    return [None, None, array.write(node._inputs[1], grad).flow]
+    array = _gradient_array(node, grad, node.inputs[2])
+    return [None, None, array.write(node.inputs[1], grad).flow]
 
 
 @array_ops.write_op.gradient
 def _write_gradient(node: Operation, flow: Tensor) -> list[Any]:
     array = _gradient_array(node, flow, flow)
-    return [None, None, array.read(node._inputs[1]), flow]
+    return [None, None, array.read(node.inputs[1]), flow]
 
 
 @array_ops.gather_op.gradient
 def _gather_gradient(node: Operation, grad: Any) -> list[Any]:
-    array = _gradient_array(node, grad, node._inputs[2])
-    return [None, None, array.scatter(node._inputs[1], grad).flow]
+    array = _gradient_array(node, grad, node.inputs[2])
+    return [None, None, array.scatter(node.inputs[1], grad).flow]
 
 
 @array_ops.scatter_op.gradient
 def _scatter_gradient(node: Operation, flow: Tensor) -> list[Any]:
     array = _gradient_array(node, flow, flow)
-    return [None, None, array.gather(node._inputs[1]), flow]
+    return [None, None, array.gather(node.inputs[1]), flow]
 
 
 @array_ops.concat_op.gradient
 def _concat_gradient(node: Operation, grad: Any, lengths_grad: Any) -> list[Any]:
-    array = _gradient_array(node, grad, node._inputs[1])
-    return [None, array.split(grad, lengths=node._outputs[1]).flow]
+    array = _gradient_array(node, grad, node.inputs[1])
+    return [None, array.split(grad, lengths=node.outputs[1]).flow]
 
 
 @array_ops.split_op.gradient

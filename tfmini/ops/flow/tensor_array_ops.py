@@ -1,6 +1,6 @@
 """The ops of tensor arrays: declarations, shapes and kernels over `TensorArrayState`.
 
-The kernels take ``step`` because they have effects that the declarations do not tell of.
+The kernels take ``step`` because they have effects, which their declarations do not show.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.ops.tensor_array_state import TensorArrayState
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.flow.tensor_array_state import TensorArrayState
 from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
 
-tensor_array_op = op(
+tensor_array_op: OpHandle[Any] = op(
     """TensorArrayV3(size: int32) -> handle: resource, flow: float
     dtype: type
     element_shape: shape = unknown_rank
@@ -39,7 +39,7 @@ gather_op = op(
 scatter_op = op(
     "TensorArrayScatterV3(handle: resource, indices: int32, value: T, flow_in: float) -> flow_out: float; T: type"
 )
-concat_op = op(
+concat_op: OpHandle[Any] = op(
     """TensorArrayConcatV3(handle: resource, flow_in: float) -> value: dtype, lengths: int64
     dtype: type
     element_shape_except0: shape = unknown_rank"""
@@ -48,12 +48,12 @@ split_op = op(
     "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type"
 )
 size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32")
-close_op = op("TensorArrayCloseV3(handle: resource)")
-grad_op = op(
+close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)")
+grad_op: OpHandle[Any] = op(
     "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",
     stateful=True,
 )
-grad_with_shape_op = op(
+grad_with_shape_op: OpHandle[Any] = op(
     "TensorArrayGradWithShape(handle: resource, flow_in: float, shape_to_prepend: int32)"
     " -> grad_handle: resource, flow_out: float; source: string",
     stateful=True,
@@ -63,21 +63,20 @@ for _handle in (tensor_array_op, size_op, close_op, grad_op, grad_with_shape_op)
 
 _serial = itertools.count()
 _NO_FLOW = np.float32(0)
-# How TensorFlow's runtime spells the types that it names differently from Python.
-_CPP_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
+# The names in messages of TensorFlow's runtime that differ from those in Python.
 
 
 # ---- shapes -----------------------------------------------------------------------------------
 
 
 def _check_handle(node: Operation) -> None:
-    raw = with_rank(node._inputs[0]._shape, 1)
+    raw = with_rank(node.inputs[0].raw_shape, 1)
     merge_dims(raw[0], 2)
 
 
 @tensor_array_op.shape
 def _new_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     return [(2,), ()]
 
 
@@ -91,24 +90,24 @@ def _grad_shape(node: Operation) -> list[RawShape]:
 @write_op.shape
 def _write_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    with_rank(node._inputs[1]._shape, 0)
-    with_rank(node._inputs[3]._shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
+    with_rank(node.inputs[3].raw_shape, 0)
     return [()]
 
 
 @read_op.shape
 def _read_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    with_rank(node._inputs[1]._shape, 0)
-    with_rank(node._inputs[2]._shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
+    with_rank(node.inputs[2].raw_shape, 0)
     return [None]
 
 
 @gather_op.shape
 def _gather_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    count = with_rank(node._inputs[1]._shape, 1)[0]
-    with_rank(node._inputs[2]._shape, 0)
+    count = with_rank(node.inputs[1].raw_shape, 1)[0]
+    with_rank(node.inputs[2].raw_shape, 0)
     element = node.attrs["element_shape"]
     return [None if element is None else (count, *element)]
 
@@ -116,9 +115,9 @@ def _gather_shape(node: Operation) -> list[RawShape]:
 @scatter_op.shape
 def _scatter_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    count = with_rank(node._inputs[1]._shape, 1)[0]
-    value = node._inputs[2]._shape
-    with_rank(node._inputs[3]._shape, 0)
+    count = with_rank(node.inputs[1].raw_shape, 1)[0]
+    value = node.inputs[2].raw_shape
+    with_rank(node.inputs[3].raw_shape, 0)
     if value is not None:
         if not value:
             raise ValueError("Shape must be at least rank 1 but is rank 0")
@@ -130,7 +129,7 @@ def _scatter_shape(node: Operation) -> list[RawShape]:
 @concat_op.shape
 def _concat_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
     rest = node.attrs["element_shape_except0"]
     return [None if rest is None else (None, *rest), (None,)]
 
@@ -138,8 +137,8 @@ def _concat_shape(node: Operation) -> list[RawShape]:
 @split_op.shape
 def _split_shape(node: Operation) -> list[RawShape]:
     _check_handle(node)
-    with_rank(node._inputs[2]._shape, 1)
-    with_rank(node._inputs[3]._shape, 0)
+    with_rank(node.inputs[2].raw_shape, 1)
+    with_rank(node.inputs[3].raw_shape, 0)
     return [()]
 
 
@@ -159,21 +158,17 @@ def _close_shape(node: Operation) -> list[RawShape]:
 
 
 def _refuse(text: str) -> None:
-    raise InvalidArgumentError(None, None, text)
-
-
-def _name(dtype: DType) -> str:
-    return _CPP_NAMES.get(dtype.name, dtype.name)
+    raise InvalidArgumentError.of(text)
 
 
 def _check_written(array: TensorArrayState, dtype: DType) -> None:
     if array.dtype is not dtype:
-        _refuse(f"TensorArray dtype is {_name(array.dtype)} but Op is trying to write dtype {_name(dtype)}.")
+        _refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op is trying to write dtype {cpp_name(dtype)}.")
 
 
 def _check_requested(array: TensorArrayState, dtype: DType) -> None:
     if array.dtype is not dtype:
-        _refuse(f"TensorArray dtype is {_name(array.dtype)} but Op requested dtype {_name(dtype)}.")
+        _refuse(f"TensorArray dtype is {cpp_name(array.dtype)} but Op requested dtype {cpp_name(dtype)}.")
 
 
 @tensor_array_op.kernel("CPU")
@@ -212,11 +207,10 @@ def _gather(
     if not indices.size:
         known = handle.element_shape if element_shape is None else element_shape
         if known is None or None in known:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.of(
                 f"TensorArray has size zero, but element shape {format_raw(known)} is not fully defined. Currently only"
-                " static shapes are supported when packing zero-size TensorArrays.",
-            )  # fmt: skip
+                " static shapes are supported when packing zero-size TensorArrays."
+            )
         return np.empty((0, *known), dtype.numpy)
     values = [handle.read(index) for index in indices.tolist()]
     first = _shape_of(values[0])
@@ -256,11 +250,10 @@ def _concat(
     if not handle.values:
         rest = element_shape_except0
         if rest is None or None in rest:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.of(
                 f"TensorArray has size zero, but element_shape_except0 {format_raw(rest)} is not fully defined."
-                " Currently only static shapes are supported when concatenating zero-size TensorArrays.",
-            )  # fmt: skip
+                " Currently only static shapes are supported when concatenating zero-size TensorArrays."
+            )
         return np.empty((0, *rest), dtype.numpy), np.empty(0, np.int64)
     values = [handle.read(index) for index in range(len(handle.values))]
     for i, value in enumerate(values):

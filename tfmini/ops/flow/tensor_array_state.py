@@ -1,7 +1,7 @@
-"""`TensorArrayState`: what a TensorArray handle stands for while a step runs.
+"""`TensorArrayState`: the state behind a TensorArray handle while a step runs.
 
-The handle is the state itself, so it lives as long as a value of the step refers to it, and each
-execution of a TensorArrayV3 node, in each iteration of a loop, has its own.
+The handle is the state itself, so it lives as long as a value of the step refers to it. Each execution
+of a TensorArrayV3 node, in each iteration of a loop, has its own state.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 
 class TensorArrayState:
-    """Write-once elements of one type; those of a gradient array add up instead.
+    """Write-once elements of one type; in a gradient array, writes to one element are added up.
 
     Args:
       name: for error messages.
       dtype: of the elements.
-      size: the number of elements at first.
+      size: the initial number of elements.
       element_shape: of every element, as far as it is known.
       dynamic: a write beyond the end makes the array longer.
       clear_after_read: an element is freed by its first read, and then cannot be read again.
       identical_shapes: all elements have the shape of the first one written.
-      is_gradient: writes to one index add up; what was never written reads as zeros.
+      is_gradient: writes to one index add up, and elements that were never written read as zeros.
     """
 
     __slots__ = ("name", "dtype", "values", "shapes", "cleared", "was_read", "element_shape", "dynamic",
@@ -40,7 +40,7 @@ class TensorArrayState:
         self.dtype = dtype
         # Per index: the value, or None (never written, cleared, or a gradient's implied zeros).
         self.values: list[Any] = [None] * size
-        # Per index: the shape once it is known. An index is written when it is.
+        # Per index: the shape, once it is known; that is so for all written elements.
         self.shapes: list[tuple[int, ...] | None] = [None] * size
         self.cleared: set[int] = set()
         self.was_read: set[int] = set()
@@ -109,9 +109,7 @@ class TensorArrayState:
         """
         self._check_open()
         if not 0 <= index < len(self.values):
-            raise InvalidArgumentError(
-                None, None, f"Tried to read from index {index} but array size is: {len(self.values)}"
-            )
+            raise InvalidArgumentError.of(f"Tried to read from index {index} but array size is: {len(self.values)}")
         value = self.values[index]
         if value is None:
             value = self._zeros(index)
@@ -139,21 +137,19 @@ class TensorArrayState:
                     " incurring this error."
                 )
         if self.dtype.name == "string":
-            raise InvalidArgumentError(
-                None, None, f"tensor_array::TensorSetZero type not supported: {self.dtype.name}"
-            )
+            raise InvalidArgumentError.of(f"tensor_array::TensorSetZero type not supported: {self.dtype.name}")
         return np.zeros(shape, self.dtype.numpy)[()]
 
     def gradient(self, source: bytes, prepended: tuple[int, ...] = ()) -> TensorArrayState:
-        """The array of the gradients of this one's elements that one call of ``tf.gradients`` writes to.
+        """The array of the elements' gradients for one call of ``tf.gradients``.
 
         Args:
-          source: names that call.
-          prepended: sizes that the gradient's shapes have before those of the elements.
+          source: identifies that call.
+          prepended: the leading sizes that the gradients have in addition to those of the elements.
         """
         found = self.gradients.get(source)
         if found is None:
-            # Its size follows from this array's, which must not change any more.
+            # The gradient's size is this array's, which must not change any more.
             self.dynamic = False
             shape = None if self.element_shape is None else (*prepended, *self.element_shape)
             found = TensorArrayState(
@@ -165,7 +161,7 @@ class TensorArrayState:
         return found
 
     def close(self) -> None:
-        """Frees the elements; nothing else can be done with the array then."""
+        """Frees the elements; the array cannot be used afterwards."""
         self.closed = True
         self.values.clear()
         self.shapes.clear()
@@ -176,5 +172,5 @@ class TensorArrayState:
 
     def _refuse(self, text: str, prefix: str | None = None) -> NoReturn:
         start = f"TensorArray {self.name}: " if prefix is None else prefix
-        raise InvalidArgumentError(None, None, start + text)
+        raise InvalidArgumentError.of(start + text)
 

@@ -1,20 +1,21 @@
-"""`WhileContext`: a loop while it is built, forward or backward."""
+"""`WhileContext`: the context in which a loop is built, a forward loop or a backprop loop."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.flow_checks import ENTERS, EXITS, output_context, while_context_of
+from tfmini.graph.flow_checks import output_context, while_context_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_identity import identity
-from tfmini.ops.control_flow_context import ControlFlowContext
-from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
-from tfmini.ops.scoping import control_dependencies
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS
+from tfmini.ops.array.identity import identity
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.control_flow_context import ControlFlowContext
 
-# In a backprop loop these are computed in the forward loop: what is remembered is then a few
-# numbers instead of a tensor.
+# A backprop loop has these computed in the forward loop: the stack then holds a few numbers instead
+# of a tensor.
 _COMPUTED_FORWARD = frozenset({"Shape", "Size", "Rank"})
 
 
@@ -25,12 +26,12 @@ class WhileContext(ControlFlowContext):
       maximum_iterations: a scalar tensor, or None.
       parallel_iterations: how many iterations may be in flight.
       back_prop: whether gradients may pass.
-      swap_memory: accepted for TensorFlow's sake; memory is not swapped.
+      swap_memory: accepted and unused; memory is not swapped.
       name: of the context, made unique: the frame name.
       grad_state: the `GradLoopState` if this is a backprop loop.
 
     Raises:
-      ValueError: when ``parallel_iterations`` is no positive integer.
+      ValueError: when ``parallel_iterations`` is not a positive integer.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class WhileContext(ControlFlowContext):
 
     @property
     def loop_enters(self) -> list[Tensor]:
-        """Where the loop variables come in."""
+        """The Enter tensors of the loop variables and invariants."""
         return self._loop_enters
 
     @property
     def loop_exits(self) -> list[Tensor]:
-        """Where the loop variables go out."""
+        """The Exit tensors of the loop variables."""
         return self._loop_exits
 
     @property
@@ -121,12 +122,12 @@ class WhileContext(ControlFlowContext):
         return entered
 
     def _from_forward_loop(self, val: Tensor) -> Tensor | None:
-        """What a backprop iteration gets for a value of its forward loop: the value it had in the same iteration."""
+        """The tensor in a backprop loop for a value of its forward loop: its value in the same iteration."""
         current = while_context_of(self._graph._get_control_flow_context())
         if current is None or current.grad_state is None:
             return None
         source = while_context_of(val.op._control_flow_context)
-        if source is not None and val.op.type in EXITS:
+        if source is not None and val.op.type in EXIT_OPS:
             source = while_context_of(source.outer_context)
         if source is not current.grad_state.forward_context:
             return None
@@ -139,16 +140,16 @@ class WhileContext(ControlFlowContext):
         )
 
     def adopt_enters(self, enters: list[Tensor]) -> None:
-        """Makes Enters, which were made outside of any context, part of this loop.
+        """Adds Enters that were made outside of any context to this loop.
 
-        They keep those control dependencies in force that lie within the outer loop.
+        They get the current control dependencies that are within the outer loop.
         """
         scopes = self._graph.scopes
         outer_loop = while_context_of(self._outer_context)
         for tensor in enters:
             op = tensor.op
             kept = [
-                control for control in scopes.control_inputs_for([op._inputs[0]])
+                control for control in scopes.control_inputs_for([op.inputs[0]])
                 if self._is_around(output_context(control), outer_loop)
             ]  # fmt: skip
             op._set_control_flow_context(self)
@@ -157,7 +158,7 @@ class WhileContext(ControlFlowContext):
                 scope.made.add(op)
 
     def _is_around(self, context: Any, outer_loop: Any) -> bool:
-        """Whether ``context`` is around this loop, but not around the outer one."""
+        """Whether ``context`` is around this loop, but not around the outer loop."""
         outer = self._outer_context
         while outer is not context:
             if outer is None or outer is outer_loop:
@@ -177,31 +178,31 @@ class WhileContext(ControlFlowContext):
             add(op)
 
     def _forward_context_for(self, op: Operation) -> Any:
-        """The forward context of the op's input when this is a backprop loop of that loop."""
+        """The forward loop's context, if this is its backprop loop and the op's input is in it."""
         current = while_context_of(self._graph._get_control_flow_context())
         if current is None or current.grad_state is None:
             return None
-        context = op._inputs[0].op._control_flow_context
+        context = op.inputs[0].op._control_flow_context
         return context if while_context_of(context) is current.grad_state.forward_context else None
 
     def add_op_here(self, op: Operation) -> None:
-        """Takes an op into this loop."""
-        if op._inputs:
+        """Adds an op to this loop."""
+        if op.inputs:
             self._replace_inputs(op)
             external = self._drop_external_controls(op)
-            if not op._control_inputs and all(is_loop_constant(t.op) for t in op._inputs):
-                # Loop invariants are there before, and without, an iteration.
+            if not op.control_inputs and all(is_loop_constant(t.op) for t in op.inputs):
+                # Loop invariants are available before the first iteration, and without any.
                 self._tie_to_pivot(op)
         else:
             external = self._drop_external_controls(op)
-            if not op._control_inputs:
+            if not op.control_inputs:
                 self._tie_to_pivot(op)
-        self._values.update(t.name for t in op._outputs)
+        self._values.update(t.name for t in op.outputs)
         if external:
             self._wait_for(op, external)
-        if self._outer_context is not None or op.type not in EXITS:
+        if self._outer_context is not None or op.type not in EXIT_OPS:
             self._graph.prevent_fetching(op)
-            for tensor in op._outputs:
+            for tensor in op.outputs:
                 self._graph.prevent_feeding(tensor)
         if self._outer_context is not None:
             self._outer_context.AddInnerOp(op)
@@ -212,10 +213,10 @@ class WhileContext(ControlFlowContext):
         op._add_control_input(pivot.op)
 
     def _wait_for(self, op: Operation, external: list[Operation]) -> None:
-        """Replaces control inputs from outside by those on copies of their outputs in the loop."""
+        """Replaces control inputs from outside by control inputs on copies of their outputs in the loop."""
         with control_dependencies(None):
             self.Enter()
-            copies = [identity(control._outputs[0]).op for control in external if control._outputs]
+            copies = [identity(control.outputs[0]).op for control in external if control.outputs]
             self.Exit()
         op._add_control_inputs(copies)
 
@@ -223,7 +224,7 @@ class WhileContext(ControlFlowContext):
 
     def to_proto(self, export_scope: str | None = None) -> Any:
         """The context as a ``WhileContextDef`` message, or None when it is not in the scope."""
-        from tfmini import protos  # protobuf is slow to import
+        from tfmini import protos  # Imported here because protobuf is slow to import.
 
         if export_scope is not None and not self._name.startswith(export_scope):
             return None
@@ -253,7 +254,7 @@ class WhileContext(ControlFlowContext):
 
     @classmethod
     def _restored(cls, message: Any, import_scope: str | None) -> WhileContext:
-        """The context without its nested ones, for ops that are in the default graph."""
+        """The context without its nested contexts, for ops that are in the default graph."""
         self = cls.__new__(cls)
         graph = get_default_graph()
 
@@ -279,10 +280,10 @@ class WhileContext(ControlFlowContext):
     def _rename_frame(self, old_name: bytes) -> None:
         for name in self._values:
             op = self._graph.as_graph_element(name).op
-            if op.type in ENTERS and op.attrs["frame_name"] == old_name:
+            if op.type in ENTER_OPS and op.attrs["frame_name"] == old_name:
                 op.attrs["frame_name"] = self._name.encode()
 
 
 def is_loop_constant(op: Operation) -> bool:
     """Whether ``op`` is the Enter of a loop invariant."""
-    return op.type in ENTERS and bool(op.attrs["is_constant"])
+    return op.type in ENTER_OPS and bool(op.attrs["is_constant"])

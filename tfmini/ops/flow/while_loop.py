@@ -1,4 +1,4 @@
-"""``tf.while_loop``: building a loop."""
+"""``tf.while_loop``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_identity import identity
-from tfmini.ops.constant import constant
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.math_comparison import less, logical_and
-from tfmini.ops.scoping import add_to_collection, control_dependencies, name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.tensor_array import TensorArray
+from tfmini.graph.scoping import add_to_collection, control_dependencies, name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import identity
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.flow.while_context import WhileContext, is_loop_constant
+from tfmini.ops.math.comparison import less, logical_and
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.ops.type_specs import TypeSpec
-from tfmini.ops.while_context import WhileContext, is_loop_constant
 from tfmini.shapes import RawShape, TensorShape, merge_raw
 
 Function = Callable[..., Any]
@@ -31,28 +31,28 @@ def while_loop(
 ) -> Any:  # fmt: skip
     """Repeats ``body`` while ``cond`` is true (``tf.while_loop``).
 
-    Both functions are called once, here, with symbols for the loop variables of one iteration.
+    Both functions are called once, by this call, with symbolic tensors for the loop variables of one iteration.
 
     Args:
       cond: loop variables -> scalar bool tensor.
       body: loop variables -> their next values, in the same structure.
       loop_vars: a list or tuple of initial values: tensors, composites, `TensorArray`s, and
         structures of those.
-      shape_invariants: a `TensorShape` per loop variable, for those whose shape changes.
+      shape_invariants: a `TensorShape` per loop variable, for loops in which shapes change.
       parallel_iterations: how many iterations may be in flight.
       back_prop: whether gradients may pass.
-      swap_memory: accepted for TensorFlow's sake.
+      swap_memory: accepted and unused.
       name: of the name scope.
-      maximum_iterations: scalar; the loop ends after so many iterations at the latest.
-      return_same_structure: whether a single loop variable comes back as a list.
+      maximum_iterations: scalar; the loop ends after this many iterations at the latest.
+      return_same_structure: whether a single loop variable is returned in a list.
 
     Returns:
-      The final values, in the structure of ``loop_vars``; without ``return_same_structure`` a single
-      one by itself.
+      The final values, in the structure of ``loop_vars``; without ``return_same_structure``, a single
+      value is returned alone.
 
     Raises:
       TypeError: when a function is not callable, or structures or types differ.
-      ValueError: without loop variables, and when a shape varies against its invariant.
+      ValueError: without loop variables, and when a shape does not match its invariant.
     """
     if not callable(cond):
         raise TypeError("cond must be callable.")
@@ -72,14 +72,14 @@ def while_loop(
             nest.assert_same_structure(loop_vars, shape_invariants)
         context = WhileContext(maximum_iterations, parallel_iterations, back_prop, swap_memory)
         if context.outer_context is None:
-            # A nested context travels with the one around it.
+            # A nested context is exported with its outer context.
             add_to_collection(GraphKeys.WHILE_CONTEXT, context)
         result = _Loop(context, loop_vars, shape_invariants).build(cond, body, return_same_structure)
         return result if maximum_iterations is None else result[1]
 
 
 def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single: bool) -> Any:
-    """The loop with a counter as its first variable."""
+    """The loop's functions and variables, with a counter as the first variable."""
     limit = convert_to_tensor(limit, name="maximum_iterations")
     if limit.shape.ndims != 0:
         raise ValueError(f"maximum_iterations must be a scalar, saw shape: {limit.shape}")
@@ -95,7 +95,7 @@ def _counted(limit: Any, cond: Function, body: Function, loop_vars: Any, single:
 
 
 class _Loop:
-    """The building of one loop."""
+    """Builds one loop."""
 
     def __init__(self, context: WhileContext, loop_vars: Any, invariants: Any) -> None:
         self.context = context
@@ -126,8 +126,8 @@ class _Loop:
         outer = context.outer_context
         context._values = {tensor.name for tensor in self.tensors}
         sources = self.tensors if outer is None else [outer.AddValue(tensor) for tensor in self.tensors]
-        # Where the invariant leaves more open than the source, the shape comes from the invariant alone.
-        fixed = [not self.has_invariants and _is_at_most(raw, s._shape) for s, raw in zip(sources, self.invariants)]
+        # Where the invariant is less specific than the source, it alone gives the shape.
+        fixed = [not self.has_invariants and _is_at_most(raw, s.raw_shape) for s, raw in zip(sources, self.invariants)]
         with control_dependencies(None):
             enters = [context.enter(source, use_input_shape=f) for source, f in zip(sources, fixed)]
             for tensor in enters:
@@ -137,7 +137,7 @@ class _Loop:
         self._tie_invariant_sources(enters)
         for source, tensor, raw in zip(sources, enters, self.invariants):
             _check_invariant(source, raw)
-            tensor._shape = merge_raw(tensor._shape, raw)
+            tensor.raw_shape = merge_raw(tensor.raw_shape, raw)
         context.adopt_enters(enters)
         context._values = {tensor.name for tensor in enters}
         context._loop_enters = enters
@@ -146,18 +146,18 @@ class _Loop:
         return merges
 
     def _tie_invariant_sources(self, enters: list[Tensor]) -> None:
-        """An invariant of an outer loop is there without an iteration: such an Enter waits for one."""
+        """Makes Enters of an outer loop's invariants wait for an iteration of the outer loop."""
         outer, pivot = self.context.outer_context, None
         while outer is not None and pivot is None:
             pivot, outer = outer.GetControlPivot(), outer.outer_context
         if pivot is None:
             return
         for tensor in enters:
-            if is_loop_constant(tensor.op._inputs[0].op):
+            if is_loop_constant(tensor.op.inputs[0].op):
                 tensor.op._add_control_input(pivot.op)
 
     def _packed(self, tensors: list[Tensor]) -> Any:
-        """Tensors, one per loop variable, in the structure that the functions take."""
+        """``tensors``, one per loop variable, in the structure that the functions take."""
         flat = nest.flatten(self.structure, expand_composites=True)
         return nest.pack_sequence_as(self.structure, _with_arrays(flat, tensors), expand_composites=True)
 
@@ -185,7 +185,7 @@ class _Loop:
             result = [result]
         added = summaries[count:]
         if added:
-            # A summary of the body runs in every iteration; nobody outside can fetch it.
+            # A summary of the body runs in every iteration; it cannot be fetched from outside.
             del summaries[count:]
             with control_dependencies(added):
                 result = nest.map_structure(
@@ -195,11 +195,11 @@ class _Loop:
 
 
 def add_back_edge(merge: Any, value: Any, enforce_shape: bool = True) -> None:
-    """Makes ``value`` the next iteration's ``merge``.
+    """Makes ``value`` the value of ``merge`` in the next iteration.
 
     Args:
-      merge: a tensor or composite whose Merges have the Enter twice.
-      value: what becomes their second input.
+      merge: a tensor or composite; both inputs of its Merges are the Enter so far.
+      value: becomes their second input.
       enforce_shape: whether the shape is checked.
 
     Raises:
@@ -213,12 +213,12 @@ def add_back_edge(merge: Any, value: Any, enforce_shape: bool = True) -> None:
             part.op._update_input(1, flow.next_iteration(following))
         return
     following = flow.next_iteration(convert_to_tensor(value))
-    if following._dtype.base_dtype is not merge._dtype.base_dtype:
+    if following.dtype.base_dtype is not merge.dtype.base_dtype:
         raise TypeError(
             f"Input 1 of node {merge.op.name} was passed {following.dtype.name} from {following.name} incompatible with"
             f" expected {merge.dtype.name}: loop variable '{_source_of(merge).name}' must keep its type."
         )
-    if enforce_shape and not _is_at_most(following._shape, merge._shape):
+    if enforce_shape and not _is_at_most(following.raw_shape, merge.raw_shape):
         source = _source_of(merge)
         raise ValueError(
             f"Input tensor '{source.name}' enters the loop with shape {source.shape}, but has shape {following.shape}"
@@ -230,7 +230,7 @@ def add_back_edge(merge: Any, value: Any, enforce_shape: bool = True) -> None:
 
 def _source_of(merge: Tensor) -> Tensor:
     """The initial value of a loop variable."""
-    return merge.op._inputs[0].op._inputs[0]
+    return merge.op.inputs[0].op.inputs[0]
 
 
 def _value(leaf: Any) -> Any:
@@ -253,15 +253,15 @@ def _with_arrays(originals: list[Any], tensors: list[Tensor]) -> list[Any]:
 
 
 def _invariants_of(value: Any, shape: Any) -> list[RawShape]:
-    """The shapes that a loop variable's tensors keep."""
+    """The shape invariants of a loop variable's tensors."""
     if isinstance(shape, TypeSpec):
         shape = _shape_of_spec(value, shape)
     if isinstance(value, Tensor):
-        return [value._shape if shape is None else _checked(shape)]
+        return [value.raw_shape if shape is None else _checked(shape)]
     if isinstance(value, SparseTensor):
         return _sparse_invariants(value, shape)
     if shape is None:
-        return [part._shape for part in nest.flatten(value, expand_composites=True)]
+        return [part.raw_shape for part in nest.flatten(value, expand_composites=True)]
     raw = _checked(shape)
     rows = None if raw is None else raw[0]
     parts: list[RawShape] = [raw, (rows,)]
@@ -279,7 +279,7 @@ def _sparse_invariants(value: SparseTensor, shape: Any) -> list[RawShape]:
 
 
 def _shape_of_spec(value: Any, spec: TypeSpec) -> TensorShape:
-    """What the spec of a loop variable says of its shape, in the form of a plain invariant."""
+    """The shape of a loop variable's spec, as a plain invariant."""
     position = 1 if isinstance(value, SparseTensor) else 0
     matches = isinstance(value, spec.value_type)
     if not matches or spec._component_specs[position].dtype is not value.dtype.base_dtype:
@@ -295,7 +295,7 @@ def _checked(shape: Any) -> RawShape:
 
 
 def _is_at_most(raw: RawShape, bound: RawShape) -> bool:
-    """Whether every shape that ``raw`` allows is allowed by ``bound``."""
+    """Whether ``bound`` allows every shape that ``raw`` allows."""
     if bound is None:
         return True
     if raw is None or len(raw) != len(bound):
@@ -304,7 +304,7 @@ def _is_at_most(raw: RawShape, bound: RawShape) -> bool:
 
 
 def _check_invariant(source: Tensor, raw: RawShape) -> None:
-    if not _is_at_most(source._shape, raw):
+    if not _is_at_most(source.raw_shape, raw):
         raise ValueError(
             f"The shape invariant specified for {source.name} is not compatible with the initial shape of the loop"
             f" variable. It enters the loop with shape {source.shape}, but the specified shape invariant is"

@@ -1,7 +1,7 @@
-"""Zeros as gradients of outputs that got none, in conds and loops.
+"""Zeros as the gradients of outputs that have no gradient, in conds and loops.
 
-The branch of a cond that is not taken contributes zeros, and only when it is not taken: they hang
-on a Switch of the value whose gradient they are.
+A branch of a cond contributes zeros only when it is not taken, so they depend on a Switch of the value
+whose gradient they are.
 """
 
 from __future__ import annotations
@@ -9,59 +9,59 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.graph.flow_checks import SWITCHES
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control_flow_ops as flow
-from tfmini.ops.array_filling import zeros, zeros_like
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_shape import shape_internal
-from tfmini.ops.constant import constant
-from tfmini.ops.control_flow_context import inside
-from tfmini.ops.loop_state import GradLoopState
-from tfmini.ops.scoping import control_dependencies
+from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.traits import SWITCH_OPS
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.shape import shape_internal
+from tfmini.ops.flow import flow_ops as flow
+from tfmini.ops.flow.control_flow_context import inside
+from tfmini.ops.flow.loop_state import GradLoopState
 
 
 def _is_handle(tensor: Tensor) -> bool:
-    return tensor._dtype.name == "resource"
+    return tensor.dtype.name == "resource"
 
 
 def _value_dtype(handle: Tensor) -> dtypes.DType:
-    return dtypes.float32 if handle._handle_data is None else handle._handle_data[0]
+    return dtypes.float32 if handle.handle_data is None else handle.handle_data[0]
 
 
 def _sizes(value: Tensor) -> Tensor:
     """The shape of a tensor, or of the variable behind a handle."""
     if _is_handle(value):
-        return handle_of("VariableShape")(value)  # type: ignore[no-any-return]
+        return handle_of("VariableShape")(value)
     return shape_internal(value, optimize=False)
 
 
 def zeros_outside_loops(op: Operation, index: int) -> Tensor:
     """Zeros like output ``index`` of an op that is in no loop."""
-    value = op._outputs[index]
+    value = op.outputs[index]
     dtype = _value_dtype(value) if _is_handle(value) else value.dtype.base_dtype
     context = op._control_flow_context
-    if op.type not in SWITCHES or context is None:
+    if op.type not in SWITCH_OPS or context is None:
         return zeros(_sizes(value), dtype) if _is_handle(value) else zeros_like(value, optimize=False)
-    other: Tensor = flow.switch(op._inputs[0], context.pred)[1 - context.branch]
+    other: Tensor = flow.switch(op.inputs[0], context.pred)[1 - context.branch]
     pivot = identity(other)
     if _is_handle(value):
         with control_dependencies([pivot]):
             return zeros(_sizes(other), dtype)
     sizes = _sizes(other)
-    # What has no inputs would run whichever branch is taken.
+    # An op without inputs would run whichever branch is taken.
     with control_dependencies([pivot]):
         return zeros(sizes, dtype)
 
 
 def zeros_in_loop(state: GradLoopState, op: Operation, index: int) -> Tensor:
-    """Zeros like output ``index`` of an op of a loop, in the backprop loop, whose context is in force."""
-    value = op._outputs[index]
-    is_dead_branch = op.type in SWITCHES
+    """Zeros like output ``index`` of an op of a loop, in the backprop loop, whose context is active."""
+    value = op.outputs[index]
+    is_dead_branch = op.type in SWITCH_OPS
     if _is_handle(value):
         return _zeros_of_handle(state, op, value, is_dead_branch)
-    raw = value._shape
+    raw = value.raw_shape
     if raw is not None and None not in raw:
         result: Any = constant(0, shape=raw, dtype=value.dtype)
         return _on_other_branch(state, op, result) if is_dead_branch else result
@@ -82,10 +82,10 @@ def _sizes_in_context(op: Operation, value: Tensor) -> Tensor:
 
 
 def _sizes_of_dead_branch(op: Operation) -> Tensor:
-    """The shape of a Switch's value, alive when the branch that it feeds is not taken."""
+    """The shape of a Switch's value, as a tensor that is alive when the branch that it feeds is not taken."""
     context = op._control_flow_context
     with inside(context.outer_context):
-        other: Tensor = flow.switch_beside(op._inputs[0], context.pred)[1 - context.branch]
+        other: Tensor = flow.switch_beside(op.inputs[0], context.pred)[1 - context.branch]
         sizes = shape_internal(other, optimize=False)
     other.op._set_control_flow_context(context)
     sizes.op._set_control_flow_context(context)
@@ -93,7 +93,7 @@ def _sizes_of_dead_branch(op: Operation) -> Tensor:
 
 
 def _zeros_of_handle(state: GradLoopState, op: Operation, value: Tensor, is_dead_branch: bool) -> Tensor:
-    """A handle is a loop invariant, so that the shape of its variable can be asked in the backprop loop."""
-    handle = op._inputs[0] if is_dead_branch else value
+    """Zeros like the variable of a handle. A handle is a loop invariant, so the backprop loop can read the shape."""
+    handle = op.inputs[0] if is_dead_branch else value
     result = zeros(_sizes(handle), _value_dtype(handle))
     return _on_other_branch(state, op, result) if is_dead_branch else result

@@ -1,14 +1,14 @@
 """``tf.gradients``: reverse-mode differentiation as a graph transformation.
 
-The graph between ``xs`` and ``ys`` is walked once, from the ys back, in an order in which an op
-comes after all its consumers in that region. At each op the contributions to each output are
-summed and handed to the op's gradient function, whose results become contributions to the ops
-that made its inputs. The cost is linear in the region's size.
+The graph between ``xs`` and ``ys`` is visited once, from the ys back, each op after all its consumers
+in that region. At each op the contributions to each output are summed and passed to the op's gradient
+function, whose results become contributions to the ops that made its inputs. The cost is linear in the
+region's size.
 
-Ops of other families (``Fill``, ``AddN``, ``Identity``…) are reached by op type through the
-registry: the families sit above this module and may use it.
+Ops of other families (``Fill``, ``AddN``, ``Identity``…) are found by op type in the registry, because
+the families import this module.
 
-Conds and loops hook in at `ControlFlowGradients`.
+`ControlFlowGradients` is the interface for conds and loops.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tfmini import dtypes
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import GRADIENTS
-from tfmini.ops import gradient_wanted
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import colocate_with, device, name_scope
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import tuple as gate_together
-from tfmini.ops.gradient_inputs import as_sources, as_targets, as_tensors, default_gradients, is_trainable
-from tfmini.ops.gradient_sums import UnconnectedGradients, sum_gradients
-from tfmini.ops.scoping import colocate_with, device, name_scope
+from tfmini.ops.gradients import wanted as gradient_wanted
+from tfmini.ops.gradients.inputs import as_sources, as_targets, as_tensors, default_gradients, is_trainable
+from tfmini.ops.gradients.sums import UnconnectedGradients, sum_gradients
 from tfmini.shapes import TensorShape, merge_raw
 
 _log = logging.getLogger("tfmini")
@@ -46,27 +46,27 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: Any = UnconnectedGradients.NONE,
 ) -> list[Any]:
-    """The gradient of the sum of ``ys`` by each of ``xs`` (``tf.gradients``).
+    """The gradient of the sum of ``ys`` with respect to each of ``xs`` (``tf.gradients``).
 
     Args:
       ys: a tensor or a list of tensors.
       xs: a tensor, variable or a list of those. Ref variables are differentiated by their
         reference, resource variables by their handle.
-      grad_ys: the gradients of the ys, each of its y's shape; None stands for ones.
+      grad_ys: the gradients of the ys, each of the shape of its y; None stands for ones.
       name: of the name scope of the new ops.
       colocate_gradients_with_ops: put each gradient op on the device of the op it belongs to.
       gate_gradients: let no gradient of an op be used before all of them are computed.
       aggregation_method: one of `AggregationMethod`.
       stop_gradients: tensors to treat as constants.
-      unconnected_gradients: what an x gets on which no y depends: None, or zeros.
+      unconnected_gradients: the gradient of an x on which no y depends: None, or zeros.
 
     Returns:
       One tensor, `IndexedSlices` or None per x.
 
     Raises:
-      LookupError: when an op on the way has no gradient.
-      ValueError, TypeError: for arguments that do not fit together, and when a gradient function
-        returns something that does not fit its op.
+      LookupError: when an op between them has no gradient function.
+      ValueError, TypeError: for arguments that do not fit together, and when the results of a gradient
+        function do not fit its op.
     """
     ys, xs = as_list(ys), as_list(xs)
     stop_gradients = [] if stop_gradients is None else as_list(stop_gradients)
@@ -96,9 +96,9 @@ def hessians(
     gate_gradients: bool = False,
     aggregation_method: int | None = None,
 ) -> list[Tensor]:
-    """The second derivatives of the sum of ``ys`` by each x: shape of x twice (``tf.hessians``).
+    """The second derivatives of the sum of ``ys`` with respect to each x: shape of x twice (``tf.hessians``).
 
-    The rows are unrolled: one backward pass of the gradient per element of x.
+    The graph has one backward pass of the gradient per element of x.
 
     Raises:
       ValueError: when an x has no static shape, or no y or no gradient depends on it.
@@ -128,11 +128,11 @@ def _hessian(x: Any, first: Any, options: dict[str, Any]) -> Tensor:
             raise ValueError(f"tf.hessians: the first derivative does not depend on {x}; all second ones are zero.")
         rows.append(handle_of("Reshape")(row, [count]))
     stacked = handle_of("Pack")(rows, axis=0) if rows else handle_of("Reshape")(first, [0])
-    return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")  # type: ignore[no-any-return]
+    return handle_of("Reshape")(stacked, shape + shape, name="reshape_hessian")
 
 
 def as_list(value: Any) -> list[Any]:
-    """``value`` as a list: lists and tuples item by item, everything else alone."""
+    """``value`` as a list: lists and tuples item by item, any other value as the only item."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -155,7 +155,7 @@ def _warn_of_integers(targets: list[Tensor]) -> None:
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """No cycle collection meanwhile: a sweep makes ops that stay, and looking through them took a third of its time."""
+    """Pauses Python's cycle collector, which took a third of the time: the new ops are all kept."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -166,15 +166,15 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 class ControlFlowGradients:
-    """What differentiation does about conds and loops; this class: nothing, for a region without them.
+    """Differentiation of conds and loops. This class does nothing; it serves for regions without them.
 
     Args:
       between: the ops of the region, targets first; more may be appended.
       colocate: as ``colocate_gradients_with_ops``.
 
     Attributes:
-      is_plain: whether there is no context to enter.
-      sweep: the pass that asks, which takes more gradients by its method ``add``.
+      is_plain: whether no op needs a control flow context.
+      sweep: the backward pass; its method ``add`` takes further gradients.
     """
 
     is_plain = True
@@ -185,23 +185,23 @@ class ControlFlowGradients:
         self.sweep: _Sweep
 
     def first_ready(self, pending: dict[Operation, int], targets: set[Operation]) -> list[Operation]:
-        """Ops to start from besides the targets, such as loop exits that nobody uses."""
+        """Ops to start from besides the targets, such as loop exits without consumers."""
         return []
 
     def outside(self, op: Operation) -> AbstractContextManager[Any]:
-        """The context in which the contributions to the gradients of the outputs of ``op`` are added up."""
+        """The context for the ops that sum the contributions to the gradients of the outputs of ``op``."""
         return nullcontext()
 
     def inside(self, op: Operation) -> AbstractContextManager[Any]:
-        """The context in which the gradient ops of ``op`` are made."""
+        """The context for the gradient ops of ``op``."""
         return nullcontext()
 
     def check(self, op: Operation, from_ops: list[Operation]) -> None:
-        """Refuses an op that no gradient may pass, on the way to ``from_ops``."""
+        """Refuses an op through which gradients cannot pass to ``from_ops``."""
 
     def zeros_like(self, op: Operation, index: int) -> Tensor | None:
-        """The gradient of an output that got none while another output got one."""
-        return handle_of("ZerosLike")(op._outputs[index], name="zeros_like")  # type: ignore[no-any-return]
+        """The gradient of an output without contributions, when another output has some."""
+        return handle_of("ZerosLike")(op.outputs[index], name="zeros_like")
 
     def released(self, op: Operation, pending: dict[Operation, int]) -> Iterable[Operation]:
         """The ops that become ready now that a consumer of ``op`` is done."""
@@ -211,12 +211,12 @@ class ControlFlowGradients:
         """Called when all ops of the region are done."""
 
 
-# Control flow installs its own here.
+# The module `tfmini.ops.flow.gradients` sets its own class here.
 control_flow_gradients: Callable[[list[Operation], bool], ControlFlowGradients] = ControlFlowGradients
 
 
 class _Sweep:
-    """One backward pass: the region, what each op still waits for, and the contributions so far."""
+    """One backward pass: the region, the number of consumers each op waits for, and the contributions so far."""
 
     def __init__(
         self, ys: list[Tensor], xs: list[Tensor], stops: list[Tensor], settings: tuple[bool, bool, int | None]
@@ -230,25 +230,25 @@ class _Sweep:
         self.control_flow.sweep = self
         self.pending = dict.fromkeys(between, 0)
         for op in between:
-            for tensor in op._inputs:
+            for tensor in op.inputs:
                 if tensor.op in self.pending:
                     self.pending[tensor.op] += 1
-        # Per op: the contributions to each output; after the op's turn, one sum (or none) each.
+        # Per op: the contributions to each output; after the op's visit, one sum (or none) each.
         self.contributions: dict[Operation, list[list[Any]]] = {}
 
     def add(self, tensor: Tensor, gradient: Any) -> None:
         """Adds a contribution to the gradient of ``tensor``."""
         slots = self.contributions.get(tensor.op)
         if slots is None:
-            slots = self.contributions[tensor.op] = [[] for _ in tensor.op._outputs]
-        slots[tensor._index].append(gradient)
+            slots = self.contributions[tensor.op] = [[] for _ in tensor.op.outputs]
+        slots[tensor.value_index].append(gradient)
 
     def has_gradient(self, op: Operation) -> bool:
         """Whether an output of ``op`` got a contribution."""
         return any(self.contributions.get(op, ()))
 
     def run(self) -> None:
-        """Visits the region from the targets back."""
+        """Visits the ops of the region from the targets back."""
         pending, control_flow = self.pending, self.control_flow
         queue = deque(op for op in self.targets if pending.get(op) == 0)
         queue.extend(control_flow.first_ready(pending, set(self.targets)))
@@ -262,7 +262,7 @@ class _Sweep:
         while queue:
             op = queue.popleft()
             visit(op)
-            for tensor in op._inputs:
+            for tensor in op.inputs:
                 source = tensor.op
                 if source in pending:
                     pending[source] -= 1
@@ -294,25 +294,25 @@ class _Sweep:
         function = gradient_function(op)
         if function is None:
             return
-        for i, output in enumerate(op._outputs):
+        for i, output in enumerate(op.outputs):
             if sums[i] is None and is_trainable(output):
                 sums[i] = self.control_flow.zeros_like(op, i)
-        for tensor, gradient in zip(op._inputs, self._differentiate(op, function, sums)):
+        for tensor, gradient in zip(op.inputs, self._differentiate(op, function, sums)):
             if gradient is not None:
                 self.add(tensor, gradient)
 
     def _differentiate(self, op: Operation, function: Callable[..., Any], sums: list[Any]) -> list[Any]:
-        # The name scope by hand: once per op, so the context manager would show.
+        # The name scope is set by hand, because a context manager per op would be slow.
         scopes = op.graph.scopes
         outer = scopes.name
-        scopes.name = op.graph.unique_name(op._name + "_grad")
+        scopes.name = op.graph.unique_name(op.name + "_grad")
         first_new = len(op.graph._order)
         try:
             found = as_list(function(op, *sums))
-            if len(found) != len(op._inputs):
+            if len(found) != len(op.inputs):
                 raise ValueError(
                     f"Num gradients {len(found)} generated for op {op.node_def}"
-                    f" do not match num inputs {len(op._inputs)}"
+                    f" do not match num inputs {len(op.inputs)}"
                 )
             if self.gate and sum(g is not None for g in found) > 1:
                 with device(None), colocate_with(None, ignore_existing=True):
@@ -329,20 +329,20 @@ class _Sweep:
     def result(self, x: Tensor, unconnected: UnconnectedGradients) -> Any:
         """The summed gradient of ``x``."""
         slots = self.contributions.get(x.op)
-        if slots is None or not slots[x._index]:
+        if slots is None or not slots[x.value_index]:
             if unconnected is UnconnectedGradients.ZERO:
                 return _zeros(x)
             return None
         # An x that is not between the ys and the xs was never visited, but may itself be a y.
-        return sum_gradients(slots[x._index], self.aggregation, x.op)
+        return sum_gradients(slots[x.value_index], self.aggregation, x.op)
 
 
 def _zeros(x: Tensor) -> Tensor:
-    if x._dtype.name != "resource":
-        return handle_of("ZerosLike")(x, name="zeros_like")  # type: ignore[no-any-return]
-    dtype = x._handle_data[0] if x._handle_data else dtypes.float32
+    if x.dtype.name != "resource":
+        return handle_of("ZerosLike")(x, name="zeros_like")
+    dtype = x.handle_data[0] if x.handle_data else dtypes.float32
     zero = constant(0, dtype=dtype, name="zeros/Const")
-    return handle_of("Fill")(handle_of("VariableShape")(x), zero, name="zeros")  # type: ignore[no-any-return]
+    return handle_of("Fill")(handle_of("VariableShape")(x), zero, name="zeros")
 
 
 def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:
@@ -353,7 +353,7 @@ def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:
         op = waiting.pop()
         if op not in reached:
             reached.add(op)
-            for output in op._outputs:
+            for output in op.outputs:
                 if output._consumers and is_trainable(output):
                     waiting.extend(output._consumers)
     between: list[Operation] = []
@@ -363,40 +363,40 @@ def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:
         if op in reached:
             reached.discard(op)
             between.append(op)
-            queue.extend(tensor.op for tensor in op._inputs)
+            queue.extend(tensor.op for tensor in op.inputs)
     return between
 
 
 def _stop_ops(from_ops: list[Operation], pending: dict[Operation, int]) -> set[Operation]:
-    """The ops of xs behind which there is no other x: the walk need not go on there."""
-    return {op for op in from_ops if not any(pending.get(t.op) for t in op._inputs)}
+    """The ops of xs that depend on no other x: the visit ends there."""
+    return {op for op in from_ops if not any(pending.get(t.op) for t in op.inputs)}
 
 
 def _match_shape(op: Operation, index: int, gradient: Tensor) -> None:
-    """Refines a gradient's static shape by that of the input it belongs to."""
-    source = op._inputs[index]
-    if source._dtype.name == "resource":
+    """Merges the static shape of its input into a gradient's static shape."""
+    source = op.inputs[index]
+    if source.dtype.name == "resource":
         return
     try:
-        gradient._shape = merge_raw(gradient._shape, source._shape)
+        gradient.raw_shape = merge_raw(gradient.raw_shape, source.raw_shape)
     except ValueError:
         raise ValueError(
             "Incompatible shapes between op input and calculated input gradient. "
-            f" Forward operation: {op._name}.  Input index: {index}. Original input shape: {source.shape}. "
+            f" Forward operation: {op.name}.  Input index: {index}. Original input shape: {source.shape}. "
             f" Calculated input gradient shape: {gradient.shape}"
         ) from None
 
 
 def gradient_function(op: Operation) -> Callable[..., Any] | None:
-    """The gradient of an op's type, or of the name that `gradient_override_map` put in its place; None stops.
+    """The gradient function of an op's type, or of its name by `gradient_override_map`; None if not differentiable.
 
     Raises:
-      LookupError: when there is none.
+      LookupError: when no gradient is registered.
     """
-    if not op._inputs:
+    if not op.inputs:
         return None
     override = op.attrs.get("_gradient_op_type")
     try:
         return GRADIENTS[op.type if override is None else override.decode()]
     except KeyError:
-        raise LookupError(f"No gradient defined for operation '{op._name}' (op type: {op.type})") from None
+        raise LookupError(f"No gradient defined for operation '{op.name}' (op type: {op.type})") from None

@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own (``tf.custom_gradient``, ``tf.grad_pass_through``)."""
+"""Functions with gradients defined by the user (``tf.custom_gradient``, ``tf.grad_pass_through``)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import register_gradient
-from tfmini.ops.array_identity import identity_n
-from tfmini.ops.gradients import gradients
-from tfmini.ops.scoping import get_collection
-from tfmini.ops.variable_scope import get_variable_scope
+from tfmini.graph.scoping import get_collection
+from tfmini.ops.array.identity import identity_n
+from tfmini.ops.gradients.backprop import gradients
+from tfmini.ops.variables.scope import get_variable_scope
 
 _numbers = itertools.count()
 
@@ -30,7 +30,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Raises (when called):
       ValueError: for keyword arguments.
-      TypeError: when variables are read that ``grad_fn`` does not take.
+      TypeError: when ``f`` reads variables and ``grad_fn`` has no argument for them.
     """
 
     @functools.wraps(f)
@@ -89,7 +89,7 @@ def _check_signature(grad_fn: Callable[..., Any], variables: list[Any]) -> None:
 
 
 def _variables_between(args: list[Tensor], results: list[Tensor]) -> list[Any]:
-    """The trainable resource variables that the results read, not counting what lies behind the arguments.
+    """The trainable resource variables that the results depend on other than through the arguments.
 
     Raises:
       TypeError: when one of them is a reference variable.
@@ -102,7 +102,7 @@ def _variables_between(args: list[Tensor], results: list[Tensor]) -> list[Any]:
         if node in seen or node in stop:
             continue
         seen.add(node)
-        stack.extend(t.op for t in node._inputs)
+        stack.extend(t.op for t in node.inputs)
     found = [v for v in get_collection(GraphKeys.TRAINABLE_VARIABLES) if _handle_op(v) in seen]
     for variable in found:
         if variable.dtype._is_ref_dtype:
@@ -119,7 +119,7 @@ def _handle_op(variable: Any) -> Any:
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """``f`` forwards, the identity backwards (``tf.grad_pass_through``)."""
+    """``f`` in the forward pass, the identity in the backward pass (``tf.grad_pass_through``)."""
 
     @custom_gradient
     def identity_backwards(*args: Any) -> tuple[Any, Callable[..., Any]]:
@@ -138,7 +138,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """``f``, computed again for its gradient instead of being remembered (``tf.recompute_grad``)."""
+    """``f``, whose gradient computes ``f`` again instead of keeping its intermediate values (``tf.recompute_grad``)."""
 
     @functools.wraps(f)
     def decorated(*args: Any, **kwargs: Any) -> Any:

@@ -16,16 +16,16 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import identity
-from tfmini.ops.scoping import colocate_with, name_scope
 
 # DType kinds: float, complex, resource, variant.
 _TRAINABLE_KINDS = "fcRV"
 
 
 def is_trainable(tensor: Any) -> bool:
-    """Whether gradients flow through values of the tensor's type: floats, complex, resources, variants."""
+    """Whether the tensor's type can have gradients: floats, complex numbers, resources, variants."""
     return tensor.dtype._kind in _TRAINABLE_KINDS
 
 
@@ -53,7 +53,7 @@ def as_tensors(values: list[Any]) -> list[Any]:
 
 
 def default_gradients(grad_ys: list[Any], ys: list[Any], colocate: bool) -> list[Any]:
-    """The gradients of the ys: those given, checked, and ones for those that are None.
+    """The gradients of the ys: the given ones, checked, and ones in place of None.
 
     Raises:
       ValueError: when the counts differ.
@@ -77,13 +77,13 @@ def _ones(y: Any, name: str) -> Tensor:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors must set grad_ys (y.dtype = {y.dtype!r})")
     y = internal_convert(y)
-    if y._shape is not None and None not in y._shape:
-        shape = constant(np.array(y._shape, np.int32), name="Shape")
+    if y.raw_shape is not None and None not in y.raw_shape:
+        shape = constant(np.array(y.raw_shape, np.int32), name="Shape")
     else:
         shape = handle_of("Shape")(y, name="Shape")
     with name_scope(name) as scope:
         one = constant(1, dtype=y.dtype.base_dtype, name="Const")
-        return handle_of("Fill")(shape, one, name=scope)  # type: ignore[no-any-return]
+        return handle_of("Fill")(shape, one, name=scope)
 
 
 def _check_type(grad: Any, y: Any) -> None:
@@ -107,7 +107,7 @@ def _check_type(grad: Any, y: Any) -> None:
 
 
 def _named(grad: Any, name: str) -> Any:
-    """``grad`` under the name that says which y it belongs to."""
+    """``grad`` under a name with the number of its y."""
     if isinstance(grad, Tensor):
         return identity(grad, name)
     shape = grad.dense_shape

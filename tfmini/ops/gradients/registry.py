@@ -1,4 +1,4 @@
-"""Registering gradients from user code: ``tf.RegisterGradient``, ``tf.NotDifferentiable``."""
+"""Registration of gradients by user code: ``tf.RegisterGradient``, ``tf.NotDifferentiable``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class RegisterGradient:
     """Decorator that makes ``f(op, *grads)`` the gradient of an op type or override name.
 
     Args:
-      op_type: the name; with ``graph.gradient_override_map`` any name will do.
+      op_type: an op type, or any name for use with ``graph.gradient_override_map``.
 
     Raises:
-      TypeError: when ``op_type`` is no string.
-      KeyError: when the name has a gradient.
+      TypeError: when ``op_type`` is not a string.
+      KeyError: when the name has a gradient already.
     """
 
     def __init__(self, op_type: str) -> None:
@@ -35,8 +35,8 @@ def no_gradient(op_type: str) -> None:
     """Declares that gradients stop at ops of this type (``tf.NotDifferentiable``, ``tf.NoGradient``).
 
     Raises:
-      TypeError: when ``op_type`` is no string.
-      KeyError: when the type has a gradient.
+      TypeError: when ``op_type`` is not a string.
+      KeyError: when the type has a gradient already.
     """
     if not isinstance(op_type, str):
         raise TypeError("op_type must be a string")

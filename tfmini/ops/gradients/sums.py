@@ -1,4 +1,4 @@
-"""Adding up the contributions to one gradient: ``tf.AggregationMethod``, ``tf.UnconnectedGradients``."""
+"""Sums of the contributions to one gradient: ``tf.AggregationMethod``, ``tf.UnconnectedGradients``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices, internal_convert
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.constant import constant
 
 
 class AggregationMethod:
     """How ``tf.gradients`` adds contributions.
 
-    ``ADD_N`` (the default) adds all at once, when all are there; the experimental methods add
-    them one after another, which lets each be freed earlier.
+    ``ADD_N`` (the default) adds all of them in one op; the experimental methods add them one after
+    another, so that each can be freed earlier.
     """
 
     ADD_N = 0
@@ -34,7 +34,7 @@ class UnconnectedGradients(enum.Enum):
 
 
 def sum_gradients(found: list[Any], method: int | None, op: Operation) -> Any:
-    """The sum of contributions to one output of ``op``: dense if one of them is, else indexed slices.
+    """The sum of contributions to one output of ``op``: dense if one of them is dense, else indexed slices.
 
     Raises:
       ValueError: for an unknown method.
@@ -66,7 +66,7 @@ def _sum_dense(tensors: list[Tensor], method: int | None, op: Operation) -> Tens
 
 
 def _sum_per_device(tensors: list[Tensor]) -> Tensor:
-    """Adds on each device what was computed there, then the sums: one transfer per device."""
+    """Adds the contributions of each device there, then the sums: one transfer per device."""
     by_device: dict[str, list[Tensor]] = {}
     for tensor in tensors:
         by_device.setdefault(tensor.device, []).append(tensor)
@@ -78,7 +78,7 @@ def _sum_per_device(tensors: list[Tensor]) -> Tensor:
 
 
 def _sum_slices(found: list[IndexedSlices]) -> IndexedSlices:
-    """All rows one after another; rows of the same index are added by whoever applies them."""
+    """All rows concatenated; the op that applies them adds rows of the same index."""
     indices = [g.indices for g in found]
     if any(i.dtype.base_dtype is not indices[0].dtype.base_dtype for i in indices):
         cast = handle_of("Cast")

@@ -1,7 +1,7 @@
-"""Which gradients the backward pass that is under way has a use for.
+"""Tells gradient functions which gradients the current backward pass uses.
 
-A gradient function may leave out, as None, the gradient of an input that leads to no x: of the
-constant in ``x * 2`` or the images in a first layer. The result is the same with fewer ops.
+A gradient function may return None for an input that does not depend on any x: for the constant in
+``x * 2`` or the images in a first layer. The result is the same with fewer ops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tfmini.graph.operation import Operation
 
 
 class _Current(threading.local):
-    """Per thread, the ops between the ys and the xs; None: no pass is under way."""
+    """Per thread, the ops between the ys and the xs; None outside of a backward pass."""
 
     region: Container[Operation] | None = None
 
@@ -24,7 +24,7 @@ _current = _Current()
 
 @contextmanager
 def region(operations: Container[Operation]) -> Iterator[None]:
-    """While this lasts, only gradients of these ops' outputs are of use."""
+    """While it lasts, only gradients of these ops' outputs are used."""
     outer, _current.region = _current.region, operations
     try:
         yield
@@ -35,4 +35,4 @@ def region(operations: Container[Operation]) -> Iterator[None]:
 def is_wanted(node: Operation, index: int) -> bool:
     """Whether the gradient of an input may be used."""
     operations = _current.region
-    return operations is None or node._inputs[index].op in operations
+    return operations is None or node.inputs[index].op in operations

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
@@ -22,11 +22,11 @@ Array = np.ndarray[Any, Any]
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
 nms_op = op(f"NonMaxSuppressionV3{_BOXES} -> selected_indices: int32; {_KINDS}")
-nms_padded_op = op(
+nms_padded_op: OpHandle[Any] = op(
     f"NonMaxSuppressionV4{_BOXES} -> selected_indices: int32, valid_outputs: int32; {_KINDS}"
     "; pad_to_max_output_size: bool = false"
 )
-nms_soft_op = op(
+nms_soft_op: OpHandle[Any] = op(
     "NonMaxSuppressionV5(boxes: T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T,"
     " soft_nms_sigma: T) -> selected_indices: int32, selected_scores: T, valid_outputs: int32"
     "; T: {half, float} = DT_FLOAT; pad_to_max_output_size: bool = false"
@@ -51,14 +51,14 @@ for _handle in (nms_op, nms_padded_op, nms_soft_op, nms_overlaps_op, crop_grad_o
 @nms_op.shape
 @nms_overlaps_op.shape
 def _indices(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 2)
-    with_rank(node._inputs[1]._shape, 1)
+    with_rank(node.inputs[0].raw_shape, 2)
+    with_rank(node.inputs[1].raw_shape, 1)
     return [(None,)]
 
 
 @nms_padded_op.shape
 def _padded(node: Operation) -> list[RawShape]:
-    count = constant_value(node._inputs[2])
+    count = constant_value(node.inputs[2])
     known = node.attrs["pad_to_max_output_size"] and count is not None
     return [(int(count) if known else None,), ()]  # type: ignore[arg-type]
 
@@ -71,15 +71,15 @@ def _soft(node: Operation) -> list[RawShape]:
 
 @crop_op.shape
 def _crops(node: Operation) -> list[RawShape]:
-    image, boxes = with_rank(node._inputs[0]._shape, 4), with_rank(node._inputs[1]._shape, 2)
-    size = constant_value(node._inputs[3])
+    image, boxes = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[1].raw_shape, 2)
+    size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
     return [(boxes[0], height, width, image[3])]
 
 
 @crop_grad_op.shape
 def _image(node: Operation) -> list[RawShape]:
-    size = constant_value(node._inputs[3])
+    size = constant_value(node.inputs[3])
     return [(None,) * 4 if size is None else tuple(size.tolist())]
 
 
@@ -87,7 +87,7 @@ def _image(node: Operation) -> list[RawShape]:
 
 
 def overlap_with(boxes: Array) -> Callable[[int], Array]:
-    """The function from a box's number to its intersection over union with every box."""
+    """Returns a function of a box's number that gives its intersection over union with every box."""
     wide = boxes.astype(np.float32)
     top, bottom = np.minimum(wide[:, 0], wide[:, 2]), np.maximum(wide[:, 0], wide[:, 2])
     left, right = np.minimum(wide[:, 1], wide[:, 3]), np.maximum(wide[:, 1], wide[:, 3])
@@ -107,7 +107,7 @@ def overlap_with(boxes: Array) -> Callable[[int], Array]:
 def _suppressed(
     overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
 ) -> tuple[list[int], list[float]]:
-    """The chosen boxes, best first; with ``sigma`` the others' scores fade instead of vanishing."""
+    """The chosen boxes, best first; with ``sigma``, the scores of overlapping boxes are reduced instead of set to 0."""
     if count < 0:
         refuse("max_output_size must be non-negative")
     if not 0 <= threshold <= 1:
@@ -180,7 +180,7 @@ def _nms_overlaps(overlaps: Array, scores: Array, count: Any, threshold: Any, le
 
 
 def _positions(low: float, high: float, size: int, count: int) -> Array:
-    """Where the samples of a crop lie along an axis of the image; a single one lies in the middle."""
+    """The positions of a crop's samples along an axis of the image; a single sample is in the middle."""
     if count == 1:
         return np.array([0.5 * (low + high) * (size - 1)], np.float32)
     step = np.float32((high - low) * (size - 1) / (count - 1))
@@ -199,7 +199,7 @@ def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
 def _weights(
     box: Array, size: tuple[int, int], crop: tuple[int, int], nearest: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Matrices (crop rows, image rows) and (crop columns, image columns), and which samples lie inside."""
+    """Matrices (crop rows, image rows) and (crop columns, image columns), and masks of the samples inside the image."""
     found = []
     for low, high, length, count in ((box[0], box[2], size[0], crop[0]), (box[1], box[3], size[1], crop[1])):
         places = _positions(float(low), float(high), length, count)
@@ -239,18 +239,19 @@ def _crop(
 def _crop_grad(grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, method: bytes, node: Any) -> Array:
     batch, height, width, depth = image_size.tolist()
     _check_crops(boxes, box_ind, batch)
-    out = np.zeros((batch, height, width, depth), np.float32)
+    dtype = node.attrs["T"].numpy
+    out = np.zeros((batch, height, width, depth), np.float64 if dtype == np.float64 else np.float32)
     for grad, box, which in zip(grads, boxes, box_ind.tolist()):
         rows, columns, in_rows, in_columns = _weights(box, (height, width), grad.shape[:2], method == b"nearest")
-        kept = np.where((in_rows[:, None] & in_columns)[:, :, None], grad, 0)
+        kept = np.where((in_rows[:, None] & in_columns)[:, :, None], grad, out.dtype.type(0))
         out[which] += np.einsum("ay,bx,abc->yxc", rows, columns, kept, optimize=True)
-    return out.astype(node.attrs["T"].numpy)
+    return out.astype(dtype, copy=False)
 
 
 @crop_op.gradient
 def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    """Towards the image; the boxes get none, as coordinates they are seldom learned this way."""
-    image, boxes, box_ind, _ = node._inputs
+    """The gradient for the image. The boxes get none."""
+    image, boxes, box_ind, _ = node.inputs
     if not image.dtype.is_floating:
         return [None] * 4
     kind = {"method": node.attrs["method"], "T": image.dtype.base_dtype}
@@ -272,9 +273,9 @@ def crop_and_resize(
       box_ind: (count,), the image of each box.
       crop_size: ``[rows, columns]``.
       method: "bilinear" or "nearest".
-      extrapolation_value: of what lies outside the image.
+      extrapolation_value: the value of pixels outside the image.
     """
-    return crop_op(  # type: ignore[no-any-return]
+    return crop_op(
         image, boxes, either("box_indices", box_indices, "box_ind", box_ind), crop_size, method=method,
         extrapolation_value=extrapolation_value, name=name,
     )  # fmt: skip
@@ -289,19 +290,19 @@ def non_max_suppression(
     Args:
       boxes: (count, 4), ``[y1, x1, y2, x2]``.
       scores: (count,).
-      max_output_size: how many at most.
+      max_output_size: the most boxes to return.
       iou_threshold: the intersection over union above which two boxes overlap.
-      score_threshold: boxes must have more.
+      score_threshold: boxes with this score or less are ignored.
     """
     with name_scope(name, "non_max_suppression"):
-        return nms_op(boxes, scores, max_output_size, iou_threshold, score_threshold)  # type: ignore[no-any-return]
+        return nms_op(boxes, scores, max_output_size, iou_threshold, score_threshold)
 
 
 def non_max_suppression_padded(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     pad_to_max_output_size: bool = False, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`non_max_suppression`, filled up to ``max_output_size`` if wanted, and the number of boxes."""
+    """`non_max_suppression`, padded to ``max_output_size`` if requested, and the number of boxes."""
     with name_scope(name, "non_max_suppression_padded"):
         return nms_padded_op(  # type: ignore[no-any-return]
             boxes, scores, max_output_size, iou_threshold, score_threshold,
@@ -313,7 +314,7 @@ def non_max_suppression_with_scores(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: Any = 0.5, score_threshold: Any = float("-inf"),
     soft_nms_sigma: Any = 0.0, name: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`non_max_suppression` with scores, which fade with overlap if ``soft_nms_sigma`` > 0."""
+    """`non_max_suppression` with scores, which overlaps reduce if ``soft_nms_sigma`` > 0."""
     with name_scope(name, "non_max_suppression_with_scores"):
         indices, values, _ = nms_soft_op(
             boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma
@@ -327,6 +328,6 @@ def non_max_suppression_overlaps(
 ) -> Tensor:  # fmt: skip
     """`non_max_suppression` by a matrix of overlaps (``tf.image.non_max_suppression_overlaps``)."""
     with name_scope(name, "non_max_suppression_overlaps"):
-        return nms_overlaps_op(  # type: ignore[no-any-return]
+        return nms_overlaps_op(
             convert_to_tensor(overlaps), scores, max_output_size, overlap_threshold, score_threshold
         )

@@ -1,7 +1,7 @@
 """Images as files: ``DecodePng``, ``DecodeJpeg``, ``DecodeBmp``, ``DecodeGif``, ``EncodePng``, ``EncodeJpeg``.
 
-PNG is read and written by tfmini itself, rare forms excepted; everything else needs Pillow, which is
-imported by the step that runs such an op.
+tfmini reads and writes PNG itself, except for rare forms. Everything else needs Pillow, which the step
+that runs such an op imports.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import png_decoding
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_values import refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import cond
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.math_elementwise import multiply
-from tfmini.ops.media_encoding import encode_png as png_of
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.strings import substr
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics import bmp_decoding, png_decoding
+from tfmini.numerics.media_encoding import encode_png as png_of
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import multiply
+from tfmini.ops.strings.elementwise import substr
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
@@ -42,9 +43,10 @@ decode_png_op = op(
 decode_jpeg_op = op("DecodeJpeg(contents: string) -> image: uint8" + _JPEG_ATTRS)
 crop_jpeg_op = op("DecodeAndCropJpeg(contents: string, crop_window: int32) -> image: uint8" + _JPEG_ATTRS)
 decode_bmp_op = op("DecodeBmp(contents: string) -> image: uint8; channels: int = 0")
-decode_gif_op = op("DecodeGif(contents: string) -> image: uint8")
+decode_gif_op = op("DecodeGif(contents: string) -> image: uint8", shape=[(None, None, None, 3)])
 jpeg_shape_op = op(
-    "ExtractJpegShape(contents: string) -> image_shape: output_type; output_type: {int32, int64} = DT_INT32"
+    "ExtractJpegShape(contents: string) -> image_shape: output_type; output_type: {int32, int64} = DT_INT32",
+    shape=[(3,)],
 )
 encode_png_op = op("EncodePng(image: T) -> contents: string; compression: int = -1; T: {uint8, uint16} = DT_UINT8")
 encode_jpeg_op = op(
@@ -56,11 +58,13 @@ _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
 for _handle in (*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op):
     _handle.not_differentiable()
 
+# Red's, green's and blue's share of grey in units of 2**-15, by libpng's rounding of 0.299 and 0.587.
+_GREY = np.array([9797, 19234, 3737])
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 def _image_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     channels = node.attrs["channels"]
     if channels < 0:
         raise ValueError(f"channels must be non-negative, got {channels}")
@@ -68,23 +72,21 @@ def _image_shape(node: Operation) -> list[RawShape]:
 
 
 for _handle in _DECODERS:
-    _handle.shape(_image_shape)
+    if _handle is not crop_jpeg_op:
+        _handle.shape(_image_shape)
 
 
-@decode_gif_op.shape
-def _gif_shape(node: Operation) -> list[RawShape]:
-    return [(None, None, None, 3)]
-
-
-@jpeg_shape_op.shape
-def _three(node: Operation) -> list[RawShape]:
-    return [(3,)]
+@crop_jpeg_op.shape
+def _crop_shape(node: Operation) -> list[RawShape]:
+    window = constant_value(node.inputs[1])
+    rows, columns = (None, None) if window is None else window[2:].tolist()
+    return [(rows, columns, _image_shape(node)[0][2])]  # type: ignore[index]
 
 
 @encode_png_op.shape
 @encode_jpeg_op.shape
 def _contents(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 3)
+    with_rank(node.inputs[0].raw_shape, 3)
     return [()]
 
 
@@ -98,10 +100,10 @@ def _pillow() -> Any:
       UnimplementedError: where it is not installed.
     """
     try:
-        return import_module("PIL.Image")  # optional, and slow to import
+        return import_module("PIL.Image")  # Optional, and slow to import.
     except ImportError:
-        raise UnimplementedError(
-            None, None, "Reading and writing images needs Pillow on the task that runs the op: pip install pillow"
+        raise UnimplementedError.of(
+            "Reading and writing images needs Pillow on the task that runs the op: pip install pillow"
         ) from None
 
 
@@ -111,7 +113,7 @@ def _opened(contents: Any, what: str) -> Any:
         image = _pillow().open(io.BytesIO(data))
         image.load()
     except OSError as error:
-        raise InvalidArgumentError(None, None, f"Invalid {what} data, size {len(data)}: {error}") from None
+        raise InvalidArgumentError.of(f"Invalid {what} data, size {len(data)}: {error}") from None
     return image
 
 
@@ -128,22 +130,22 @@ def _pixels(image: Any, channels: int) -> Array:
 
 
 def _plain_png(contents: Any) -> Array | None:
-    """The pixels of a PNG file that can be read without Pillow."""
+    """The pixels of a PNG file, or None where Pillow is needed."""
     data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
     if data[:8] != png_decoding.SIGNATURE:
         return None  # TensorFlow's DecodePng reads other formats as well
     try:
         return png_decoding.decode(data)
     except (ValueError, struct.error) as error:
-        raise InvalidArgumentError(None, None, f"Invalid PNG data, size {len(data)}: {error}") from None
+        raise InvalidArgumentError.of(f"Invalid PNG data, size {len(data)}: {error}") from None
 
 
 def _converted(pixels: Array, channels: int, dtype: dtypes.DType) -> Array:
-    """Pixels in the wanted channels and depth; colours become grey as in libpng."""
+    """Pixels converted to the requested channels and depth; colours become grey as in libpng."""
     if pixels.dtype == np.uint16 and dtype is dtypes.uint8:
         pixels = (pixels >> 8).astype(np.uint8)
     elif pixels.dtype == np.uint8 and dtype is dtypes.uint16:
-        pixels = pixels.astype(np.uint16) * 257  # 8 bits, repeated
+        pixels = pixels.astype(np.uint16) * 257  # The 8 bits, repeated.
     own = pixels.shape[2]
     if channels in (0, own):
         return pixels
@@ -155,7 +157,8 @@ def _converted(pixels: Array, channels: int, dtype: dtypes.DType) -> Array:
     if channels >= 3 and colours.shape[2] == 1:
         colours = np.repeat(colours, 3, axis=2)
     elif channels < 3 and colours.shape[2] == 3:
-        colours = np.round(colours @ np.array([0.2126, 0.7152, 0.0722])).astype(pixels.dtype)[:, :, None]
+        wide = colours.astype(np.int64) @ _GREY + (0 if pixels.dtype == np.uint8 else 1 << 14)
+        colours = (wide >> 15).astype(pixels.dtype)[:, :, None]
     return np.concatenate([colours, alpha], axis=2) if channels in (2, 4) else colours
 
 
@@ -171,7 +174,7 @@ def _decode_png(contents: Any, *, channels: int, dtype: dtypes.DType) -> Array:
     if image.mode.startswith("I"):
         image = _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
     pixels = _pixels(image, channels)
-    # TensorFlow spreads 8 bits over 16 by repeating them.
+    # TensorFlow extends 8 bits to 16 by repeating them.
     return pixels if dtype is dtypes.uint8 else pixels.astype(np.uint16) * 257
 
 
@@ -197,7 +200,14 @@ def _crop_jpeg(contents: Any, crop_window: Any, *, channels: int) -> Array:
 
 @decode_bmp_op.kernel("CPU")
 def _decode_bmp(contents: Any, *, channels: int) -> Array:
-    return _pixels(_opened(contents, "BMP"), channels)
+    data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
+    try:
+        pixels = bmp_decoding.decode(data)
+    except (ValueError, struct.error) as error:
+        raise InvalidArgumentError.of(f"Invalid BMP data, size {len(data)}: {error}") from None
+    if channels not in (0, pixels.shape[2]):
+        refuse(f"channels attribute {channels} does not match bits per pixel from file {pixels.shape[2]}")
+    return pixels
 
 
 @decode_gif_op.kernel("CPU")
@@ -257,10 +267,10 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
       dtype: uint8 or uint16.
 
     Raises:
-      InvalidArgumentError: when the step runs, for other data.
-      UnimplementedError: when the step runs on a task without Pillow.
+      InvalidArgumentError: in the step, for other data.
+      UnimplementedError: in the step, when its task needs Pillow and does not have it.
     """
-    return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)  # type: ignore[no-any-return]
+    return decode_png_op(contents, channels=channels or 0, dtype=dtypes.as_dtype(dtype), name=name)
 
 
 def decode_jpeg(
@@ -271,10 +281,10 @@ def decode_jpeg(
     """A JPEG file's pixels, uint8 (rows, columns, channels) (``tf.image.decode_jpeg``); see `decode_png`.
 
     Args:
-      ratio: make the image smaller by 1, 2, 4 or 8.
-      fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method: without effect here.
+      ratio: divide the size of the image by 1, 2, 4 or 8.
+      fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method: accepted and unused.
     """
-    return decode_jpeg_op(  # type: ignore[no-any-return]
+    return decode_jpeg_op(
         contents, channels=channels or 0, ratio=ratio, fancy_upscaling=fancy_upscaling,
         try_recover_truncated=try_recover_truncated, acceptable_fraction=acceptable_fraction, dct_method=dct_method,
         name=name,
@@ -287,7 +297,7 @@ def decode_and_crop_jpeg(
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A window ``[top, left, rows, columns]`` of a JPEG file (``tf.image.decode_and_crop_jpeg``)."""
-    return crop_jpeg_op(  # type: ignore[no-any-return]
+    return crop_jpeg_op(
         contents, crop_window, channels=channels or 0, ratio=ratio, fancy_upscaling=fancy_upscaling,
         try_recover_truncated=try_recover_truncated, acceptable_fraction=acceptable_fraction, dct_method=dct_method,
         name=name,
@@ -296,7 +306,7 @@ def decode_and_crop_jpeg(
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """A BMP file's pixels (``tf.image.decode_bmp``); see `decode_png`."""
-    return decode_bmp_op(contents, channels=channels or 0, name=name)  # type: ignore[no-any-return]
+    return decode_bmp_op(contents, channels=channels or 0, name=name)
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
@@ -311,12 +321,12 @@ def decode_image(
 ) -> Tensor:  # fmt: skip
     """The pixels of a PNG, JPEG, BMP or GIF file (``tf.image.decode_image``).
 
-    The rank is not known in advance: a GIF file gives frames, unless ``expand_animations`` is False.
+    The rank is unknown: a GIF file gives frames, unless ``expand_animations`` is False.
 
     Args:
       contents: a scalar string.
       channels: as in `decode_png`.
-      dtype: uint8, or another into which it is converted: a float type gets values in [0, 1].
+      dtype: uint8, or another type to convert to; float types get values in [0, 1].
     """
     with name_scope(name, "decode_image"):
         start = substr(contents, 0, 3)
@@ -341,12 +351,12 @@ def decode_image(
 
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """A GIF file's frames, uint8 (frame, row, column, 3) (``tf.image.decode_gif``)."""
-    return decode_gif_op(contents, name=name)  # type: ignore[no-any-return]
+    return decode_gif_op(contents, name=name)
 
 
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
     """A PNG file of uint8 or uint16 pixels (rows, columns, channels) (``tf.image.encode_png``)."""
-    return encode_png_op(convert_to_tensor(image), compression=compression, name=name)  # type: ignore[no-any-return]
+    return encode_png_op(convert_to_tensor(image), compression=compression, name=name)
 
 
 def encode_jpeg(
@@ -355,7 +365,7 @@ def encode_jpeg(
     xmp_metadata: str = "", name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A JPEG file of uint8 pixels (rows, columns, 1 or 3) (``tf.image.encode_jpeg``)."""
-    return encode_jpeg_op(  # type: ignore[no-any-return]
+    return encode_jpeg_op(
         image, format=format, quality=quality, progressive=progressive, optimize_size=optimize_size,
         chroma_downsampling=chroma_downsampling, density_unit=density_unit, x_density=x_density,
         y_density=y_density, xmp_metadata=xmp_metadata, name=name,
@@ -364,6 +374,4 @@ def encode_jpeg(
 
 def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
-    return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)  # type: ignore[no-any-return]
-
-
+    return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)

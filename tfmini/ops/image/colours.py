@@ -8,20 +8,20 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.array_filling import zeros_like
-from tfmini.ops.array_joining import stack, unstack
-from tfmini.ops.array_layout import tile
-from tfmini.ops.array_masking import where
-from tfmini.ops.casting import cast, saturate_cast
-from tfmini.ops.clip import clip_by_value
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import equal, greater
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import floormod, maximum
-from tfmini.ops.math_unary import sqrt
-from tfmini.ops.random_values import random_uniform
-from tfmini.ops.reduce_functions import reduce_max, reduce_mean, reduce_min, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast, saturate_cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.joining import stack, unstack
+from tfmini.ops.array.layout import tile
+from tfmini.ops.array.masking import where
+from tfmini.ops.math.clip import clip_by_value
+from tfmini.ops.math.comparison import equal, greater
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import floormod, maximum
+from tfmini.ops.math.reduce_functions import reduce_max, reduce_mean, reduce_min, reduce_sum
+from tfmini.ops.math.unary import sqrt
+from tfmini.ops.random.functions import random_uniform
 
 __all__ = [
     "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation", "convert_image_dtype",
@@ -49,9 +49,9 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
 
 
 def per_image_standardization(image: Any) -> Any:
-    """Each image less its mean, divided by its deviation (``tf.image.per_image_standardization``), float32.
+    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), float32.
 
-    The deviation is taken for at least ``1 / sqrt(number of values)``, so an even image gives zeros.
+    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros.
     """
     with name_scope(None, "per_image_standardization", [image]):
         image = cast(convert_to_tensor(image), dtypes.float32)
@@ -66,7 +66,7 @@ def per_image_standardization(image: Any) -> Any:
 
 
 def _as_floats(image: Any, adjust: Callable[[Any], Any]) -> Any:
-    """``adjust`` of the image as float32, back in its own type."""
+    """Applies ``adjust`` to the image as float32; the result has the image's type."""
     image = convert_to_tensor(image, name="image")
     adjusted = adjust(convert_image_dtype(image, dtypes.float32))
     return convert_image_dtype(adjusted, image.dtype, saturate=True)
@@ -79,7 +79,7 @@ def adjust_brightness(image: Any, delta: Any) -> Any:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
-    """The distance of each channel from its mean, scaled (``tf.image.adjust_contrast``)."""
+    """Scales the distance of each pixel from the mean of its channel (``tf.image.adjust_contrast``)."""
     with name_scope(None, "adjust_contrast", [images, contrast_factor]):
 
         def adjust(floats: Any) -> Any:
@@ -146,36 +146,36 @@ def _in_hsv(image: Any, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
-    """The saturation scaled (``tf.image.adjust_saturation``)."""
+    """Scales the saturation (``tf.image.adjust_saturation``)."""
     with name_scope(name, "adjust_saturation", [image]):
         return _in_hsv(image, lambda h, s, v: [h, clip_by_value(s * saturation_factor, 0.0, 1.0), v])
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
-    """The hue turned by ``delta``, 1 being the full circle (``tf.image.adjust_hue``)."""
+    """Rotates the hue by ``delta``; 1 is the full circle (``tf.image.adjust_hue``)."""
     with name_scope(name, "adjust_hue", [image]):
         return _in_hsv(image, lambda h, s, v: [floormod(h + delta, 1.0), s, v])
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """`adjust_brightness` by up to ``max_delta`` either way (``tf.image.random_brightness``)."""
+    """`adjust_brightness` by a random value in ±``max_delta`` (``tf.image.random_brightness``)."""
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
     return adjust_brightness(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """`adjust_contrast` by a factor between the two (``tf.image.random_contrast``)."""
+    """`adjust_contrast` by a random factor in [lower, upper) (``tf.image.random_contrast``)."""
     return adjust_contrast(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """`adjust_saturation` by a factor between the two (``tf.image.random_saturation``)."""
+    """`adjust_saturation` by a random factor in [lower, upper) (``tf.image.random_saturation``)."""
     return adjust_saturation(image, random_uniform([], *_range(lower, upper), seed=seed))
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """`adjust_hue` by up to ``max_delta`` either way (``tf.image.random_hue``)."""
+    """`adjust_hue` by a random value in ±``max_delta`` (``tf.image.random_hue``)."""
     if not 0 <= max_delta <= 0.5:
         raise ValueError("max_delta must be in [0, 0.5]." if max_delta >= 0 else "max_delta must be non-negative.")
     return adjust_hue(image, random_uniform([], -max_delta, max_delta, seed=seed))

@@ -1,4 +1,4 @@
-"""Boxes that are drawn: at random, for a part of an image (``sample_distorted_bounding_box``), or into images."""
+"""Random crops that show enough of an object (``sample_distorted_bounding_box``), and ``draw_bounding_boxes``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.philox import PhiloxGenerator, float32_of
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics.philox import PhiloxGenerator, float32_of
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
@@ -46,23 +46,23 @@ for _handle in (sample_op, sample_v2_op, draw_op, draw_v2_op):
 @sample_op.shape
 @sample_v2_op.shape
 def _samples(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    with_rank(node._inputs[1]._shape, 3)
+    with_rank(node.inputs[0].raw_shape, 1)
+    with_rank(node.inputs[1].raw_shape, 3)
     return [(3,), (3,), (1, 1, 4)]
 
 
 @draw_op.shape
 @draw_v2_op.shape
 def _drawn_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 3)
-    return [with_rank(node._inputs[0]._shape, 4)]
+    with_rank(node.inputs[1].raw_shape, 3)
+    return [with_rank(node.inputs[0].raw_shape, 4)]
 
 
 # ---- sampling -----------------------------------------------------------------------------------
 
 
 class _Box(NamedTuple):
-    """A rectangle of whole pixels; the upper ends are outside."""
+    """A rectangle of whole pixels; the upper ends are excluded."""
 
     left: int
     top: int
@@ -73,14 +73,14 @@ class _Box(NamedTuple):
         return (self.right - self.left) * (self.bottom - self.top)
 
     def shared_with(self, other: _Box) -> int:
-        """The area of both."""
+        """The area of the intersection."""
         left, top = max(self.left, other.left), max(self.top, other.top)
         right, bottom = min(self.right, other.right), min(self.bottom, other.bottom)
         return 0 if left > right or top > bottom else (right - left) * (bottom - top)
 
 
 class _Words:
-    """TensorFlow's stream of 32-bit words, one after the other."""
+    """TensorFlow's stream of random 32-bit words."""
 
     def __init__(self, generator: PhiloxGenerator, blocks: int) -> None:
         self._words = self._stream(generator, generator.reserve(blocks))
@@ -92,11 +92,11 @@ class _Words:
             start += 16
 
     def fraction(self) -> float:
-        """In [0, 1)."""
+        """A number in [0, 1)."""
         return float(float32_of(np.array([next(self._words)], np.uint32))[0])
 
     def below(self, count: int) -> int:
-        """In [0, count); words that would favour small numbers are skipped."""
+        """An integer in [0, count); words that would favour small numbers are skipped."""
         if count & (count - 1) == 0:
             return next(self._words) & (count - 1)
         favoured = 0xFFFFFFFF % count + 1
@@ -107,11 +107,11 @@ class _Words:
 
 
 def _nearest(value: float) -> int:
-    return round(value)  # halves go to the even number, as C's lrintf does
+    return round(value)  # Rounds half to even, like C's lrintf.
 
 
 def _random_crop(width: int, height: int, area_range: Sequence[float], ratio: float, words: _Words) -> _Box | None:
-    """A part of the image with an area in the range and about this ratio of width to height; None: not possible."""
+    """A random crop with an area in the range and about this ratio of width to height; None if there is none."""
     if width <= 0 or height <= 0 or area_range[0] > area_range[1]:
         return None
     least, most = area_range[0] * width * height, area_range[1] * width * height
@@ -122,7 +122,7 @@ def _random_crop(width: int, height: int, area_range: Sequence[float], ratio: fl
     rows = min(rows, most_rows)
     if rows < most_rows:
         rows += words.below(most_rows - rows + 1)
-    # Rounding may have left the range by one row.
+    # Rounding may leave the range by one row.
     if rows * _nearest(rows * ratio) < least:
         rows += 1
     if rows * _nearest(rows * ratio) > most:
@@ -136,12 +136,12 @@ def _random_crop(width: int, height: int, area_range: Sequence[float], ratio: fl
 
 
 def _covers(crop: _Box, boxes: Sequence[_Box], share: float) -> bool:
-    """Whether the crop has that share of the area of one of the boxes."""
+    """Whether the crop contains at least that share of the area of one of the boxes."""
     return crop.area() >= 1 and any(box.area() >= 1 and crop.shared_with(box) / box.area() >= share for box in boxes)
 
 
 def _given_boxes(image_size: Array, bounding_boxes: Array, use_image: bool) -> tuple[_Box, list[_Box]]:
-    """(the whole image, the boxes in pixels)."""
+    """Returns (the whole image, the boxes in pixels)."""
     if image_size.shape != (3,):
         refuse("image_size must contain 3 elements")
     if bounding_boxes.ndim != 3 or bounding_boxes.shape[2] != 4:
@@ -239,7 +239,7 @@ def _draw(images: Array, boxes: Array, colors: Array | None = None) -> Array:
 
 
 def _outline(image: Array, box: Sequence[int], colour: Array) -> None:
-    """Draws the sides of one box that lie in the image; one that is inside out is left out."""
+    """Draws the sides of one box that are in the image; ignores a box whose ends are in the wrong order."""
     top, left, bottom, right = box
     height, width = image.shape[:2]
     if top > bottom or left > right or top >= height or bottom < 0 or left >= width or right < 0:
@@ -272,8 +272,8 @@ def sample_distorted_bounding_box(
       min_object_covered: the share of the area of one of the boxes that must be shown.
       aspect_ratio_range: of width to height, default ``[0.75, 1.33]``.
       area_range: as shares of the image, default ``[0.05, 1]``.
-      max_attempts: after so many (default 100) it is the whole image.
-      use_image_if_no_bounding_boxes: whether without boxes the image is the box; else they are needed.
+      max_attempts: after this many attempts (default 100) the result is the whole image.
+      use_image_if_no_bounding_boxes: take the whole image as the box if there are none; else that is an error.
     """
     settings = {
         "seed": seed,
@@ -297,5 +297,5 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
       colors: (count, channels), used in turn; default ten colours.
     """
     if colors is None:
-        return draw_op(images, boxes, name=name)  # type: ignore[no-any-return]
-    return draw_v2_op(images, boxes, colors, name=name)  # type: ignore[no-any-return]
+        return draw_op(images, boxes, name=name)
+    return draw_v2_op(images, boxes, colors, name=name)

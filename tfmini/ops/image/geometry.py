@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.ops.array_layout import reverse
-from tfmini.ops.array_padding import pad
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_slicing import slice as slice_of
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.image_resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
-from tfmini.ops.math_comparison import less
-from tfmini.ops.math_elementwise import maximum, minimum
-from tfmini.ops.random_values import random_uniform
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.layout import reverse
+from tfmini.ops.array.padding import pad
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.slicing import slice as slice_of
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from tfmini.ops.math.comparison import less
+from tfmini.ops.math.elementwise import maximum, minimum
+from tfmini.ops.random.functions import random_uniform
 
 __all__ = [
     "ResizeMethod", "central_crop", "crop_to_bounding_box", "flip_left_right", "flip_up_down", "pad_to_bounding_box",
@@ -69,12 +69,12 @@ def resize_images(
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Any:
-    """One image or a batch, resized (``tf.image.resize_images``): float32 unless nothing changes or by nearest pixel.
+    """Resizes an image or a batch (``tf.image.resize_images``): float32, but for equal sizes and nearest pixels.
 
     Args:
       size: the new (rows, columns), ints or an int32 tensor.
       method: one of `ResizeMethod`, or its name in lower case.
-      align_corners: whether corner pixels keep their places.
+      align_corners: whether the centers of the corner pixels stay at the corners.
       preserve_aspect_ratio: make the largest image of the same proportions that fits.
 
     Raises:
@@ -112,10 +112,10 @@ def _within(images: Any, size: list[int]) -> list[int]:
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
-    """The part of an image, or of each of a batch, with the given corner and size (``tf.image.crop_to_bounding_box``).
+    """The part of each image with the given corner and size (``tf.image.crop_to_bounding_box``).
 
     Raises:
-      ValueError: when it does not lie inside, as far as that is known now.
+      ValueError: when static sizes show that it is not inside the image.
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
         image, single = _batched(image)
@@ -142,10 +142,10 @@ def _check_inside(what: str, start: Any, length: Any, limit: Any) -> None:
 def pad_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Any:
-    """An image, or each of a batch, on zeros of a given size, at an offset (``tf.image.pad_to_bounding_box``).
+    """Pads each image with zeros to a given size, with the image at an offset (``tf.image.pad_to_bounding_box``).
 
     Raises:
-      ValueError: when it does not fit, as far as that is known now.
+      ValueError: when static sizes show that it does not fit.
     """
     with name_scope(None, "pad_to_bounding_box", [image]):
         image, single = _batched(image)
@@ -165,12 +165,12 @@ def _least(a: Any, b: Any) -> Any:
 
 
 def _half_excess(a: Any, b: Any) -> Any:
-    """Half of what ``a`` is longer than ``b``, 0 if it is not."""
+    """Half of ``max(a - b, 0)``."""
     return max(a - b, 0) // 2 if isinstance(a, int) and isinstance(b, int) else maximum(a - b, 0) // 2
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Any:
-    """An image cut around its centre or centred on zeros (``tf.image.resize_image_with_crop_or_pad``)."""
+    """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``)."""
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         batch, single = _batched(image)
         rows, columns = _size(batch)
@@ -211,13 +211,13 @@ def central_crop(image: Any, central_fraction: float) -> Any:
 
 
 def flip_left_right(image: Any) -> Any:
-    """An image, or each of a batch, with columns in reverse (``tf.image.flip_left_right``)."""
+    """Each image with its columns reversed (``tf.image.flip_left_right``)."""
     image = convert_to_tensor(image, name="image")
     return reverse(image, [image.shape.ndims - 2])
 
 
 def flip_up_down(image: Any) -> Any:
-    """An image, or each of a batch, with rows in reverse (``tf.image.flip_up_down``)."""
+    """Each image with its rows reversed (``tf.image.flip_up_down``)."""
     image = convert_to_tensor(image, name="image")
     return reverse(image, [image.shape.ndims - 3])
 
@@ -232,24 +232,24 @@ def _randomly(image: Any, seed: int | None, flip: Any, scope: str) -> Any:
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
-    """`flip_left_right` every other time (``tf.image.random_flip_left_right``)."""
+    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``)."""
     return _randomly(image, seed, flip_left_right, "random_flip_left_right")
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
-    """`flip_up_down` every other time (``tf.image.random_flip_up_down``)."""
+    """`flip_up_down` with probability 1/2 (``tf.image.random_flip_up_down``)."""
     return _randomly(image, seed, flip_up_down, "random_flip_up_down")
 
 
 def transpose_image(image: Any, name: str | None = None) -> Any:
-    """An image, or each of a batch, with rows and columns swapped (``tf.image.transpose_image``)."""
+    """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
     image = convert_to_tensor(image, name="image")
     order = [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3]
     return transpose(image, order, name=name or "transpose_image")
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
-    """An image, or each of a batch, turned by ``k`` times 90 degrees to the left (``tf.image.rot90``)."""
+    """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
     with name_scope(name, "rot90", [image]):
         for _ in range(k % 4):
             image = flip_up_down(transpose_image(image))

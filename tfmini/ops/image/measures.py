@@ -1,4 +1,4 @@
-"""``tf.image``: other colour spaces, edges, and how far two images differ."""
+"""``tf.image``: YIQ and YUV colours, edges, and measures of the difference of two images."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import numpy as np
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.image_colours import convert_image_dtype
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_layout import tile
-from tfmini.ops.array_padding import pad
-from tfmini.ops.array_shape import expand_dims, reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.math_contraction import tensordot
-from tfmini.ops.math_elementwise import add, divide, multiply, squared_difference, subtract
-from tfmini.ops.math_unary import abs_op, log
-from tfmini.ops.nn_convolution import depthwise_conv2d_native
-from tfmini.ops.reduce_functions import reduce_mean, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.layout import tile
+from tfmini.ops.array.padding import pad
+from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.image.colours import convert_image_dtype
+from tfmini.ops.math.contraction import tensordot
+from tfmini.ops.math.elementwise import add, divide, multiply, squared_difference, subtract
+from tfmini.ops.math.reduce_functions import reduce_mean, reduce_sum
+from tfmini.ops.math.unary import abs_op, log
+from tfmini.ops.nn.convolution import depthwise_conv2d_native
 
 __all__ = [
     "image_gradients", "psnr", "rgb_to_yiq", "rgb_to_yuv", "sobel_edges", "ssim", "total_variation", "yiq_to_rgb",
     "yuv_to_rgb",
 ]  # fmt: skip
 
-# Columns: what red, green and blue contribute.
+# Columns: the contributions of red, green and blue.
 _TO_YIQ = np.array([[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]])
 _FROM_YIQ = np.array([[1, 1, 1], [0.95598634, -0.27201283, -1.10674021], [0.6208248, -0.64720424, 1.70423049]])
 _TO_YUV = np.array(

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value_as_shape
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_windows import Array, Axis, output_size, padded, patches, window_axis
+from tfmini.numerics.windows import Array, padded, patches
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.nn.window_attrs import Windows, check_lengths
 from tfmini.shapes import RawShape, with_rank
 
 _ATTRS = (
@@ -21,71 +21,54 @@ _ATTRS = (
     " padding: {'SAME', 'VALID'}; T: realnumbertype"
 )
 extract_op = op("ExtractImagePatches(images: T) -> patches: T; " + _ATTRS)
-# The transpose of the extraction has no op of TensorFlow's own: it builds it of sparse products.
+# TensorFlow has no op for the transpose of the extraction; it builds the gradient of sparse products.
 place_op = op("_PlaceImagePatches(sizes: int32, patches: T) -> images: T; " + _ATTRS)
 
 
 @extract_op.shape
 def _extract_shape(node: Operation) -> list[RawShape]:
-    image = with_rank(node._inputs[0]._shape, 4)
-    windows = node.attrs["ksizes"]
+    image = with_rank(node.inputs[0].raw_shape, 4)
+    window = node.attrs["ksizes"]
     for name in ("ksizes", "strides", "rates"):
         values = node.attrs[name]
-        if len(values) != 4:
-            raise ValueError(
-                f"ExtractImagePatches requires the {name} attribute to contain 4 values, but got: {len(values)}"
-            )
+        check_lengths(node.type, 4, **{name: values})
         if values[0] != 1 or values[3] != 1:
             raise ValueError(
                 f"Current implementation does not support {name[:-1]} in the batch and depth dimensions."
             )
-    rows, columns = (
-        output_size(image[i], windows[i], node.attrs["strides"][i], node.attrs["rates"][i], node.attrs["padding"])
-        for i in (1, 2)
-    )
-    depth = None if image[3] is None else image[3] * windows[1] * windows[2]
-    return [(image[0], rows, columns, depth)]
+    depth = None if image[3] is None else image[3] * window[1] * window[2]
+    return [(image[0], *Windows(node.attrs, "rates").out_sizes(image[1:3], window[1:3]), depth)]
 
 
 @place_op.shape
 def _place_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(constant_value_as_shape(node._inputs[0]), 4)]
-
-
-def _axes(node: Any, sizes: Any) -> tuple[Axis, Axis]:
-    attrs = node.attrs
-    try:
-        rows, columns = (
-            window_axis(int(sizes[i]), attrs["ksizes"][i], attrs["strides"][i], attrs["rates"][i], attrs["padding"])
-            for i in (1, 2)
-        )
-    except ValueError as error:
-        refuse(str(error))
-    return rows, columns
+    return [with_rank(constant_value_as_shape(node.inputs[0]), 4)]
 
 
 @extract_op.kernel_factory("CPU")
 def _extract_factory(node: Any) -> Callable[[Array], Array]:
+    windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
+
     def extract(image: Array) -> Array:
-        rows, columns = _axes(node, image.shape)
-        found = patches(padded(np.ascontiguousarray(image), rows, columns), rows, columns)
-        return np.array(found).reshape(image.shape[0], rows.out, columns.out, -1)
+        axes = windows.axes(image.shape[1:3], ksizes)
+        found = patches(padded(np.ascontiguousarray(image), axes), axes)
+        return np.array(found).reshape(*found.shape[:3], -1)
 
     return extract
 
 
 @place_op.kernel_factory("CPU")
 def _place_factory(node: Any) -> Callable[[Array, Array], Array]:
+    windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
+
     def place(sizes: Array, values: Array) -> Array:
-        rows, columns = _axes(node, sizes)
-        batch, height, width, channels = (int(n) for n in sizes)
-        values = values.reshape(batch, rows.out, columns.out, rows.window, columns.window, channels)
-        total = np.zeros((batch, rows.before + height + rows.after, columns.before + width + columns.after, channels),
-                         values.dtype)  # fmt: skip
-        for i in range(rows.window):
-            for j in range(columns.window):
-                total[:, rows.offsets(i), columns.offsets(j)] += values[:, :, :, i, j]
-        return total[:, rows.before : rows.before + height, columns.before : columns.before + width]
+        batch, *space, channels = sizes.tolist()
+        axes = windows.axes(tuple(space), ksizes)
+        values = values.reshape(*values.shape[:3], *ksizes, channels)
+        total = np.zeros((batch, *axes.full, channels), values.dtype)
+        for (i, j), where in axes.elements():
+            total[where] += values[:, :, :, i, j]
+        return total[axes.inner]
 
     return place
 
@@ -96,7 +79,7 @@ def _attrs(node: Operation) -> dict[str, Any]:
 
 @extract_op.gradient
 def _extract_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [place_op(shape_of(node._inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
+    return [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
 
 
 @place_op.gradient
@@ -112,14 +95,14 @@ def extract_image_patches(
 
     Args:
       ksizes: the window, ``[1, rows, columns, 1]``.
-      strides: how far apart windows begin, in the same form.
-      rates: how far apart a window's pixels are, in the same form.
+      strides: the distances between the beginnings of windows, in the same form.
+      rates: the distances between the pixels of a window, in the same form.
       padding: "SAME" or "VALID".
 
     Returns:
       [batch, out rows, out columns, window rows * window columns * channels].
     """
-    return extract_op(  # type: ignore[no-any-return]
+    return extract_op(
         images, ksizes=either("sizes", sizes, "ksizes", ksizes), strides=strides, rates=rates, padding=padding,
         name=name,
     )  # fmt: skip

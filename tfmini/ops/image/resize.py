@@ -1,7 +1,7 @@
 """Resizing images: ``ResizeBilinear``, ``ResizeNearestNeighbor``, ``ResizeBicubic``, ``ResizeArea``.
 
-Each op is a weighted sum along rows and then along columns, so one matrix per axis says all: the
-value is ``rows @ image @ columns^T`` and the gradient uses the transposed matrices.
+Each op is a weighted sum along rows and then along columns, given by one matrix per axis: the value
+is ``rows @ image @ columns^T``, and the gradient uses the transposed matrices.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.constant_value import constant_value
+from tfmini.graph.shape_functions import second_shape
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
 
 _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
@@ -30,10 +31,12 @@ area_op = op(
     f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False"
 )
 bilinear_grad_op = op(
-    "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS
+    "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
+    shape=second_shape,
 )
 bicubic_grad_op = op(
-    "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS
+    "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
+    shape=second_shape,
 )
 nearest_grad_op = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
@@ -52,16 +55,10 @@ for _handle in (area_op, bilinear_grad_op, bicubic_grad_op, nearest_grad_op):
 @area_op.shape
 @nearest_grad_op.shape
 def _resized_shape(node: Operation) -> list[RawShape]:
-    images = with_rank(node._inputs[0]._shape, 4)
-    size = constant_value(node._inputs[1])
+    images = with_rank(node.inputs[0].raw_shape, 4)
+    size = constant_value(node.inputs[1])
     rows, columns = (None, None) if size is None else (int(size[0]), int(size[1]))
     return [(images[0], rows, columns, images[3])]
-
-
-@bilinear_grad_op.shape
-@bicubic_grad_op.shape
-def _original_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[1]._shape]
 
 
 # ---- weights --------------------------------------------------------------------------------
@@ -70,7 +67,7 @@ Weights = Callable[[int, int, bool, bool], np.ndarray]
 
 
 def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
-    """Where in the original each new place lies."""
+    """The position in the original image of each new row or column."""
     scale = (length - 1) / (new - 1) if align and new > 1 else length / new
     places = np.arange(new, dtype=np.float32)
     if centers:
@@ -120,9 +117,12 @@ def _cubic(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
 def _area(length: int, new: int, align: bool, centers: bool) -> Any:
     scale = (length - 1) / (new - 1) if align and new > 1 else length / new
     starts = np.arange(new) * scale
-    cells = np.arange(length)
+    cells = np.arange(max(length, int(np.ceil(starts[-1] + scale))))
     overlap = np.minimum(cells + 1, (starts + scale)[:, None]) - np.maximum(cells, starts[:, None])
-    return (np.clip(overlap, 0, None) / scale).astype(np.float32)
+    shares = (np.clip(overlap, 0, None) / scale).astype(np.float32)
+    # With aligned corners the last areas extend beyond the edge, whose pixels repeat there.
+    shares[:, length - 1] += shares[:, length:].sum(axis=1)
+    return shares[:, :length]
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -130,12 +130,12 @@ def _area(length: int, new: int, align: bool, centers: bool) -> Any:
 
 def _check(images: Any, size: Any) -> tuple[int, int]:
     if np.ndim(images) != 4:
-        raise InvalidArgumentError(None, None, f"images must be 4-dimensional, got shape {list(np.shape(images))}")
+        raise InvalidArgumentError.of(f"images must be 4-dimensional, got shape {list(np.shape(images))}")
     if np.shape(size) != (2,):
-        raise InvalidArgumentError(None, None, f"shape_t must have two elements, got shape {list(np.shape(size))}")
+        raise InvalidArgumentError.of(f"shape_t must have two elements, got shape {list(np.shape(size))}")
     rows, columns = (int(v) for v in size)
     if rows <= 0 or columns <= 0:
-        raise InvalidArgumentError(None, None, "output dimensions must be positive")
+        raise InvalidArgumentError.of("output dimensions must be positive")
     return rows, columns
 
 
@@ -243,8 +243,8 @@ def resize_bilinear(
 
     Args:
       size: two ints.
-      align_corners: whether corner pixels keep their places.
-      half_pixel_centers: whether pixels are squares with a centre.
+      align_corners: whether the centers of the corner pixels stay at the corners.
+      half_pixel_centers: whether coordinates refer to the centers of pixels.
     """
     return _resize(
         bilinear_op, images, size, name, align_corners=align_corners, half_pixel_centers=half_pixel_centers

@@ -1,8 +1,8 @@
-"""Checkpoints of the V1 format, which `Saver` wrote before TensorFlow 1.0: a table with the values inside.
+"""Checkpoints in the V1 format, which `Saver` wrote before TensorFlow 1.0: one table with the values.
 
-A record per slice holds its values as a TensorProto; the record under the key "" lists tensors and their
-slices. A sharded checkpoint is several such files, named by a pattern (``model-?????-of-00002``). The
-format is slow and limited to 2 GiB per slice; it is here so that old files can be read and old scripts run.
+One record per slice holds its values as a TensorProto; the record under the key "" lists tensors and
+their slices. A sharded checkpoint is several such files, named by a pattern (``model-?????-of-00002``).
+The format is slow and limited to 2 GiB per slice; it serves for old files and old scripts.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class V1Writer:
         """Adds a tensor.
 
         Raises:
-          InvalidArgumentError: when the name was used.
+          InvalidArgumentError: when the name is taken.
         """
         shape = np.shape(value)
         self.add_slice(name, shape, Slice((FULL,) * len(shape)), value, dtype)
 
     def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Any, dtype: dtypes.DType) -> None:
-        """Adds a slice of a tensor; raises as `add`."""
+        """Adds a slice of a tensor; raises like `add`."""
         key = encode_key(name, part)
         if key in self._records:
-            raise errors.InvalidArgumentError(None, None, f"Adding duplicate key: {name}")
+            raise errors.InvalidArgumentError.of(f"Adding duplicate key: {name}")
         meta = self._tensors.setdefault(name, protos.SavedSliceMeta(name=name))
         if not meta.slice:
             meta.type = dtype.as_datatype_enum
@@ -62,7 +62,7 @@ class V1Writer:
         self._records[key] = record.SerializeToString()
 
     def finish(self) -> None:
-        """Writes the file, at once."""
+        """Writes the whole file."""
         header = protos.SavedTensorSlices()
         header.meta.versions.producer = 1
         header.meta.tensor.extend(self._tensors[name] for name in sorted(self._tensors))
@@ -82,7 +82,7 @@ class V1Reader(BundleReader):
 
     @staticmethod
     def matching(pattern: str) -> V1Reader | None:
-        """The reader of the files there are, or None."""
+        """The reader of the existing files that match, or None."""
         pattern = files.local_path(pattern)
         paths = [pattern] if os.path.isfile(pattern) else sorted(glob(pattern))
         return V1Reader(pattern, paths) if paths else None
@@ -92,10 +92,10 @@ class V1Reader(BundleReader):
             with open(path, "rb") as file:
                 records = dict(sstable.read(file.read()))
         except OSError as error:
-            raise files.op_error(error, path) from None
+            raise errors.from_os_error(error, path) from None
         except sstable.TableError as error:
-            text = f"Unable to open table file {path}: {error}. The file is torn or was altered, or is no checkpoint"
-            raise errors.DataLossError(None, None, text) from None
+            text = f"Unable to open table file {path}: {error}. It is truncated, corrupt or no checkpoint"
+            raise errors.DataLossError.of(text) from None
         header: Any = protos.SavedTensorSlices.FromString(records.pop(b"", b""))
         self._records.update((key, (path, record)) for key, record in records.items())
         for meta in header.meta.tensor:
@@ -119,13 +119,13 @@ class V1Reader(BundleReader):
         return name in self._entries
 
     def entry(self, name: str) -> Entry:
-        """What the file says of a tensor.
+        """The description of a tensor.
 
         Raises:
-          NotFoundError: when it has none of that name.
+          NotFoundError: for an unknown name.
         """
         if name not in self._entries:
-            raise errors.NotFoundError(None, None, f"Key {name} not found in checkpoint")
+            raise errors.NotFoundError.of(f"Key {name} not found in checkpoint")
         return self._entries[name]
 
     def _piece(self, name: str, part: Slice) -> Array:
@@ -135,7 +135,7 @@ class V1Reader(BundleReader):
             self._refuse(self.prefix, name, f"its slice {part.text} has no record")
         path, record = self._records[key]
         data = protos.SavedTensorSlices.FromString(record).data.data
-        data.dtype = entry.dtype.as_datatype_enum
+        data.dtype = entry.dtype.as_datatype_enum  # type: ignore[assignment, unused-ignore]
         data.tensor_shape.CopyFrom(shape_proto(part.shape(entry.shape)))
         try:
             return tensor_from_proto(data)
@@ -147,8 +147,8 @@ def open_checkpoint(prefix: str) -> BundleReader:
     """The reader of a checkpoint, V2 before V1.
 
     Raises:
-      NotFoundError: when there is neither.
-      DataLossError: when it is torn or altered.
+      NotFoundError: when neither exists.
+      DataLossError: when it is truncated or corrupt.
     """
     try:
         return BundleReader(prefix)

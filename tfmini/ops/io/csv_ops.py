@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.state_ref import cpp_name
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import same_shape
 from tfmini.shapes import RawShape
 
-decode_csv_op = op(
+decode_csv_op: OpHandle[Any] = op(
     """DecodeCSV(records: string, record_defaults: OUT_TYPE) -> output: OUT_TYPE
         OUT_TYPE: list({float, double, int32, int64, string})
         field_delim: string = ','
@@ -22,29 +22,26 @@ decode_csv_op = op(
         na_value: string = ''
         select_cols: list(int) = []"""
 )
-decode_compressed_op = op("DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''")
+decode_compressed_op = op(
+    "DecodeCompressed(bytes: string) -> output: string; compression_type: string = ''", shape=same_shape
+)
 decode_csv_op.not_differentiable()
 decode_compressed_op.not_differentiable()
 
 
 def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 @decode_csv_op.shape
 def _csv_shape(node: Operation) -> list[RawShape]:
-    for i, default in enumerate(node._inputs[1:], 1):
-        shape = default._shape
+    for i, default in enumerate(node.inputs[1:], 1):
+        shape = default.raw_shape
         if shape is not None and len(shape) > 1:
             raise ValueError(f"Shape must be at most rank 1 but is rank {len(shape)}")
         if shape and shape[0] is not None and shape[0] > 1:
             raise ValueError(f"Shape of a default must be a length-0 or length-1 vector, or a scalar (input {i})")
-    return [node._inputs[0]._shape] * len(node.attrs["OUT_TYPE"])
-
-
-@decode_compressed_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+    return [node.inputs[0].raw_shape] * len(node.attrs["OUT_TYPE"])
 
 
 def split_fields(record: bytes, delim: bytes, quotes: bool) -> list[bytes]:
@@ -75,7 +72,7 @@ def split_fields(record: bytes, delim: bytes, quotes: bool) -> list[bytes]:
 
 
 def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
-    """The quoted field that starts at ``at``, and where the next one starts."""
+    """The quoted field that starts at ``at``, and the position of the next field."""
     out = bytearray()
     end = len(record)
     while at < end - 1 and not (record[at : at + 1] == b'"' and record[at + 1 : at + 2] == delim):
@@ -93,13 +90,13 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
 
 
 def number_of(field: bytes, dtype: DType, where: str) -> Any:
-    """The number that a field holds.
+    """The number in a field.
 
     Args:
       where: the field, for messages.
 
     Raises:
-      InvalidArgumentError: when it holds none.
+      InvalidArgumentError: when it is not a number.
     """
     try:
         value = (int if dtype.is_integer else float)(field)
@@ -160,7 +157,7 @@ def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
     try:
         found = [zlib.decompress(text, wbits) for text in texts]
     except zlib.error as error:
-        raise errors.DataLossError(None, None, f"inflate() failed: {error}") from error
+        raise errors.DataLossError.of(f"inflate() failed: {error}") from error
     if isinstance(data, bytes):
         return found[0]
     out = np.empty(len(found), object)
@@ -176,13 +173,13 @@ def decode_csv(
 
     Args:
       records: strings of any shape, one record each.
-      record_defaults: per column its default, a scalar or a vector of one, or an empty vector of
-        its type where the field is required.
-      field_delim: between fields, one character.
+      record_defaults: the default of each column: a scalar or a vector of one, or an empty vector of the
+        column's type if the field is required.
+      field_delim: the character between fields.
       use_quote_delim: whether double quotes enclose fields.
       name: of the op.
-      na_value: another spelling of a missing field.
-      select_cols: which columns to take, increasing; None for all.
+      na_value: a text that stands for a missing field.
+      select_cols: the numbers of the columns to return, increasing; None: all.
 
     Returns:
       One tensor per column, shaped like ``records``.
@@ -206,4 +203,4 @@ def decode_csv(
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
     """Decompresses strings (``tf.decode_compressed``); ``compression_type`` is ``""``, ``"ZLIB"`` or ``"GZIP"``."""
-    return decode_compressed_op(bytes, compression_type=compression_type, name=name)  # type: ignore[no-any-return]
+    return decode_compressed_op(bytes, compression_type=compression_type, name=name)

@@ -8,15 +8,15 @@ import platform
 import time
 from typing import Any
 
-from tfmini import protos
-from tfmini.ops.record_files import file_error, frame
+from tfmini import errors, protos
+from tfmini.ops.io.record_files import frame
 
 _log = logging.getLogger("tfmini")
 FILE_VERSION = "brain.Event:2"
 
 
 class EventFile:
-    """One writer's event file; a new one is begun when the present one is closed or was deleted.
+    """The event file of one writer; a new file is started after the current one is closed or deleted.
 
     Args:
       prefix: directory and first part of the name, ``logdir/events``.
@@ -32,7 +32,7 @@ class EventFile:
 
     @property
     def path(self) -> str:
-        """Where the events go; empty before the first one."""
+        """The path of the file; empty before the first event."""
         return self._path
 
     def write(self, serialized: bytes) -> None:
@@ -43,28 +43,28 @@ class EventFile:
         self._unflushed += 1
 
     def open(self) -> None:
-        """Begins a file with the event that tells the format's version.
+        """Starts a file with the event that has the format's version.
 
         Raises:
-          NotFoundError, PermissionDeniedError, …: when it cannot be made.
+          NotFoundError, PermissionDeniedError, …: when it cannot be created.
         """
         seconds = int(time.time())
         while True:
             path = f"{self._prefix}.out.tfevents.{seconds:010d}.{platform.node()}{self._suffix}"
             try:
-                # Never an existing file: another writer of this second may be at work on it.
+                # Never an existing file: another writer may have created it in this second.
                 self._file = open(path, "xb")  # noqa: SIM115 - closed by close
                 break
             except FileExistsError:
                 seconds += 1
             except OSError as error:
-                raise file_error(error, path) from error
+                raise errors.from_os_error(error, path) from error
         self._path = path
         self.write(protos.Event(wall_time=seconds, file_version=FILE_VERSION).SerializeToString())
         self.flush()
 
     def flush(self) -> None:
-        """Puts what was written on the disk. If the file was deleted, says so and begins another at the next event."""
+        """Writes all events to disk. If the file was deleted, logs that; the next event starts a new file."""
         if self._file is None or not self._unflushed:
             return
         self._file.flush()

@@ -1,6 +1,6 @@
-"""Parsing Example and SequenceExample messages into arrays; no graph here.
+"""Parses Example and SequenceExample messages into arrays, without a graph.
 
-A *dense* feature has a known number of values, or a variable number of rows that are padded. A
+A *dense* feature has a known number of values, or a variable number of rows, which are padded. A
 *sparse* feature has any number of values.
 """
 
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.dtypes import DType
-from tfmini.ops.state_ref import cpp_name
+from tfmini.dtypes import DType, cpp_name
 from tfmini.shapes import RawShape, format_raw
 
 # Per type: the field of a Feature message, and the name in messages about numbers of values.
@@ -24,11 +23,11 @@ _WORDS = {dtypes.float32: "float", dtypes.int64: "int64", dtypes.string: "bytes"
 _TYPES = {field: dtype for dtype, field in _FIELDS.items()}
 _UNKNOWN = "<unknown>"
 
-Where = Callable[[str], str]  # a key -> the beginning of a message about it
+Where = Callable[[str], str]  # Key -> the beginning of an error message about it.
 
 
 def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,11 @@ def parse_message(kind: str, serialized: bytes) -> Any:
     """The message in ``serialized``.
 
     Raises:
-      InvalidArgumentError: when it is no message of that kind.
+      InvalidArgumentError: when it is not a message of that kind.
     """
     from google.protobuf.message import DecodeError
 
-    from tfmini import protos  # protobuf is not imported before the first message is
+    from tfmini import protos  # Imported here because protobuf is slow to import.
 
     try:
         return getattr(protos, kind).FromString(serialized)
@@ -72,14 +71,14 @@ def parse_message(kind: str, serialized: bytes) -> Any:
 
 
 def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] | None:
-    """The values of a Feature message; None when it has none of any type.
+    """The values of a Feature message; None when it has no values of any type.
 
     Args:
-      where: how messages begin.
-      dense: whether they are for a dense feature of known size, which has a message of its own.
+      where: the beginning of error messages.
+      dense: whether the feature is dense with a known size, which has an error message of its own.
 
     Raises:
-      InvalidArgumentError: when they are of another type.
+      InvalidArgumentError: for values of another type.
     """
     kind = feature.WhichOneof("kind")
     if kind is None:
@@ -116,12 +115,12 @@ def _check_count(values: Sequence[Any], spec: Dense, where: str) -> None:
 
 
 def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
-    """The array of a dense feature in each of several maps of features.
+    """The arrays of a dense feature, one per map of features.
 
     Args:
       maps: per example, key -> Feature.
-      wheres: per example, how messages begin.
-      required: per example, the message when the feature is missing and has no default.
+      wheres: per example, the beginning of error messages.
+      required: per example, the error message for a missing feature without default.
 
     Raises:
       InvalidArgumentError: for missing features and wrong types or numbers of values.
@@ -145,7 +144,7 @@ def dense_rows(maps: Sequence[Any], spec: Dense, wheres: Sequence[Where], requir
 
 
 def stack_rows(rows: list[Any], spec: Dense) -> Any:
-    """Rows of a dense feature as one array; variable ones padded with the default."""
+    """Rows of a dense feature as one array; variable rows are padded with the default."""
     if not spec.is_variable:
         shape = tuple(d or 0 for d in spec.shape or ())
         out = np.empty((len(rows), *shape), spec.dtype.numpy)
@@ -163,7 +162,7 @@ def stack_rows(rows: list[Any], spec: Dense) -> Any:
 
 
 def sparse_rows(maps: Sequence[Any], spec: Sparse, wheres: Sequence[Where]) -> list[Any]:
-    """The values of a sparse feature in each of several maps of features, as vectors."""
+    """The values of a sparse feature, one vector per map of features."""
     rows = []
     for features, where in zip(maps, wheres):
         found = None
@@ -189,7 +188,7 @@ def parse_examples(
     """Parses a batch of Example messages.
 
     Returns:
-      Per sparse feature (indices, values, shape); per dense feature an array.
+      (indices, values, shape) for each sparse feature, and an array for each dense feature.
     """
     maps = [parse_message("Example", text).features.feature for text in serialized]
     labels = [name.decode(errors="replace") for name in names] or [_UNKNOWN] * len(maps)
@@ -213,7 +212,7 @@ def _where_in_batch(label: str, index: int) -> Where:
 def parse_one_example(
     serialized: bytes, sparse: Sequence[Sparse], dense: Sequence[Dense]
 ) -> tuple[list[tuple[Any, Any, Any]], list[Any]]:
-    """Parses one Example message; like `parse_examples` without the batch dimension."""
+    """Parses one Example message, like `parse_examples` but without the batch dimension."""
     maps = [parse_message("Example", serialized).features.feature]
     wheres: list[Where] = [lambda key: f"Key: {key}"]
     sparse_found = []

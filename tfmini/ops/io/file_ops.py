@@ -10,22 +10,24 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.record_files import InflatedFile, file_error
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.io.record_files import InflatedFile
 from tfmini.shapes import RawShape, format_raw
 
-read_file_op = op("ReadFile(filename: string) -> contents: string", stateful=True)
-write_file_op = op("WriteFile(filename: string, contents: string)", stateful=True)
-matching_files_op = op("MatchingFiles(pattern: string) -> filenames: string", stateful=True)
+read_file_op = op("ReadFile(filename: string) -> contents: string", stateful=True, slow_io=True)
+write_file_op: OpHandle[Operation] = op("WriteFile(filename: string, contents: string)", stateful=True, slow_io=True)
+matching_files_op = op(
+    "MatchingFiles(pattern: string) -> filenames: string", stateful=True, shape=[(None,)], copyable=True
+)
 
 for _handle in (read_file_op, write_file_op, matching_files_op):
     _handle.not_differentiable()
 
 
 def _check_scalar(node: Operation) -> None:
-    for tensor in node._inputs:
-        if tensor._shape:
-            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor._shape)}")
+    for tensor in node.inputs:
+        if tensor.raw_shape:
+            raise ValueError(f"Shape must be rank 0 but is rank {len(tensor.raw_shape)}")
 
 
 @read_file_op.shape
@@ -40,17 +42,12 @@ def _write_shape(node: Operation) -> list[RawShape]:
     return []
 
 
-@matching_files_op.shape
-def _matching_shape(node: Operation) -> list[RawShape]:
-    return [(None,)]
-
-
 def _scalar(value: Any, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if np.ndim(value):
         text = f"{what} tensor must be scalar, but had shape: {format_raw(np.shape(value))}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return np.asarray(value, object).item()  # type: ignore[no-any-return]
 
 
@@ -71,14 +68,14 @@ def _write_file(filename: Any, contents: Any) -> tuple[()]:
         with open(path, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise file_error(error, path) from error
+        raise errors.from_os_error(error, path) from error
     return ()
 
 
 @matching_files_op.kernel("CPU")
 def _matching_files(pattern: Any) -> Any:
     patterns = [pattern] if isinstance(pattern, bytes) else np.asarray(pattern, object).ravel().tolist()
-    # Sorted, as the file system's order is nobody's choice.
+    # Sorted, because the file system's order is arbitrary.
     found = sorted(name for one in patterns for name in glob.glob(one))
     out = np.empty(len(found), object)
     out[:] = found
@@ -87,14 +84,14 @@ def _matching_files(pattern: Any) -> Any:
 
 def read_file(filename: Any, name: str | None = None) -> Tensor:
     """The content of a file, a string scalar (``tf.read_file``)."""
-    return read_file_op(filename, name=name)  # type: ignore[no-any-return]
+    return read_file_op(filename, name=name)
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """Writes a file; makes its directory if needed (``tf.write_file``)."""
-    return write_file_op(filename, contents, name=name)  # type: ignore[no-any-return]
+    return write_file_op(filename, contents, name=name)
 
 
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """The names of the files that match glob patterns, sorted: string [n] (``tf.matching_files``)."""
-    return matching_files_op(pattern, name=name)  # type: ignore[no-any-return]
+    return matching_files_op(pattern, name=name)

@@ -1,4 +1,4 @@
-"""``tf.parse_example`` and its kin, and the features that say what to parse."""
+"""``tf.parse_example`` and related functions, and the descriptions of features."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tfmini import dtypes
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import parsing_ops
-from tfmini.ops.array_shape import expand_dims, reshape, squeeze
-from tfmini.ops.array_slicing import slice as slice_of
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_functions import sparse_merge
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.shape import expand_dims, reshape, squeeze
+from tfmini.ops.array.slicing import slice as slice_of
+from tfmini.ops.io import parsing_ops
+from tfmini.ops.sparse.functions import sparse_merge
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape, as_shape
 
 
 class VarLenFeature(NamedTuple):
-    """Any number of values of a type; gives a sparse tensor (``tf.VarLenFeature``)."""
+    """A feature with any number of values of a type; its result is a sparse tensor (``tf.VarLenFeature``)."""
 
     dtype: Any
 
 
 class SparseFeature(NamedTuple):
-    """Values and their positions under several keys; gives a sparse tensor (``tf.SparseFeature``).
+    """A feature whose values and positions have keys of their own; its result is sparse (``tf.SparseFeature``).
 
     Attributes:
       index_key: one key, or one per dimension.
@@ -44,7 +44,7 @@ class SparseFeature(NamedTuple):
 
 
 class FixedLenFeature(NamedTuple):
-    """Values of a known shape (``tf.FixedLenFeature``); required without ``default_value``."""
+    """A feature with values of a known shape (``tf.FixedLenFeature``); required without ``default_value``."""
 
     shape: Any
     dtype: Any
@@ -52,7 +52,7 @@ class FixedLenFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """Any number of rows of a known shape, padded in a batch (``tf.FixedLenSequenceFeature``)."""
+    """A feature with any number of rows of a known shape, padded in a batch (``tf.FixedLenSequenceFeature``)."""
 
     shape: Any
     dtype: Any
@@ -61,7 +61,7 @@ class FixedLenSequenceFeature(NamedTuple):
 
 
 class _Request:
-    """What to parse, sorted by key, as the ops take it."""
+    """The features to parse, sorted by key, in the form of the ops' arguments."""
 
     def __init__(self, features: dict[str, Any] | None, supported: tuple[type, ...]) -> None:
         self.sparse: dict[str, DType] = {}
@@ -116,7 +116,7 @@ class _Request:
             raise ValueError(conflict.format(known))
 
     def default_tensors(self) -> list[Tensor]:
-        """The default of each dense feature: empty where it is required, one element where rows are padded."""
+        """The default of each dense feature: empty if it is required, one element if its rows are padded."""
         return [self._default(key, shape, dtype) for key, (shape, dtype) in self.dense.items()]
 
     def _default(self, key: str, shape: TensorShape, dtype: DType) -> Tensor:
@@ -155,7 +155,7 @@ _ALL = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature)
 
 
 def _with_rows(features: dict[str, Any]) -> dict[str, Any]:
-    """The features with an unknown number of rows where it varies."""
+    """The dense features, with an unknown number of rows for those with variable rows."""
     found = dict(features)
     for key, feature in features.items():
         if isinstance(feature, FixedLenSequenceFeature):
@@ -166,7 +166,7 @@ def _with_rows(features: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_sparse_features(features: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """The tensors with those of index and value keys merged into the sparse features that asked for them."""
+    """The tensors, with those of index and value keys merged into their `SparseFeature`."""
     found = dict(tensors)
     for key in sorted(features):
         feature = features[key]
@@ -192,8 +192,8 @@ def parse_example(serialized: Any, features: Any, name: str | None = None, examp
       key -> tensor or sparse tensor, with the batch as first dimension.
 
     Raises:
-      ValueError: for features that cannot be parsed. Messages that do not fit fail with
-        `InvalidArgumentError` when the op runs.
+      ValueError: for unsupported features. In the step, messages that do not fit raise
+        `InvalidArgumentError`.
     """
     if not features:
         raise ValueError(f"Missing: features was {features}.")
@@ -241,7 +241,7 @@ def parse_single_example(serialized: Any, features: Any, name: str | None = None
 
 
 def _parse_named(serialized: Any, example_name: Any, request: _Request, name: str | None) -> dict[str, Any]:
-    """One message as a batch of one, since only the batch op takes names."""
+    """Parses one message as a batch of one, because only the batch op takes names."""
     with name_scope(name, "ParseSingleExample", [serialized, example_name]):
         parts = []
         for what, value in (("serialized", serialized), ("names", example_name)):
@@ -325,7 +325,7 @@ def parse_sequence_example(
 ) -> Any:  # fmt: skip
     """Parses a batch of SequenceExample messages (``tf.io.parse_sequence_example``).
 
-    Arguments as of `parse_single_sequence_example`, with string vectors in place of scalars.
+    The arguments are those of `parse_single_sequence_example`, with string vectors in place of scalars.
 
     Returns:
       Three dictionaries: the context's tensors, the feature lists', padded, and the number of
@@ -351,14 +351,14 @@ def parse_sequence_example(
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
     """The tensor in a serialised TensorProto (``tf.parse_tensor``)."""
-    return parsing_ops.parse_tensor_op(serialized, out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return parsing_ops.parse_tensor_op(serialized, out_type=out_type, name=name)
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     """A tensor as a serialised TensorProto (``tf.serialize_tensor``)."""
-    return parsing_ops.serialize_tensor_op(tensor, name=name)  # type: ignore[no-any-return]
+    return parsing_ops.serialize_tensor_op(tensor, name=name)
 
 
 def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
     """Example messages from their JSON form (``tf.decode_json_example``)."""
-    return parsing_ops.decode_json_op(json_examples, name=name)  # type: ignore[no-any-return]
+    return parsing_ops.decode_json_op(json_examples, name=name)

@@ -1,4 +1,4 @@
-"""Parsing ops: ``ParseExample`` and its kin, ``ParseTensor``, ``SerializeTensor``, ``DecodeJSONExample``."""
+"""Parsing ops: ``ParseExample`` and related ops, ``ParseTensor``, ``SerializeTensor``, ``DecodeJSONExample``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.dtypes import DType, string
+from tfmini.dtypes import DType, cpp_name, string
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.ops.example_parsing import (
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.io.example_parsing import (
     Dense,
     Sparse,
     Where,
@@ -24,7 +25,6 @@ from tfmini.ops.example_parsing import (
     sparse_rows,
     stack_rows,
 )
-from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
 
 _TYPES = "{float, int64, string}"
@@ -47,7 +47,7 @@ _SEQUENCE_OUTPUTS = (
     " feature_list_dense_values: feature_list_dense_types"
 )
 
-parse_example_op = op(
+parse_example_op: OpHandle[Any] = op(
     "ParseExample(serialized: string, names: string, sparse_keys: Nsparse * string, dense_keys: Ndense * string,"
     " dense_defaults: Tdense) -> sparse_indices: Nsparse * int64, sparse_values: sparse_types,"
     " sparse_shapes: Nsparse * int64, dense_values: Tdense\n"
@@ -57,7 +57,7 @@ parse_example_op = op(
         Tdense: list({_TYPES}) >= 0
         dense_shapes: list(shape) >= 0"""
 )
-parse_single_example_op = op(
+parse_single_example_op: OpHandle[Any] = op(
     "ParseSingleExample(serialized: string, dense_defaults: Tdense) -> sparse_indices: num_sparse * int64,"
     " sparse_values: sparse_types, sparse_shapes: num_sparse * int64, dense_values: Tdense\n"
     f"""num_sparse: int >= 0
@@ -67,7 +67,7 @@ parse_single_example_op = op(
         Tdense: list({_TYPES}) >= 0
         dense_shapes: list(shape) >= 0"""
 )
-parse_sequence_op = op(
+parse_sequence_op: OpHandle[Any] = op(
     "ParseSequenceExample(serialized: string, debug_name: string, context_dense_defaults: Tcontext_dense) -> "
     f"{_SEQUENCE_OUTPUTS}, feature_list_dense_lengths: Nfeature_list_dense * int64\n"
     f"""feature_list_dense_missing_assumed_empty: list(string) >= 0
@@ -78,16 +78,16 @@ parse_sequence_op = op(
     {_COUNTS}
     {_SEQUENCE_TYPES}"""
 )
-parse_single_sequence_op = op(
+parse_single_sequence_op: OpHandle[Any] = op(
     "ParseSingleSequenceExample(serialized: string, feature_list_dense_missing_assumed_empty: string,"
     " context_sparse_keys: Ncontext_sparse * string, context_dense_keys: Ncontext_dense * string,"
     " feature_list_sparse_keys: Nfeature_list_sparse * string,"
     " feature_list_dense_keys: Nfeature_list_dense * string, context_dense_defaults: Tcontext_dense,"
     f" debug_name: string) -> {_SEQUENCE_OUTPUTS}\n{_COUNTS}\n{_SEQUENCE_TYPES}"
 )
-parse_tensor_op = op("ParseTensor(serialized: string) -> output: out_type; out_type: type")
-serialize_tensor_op = op("SerializeTensor(tensor: T) -> serialized: string; T: type")
-decode_json_op = op("DecodeJSONExample(json_examples: string) -> binary_examples: string")
+parse_tensor_op = op("ParseTensor(serialized: string) -> output: out_type; out_type: type", shape=[None])
+serialize_tensor_op = op("SerializeTensor(tensor: T) -> serialized: string; T: type", shape=[()])
+decode_json_op = op("DecodeJSONExample(json_examples: string) -> binary_examples: string", shape=same_shape)
 
 for _handle in (parse_example_op, parse_single_example_op, parse_sequence_op, parse_single_sequence_op,
                 parse_tensor_op, serialize_tensor_op, decode_json_op):  # fmt: skip
@@ -107,21 +107,21 @@ def _after(prefix: tuple[int | None, ...], shape: RawShape) -> RawShape:
 
 @parse_example_op.shape
 def _example_shape(node: Operation) -> list[RawShape]:
-    batch = with_rank(node._inputs[0]._shape, 1)
-    with_rank(node._inputs[1]._shape, 1)
+    batch = with_rank(node.inputs[0].raw_shape, 1)
+    with_rank(node.inputs[1].raw_shape, 1)
     dense = [_after(batch, shape) for shape in node.attrs["dense_shapes"]]
     return _sparse_shapes(node.attrs["Nsparse"], 2) + dense
 
 
 @parse_single_example_op.shape
 def _single_example_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     return _sparse_shapes(node.attrs["num_sparse"], 1) + list(node.attrs["dense_shapes"])
 
 
 @parse_sequence_op.shape
 def _sequence_shape(node: Operation) -> list[RawShape]:
-    (batch,) = with_rank(node._inputs[0]._shape, 1)
+    (batch,) = with_rank(node.inputs[0].raw_shape, 1)
     attrs = node.attrs
     return [
         *_sparse_shapes(attrs["Ncontext_sparse"], 2),
@@ -134,7 +134,7 @@ def _sequence_shape(node: Operation) -> list[RawShape]:
 
 @parse_single_sequence_op.shape
 def _single_sequence_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     attrs = node.attrs
     return [
         *_sparse_shapes(attrs["Ncontext_sparse"], 1),
@@ -142,21 +142,6 @@ def _single_sequence_shape(node: Operation) -> list[RawShape]:
         *_sparse_shapes(attrs["Nfeature_list_sparse"], 2),
         *(_after((None,), shape) for shape in attrs["feature_list_dense_shapes"]),
     ]
-
-
-@parse_tensor_op.shape
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None]
-
-
-@serialize_tensor_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@decode_json_op.shape
-def _same(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -175,15 +160,13 @@ def _dense_specs(keys: list[bytes], types: list[DType], shapes: list[RawShape], 
     for i, (key, dtype, shape, default) in enumerate(zip(keys, types, shapes, defaults)):
         spec = Dense(key.decode(), dtype, shape, default)
         if spec.is_variable and np.size(default) != 1:
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"dense_shape[{i}] is a variable length shape: {format_raw(shape)}, therefore def_value[{i}] must"
-                f" contain a single element (the padding element).  But its shape is: {format_raw(np.shape(default))}",
+                f" contain a single element (the padding element).  But its shape is: {format_raw(np.shape(default))}"
             )
         if not spec.is_variable and np.size(default) and not compatible_raw(shape, np.shape(default)):
             text = f"def_value[{i}].shape() == {format_raw(np.shape(default))} is not compatible with"
-            raise errors.InvalidArgumentError(None, None, f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
+            raise errors.InvalidArgumentError.of(f"{text} dense_shapes_[{i}] == {format_raw(shape)}")
         specs.append(spec)
     return specs
 
@@ -205,7 +188,7 @@ def _parse_example(
     texts, labels = _texts(serialized), _texts(names)
     if labels and len(labels) != len(texts):
         text = f"Expected len(names) == len(serialized), but got: {len(labels)} vs. {len(texts)}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     dense = _dense_specs([_text(k) for k in dense_keys], Tdense, dense_shapes, dense_defaults)
     sparse = _sparse_specs([_text(k) for k in sparse_keys], sparse_types)
     sparse_found, dense_found = parse_examples(texts, labels, sparse, dense)
@@ -317,7 +300,7 @@ def _parse_sequences(
 
 
 def _sparse_cube(rows: list[list[Any]], dtype: DType) -> tuple[Any, Any, Any]:
-    """Per example the vectors of its steps, as one sparse tensor of rank 3."""
+    """The vectors of each example's steps, as one sparse tensor of rank 3."""
     parts = [sparse_batch(steps, dtype) for steps in rows]
     indices = [np.insert(part, 0, i, axis=1) for i, (part, _, _) in enumerate(parts)]
     largest = np.max([shape for _, _, shape in parts], axis=0) if parts else np.zeros(2, np.int64)
@@ -335,31 +318,27 @@ def _parse_tensor(serialized: Any, *, out_type: DType) -> Any:
 
     if np.ndim(serialized):
         problem = f"Expected `serialized` to be a scalar, got shape: {format_raw(np.shape(serialized))}"
-        raise errors.InvalidArgumentError(None, None, problem)
+        raise errors.InvalidArgumentError.of(problem)
     text = _text(serialized)
     try:
         proto = TensorProto.FromString(text)
     except DecodeError:
         problem = f"Could not parse `serialized` as TensorProto: '{text.decode('latin-1')}'"
-        raise errors.InvalidArgumentError(None, None, problem) from None
+        raise errors.InvalidArgumentError.of(problem) from None
     if proto.dtype != out_type.as_datatype_enum:
         got = cpp_name(DType(proto.dtype)) if proto.dtype else "invalid"
         problem = f"Type mismatch between parsed tensor ({got}) and dtype ({cpp_name(out_type)})"
-        raise errors.InvalidArgumentError(None, None, problem)
+        raise errors.InvalidArgumentError.of(problem)
     value = np.array(tensor_from_proto(proto))
     return value.item() if out_type is string and not value.ndim else value
 
 
 @serialize_tensor_op.kernel("CPU")
 def _serialize_tensor(tensor: Any, *, T: DType) -> bytes:
-    from tfmini.graph.attr_values import shape_proto, tensor_proto
-    from tfmini.protos import TensorProto
+    from tfmini.graph.attr_values import content_proto, tensor_proto
 
     array = np.asarray(tensor, T.numpy)
-    if T is string:
-        return tensor_proto(array).SerializeToString()  # type: ignore[no-any-return]
-    proto: Any = TensorProto(tensor_shape=shape_proto(array.shape), tensor_content=array.tobytes())
-    proto.dtype = T.as_datatype_enum
+    proto = tensor_proto(array) if T is string else content_proto(array)
     return proto.SerializeToString()  # type: ignore[no-any-return]
 
 
@@ -375,6 +354,6 @@ def _decode_json(json_examples: Any) -> Any:
         try:
             found.append(json_format.Parse(text, Example()).SerializeToString())
         except json_format.ParseError as error:
-            raise errors.InvalidArgumentError(None, None, f"Error while parsing JSON: {error}") from error
+            raise errors.InvalidArgumentError.of(f"Error while parsing JSON: {error}") from error
     out.reshape(-1)[:] = found
     return out if out.ndim else found[0]

@@ -1,25 +1,26 @@
-"""The kinds of readers: what is a work unit to them, and what a record."""
+"""The kinds of readers: each defines its work units and its records."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini import errors
-from tfmini.ops.reader_state import ReaderState, Record
-from tfmini.ops.record_files import InflatedFile, RecordReader
+from tfmini.checkpoint import varint
+from tfmini.ops.io.reader_state import ReaderState, Record
+from tfmini.ops.io.record_files import InflatedFile, RecordReader
 
 
 class _SerializableReader(ReaderState):
-    """Readers whose units have one record, so that nothing but counters is between two reads."""
+    """Readers with one record per work unit, so that their state between reads is a few counters."""
 
     def is_last(self) -> bool:
         return True
 
     def serialize(self) -> bytes:
         fields = (self.units_started, self.units_finished, self.produced)
-        parts = [bytes([8 * i]) + _varint(value) for i, value in enumerate(fields, 1) if value]
+        parts = [bytes([8 * i]) + varint.encode(value) for i, value in enumerate(fields, 1) if value]
         if self.work:
-            parts.append(bytes([34]) + _varint(len(self.work)) + self.work)
+            parts.append(bytes([34]) + varint.encode(len(self.work)) + self.work)
         return b"".join(parts)
 
     def restore(self, state: bytes) -> None:
@@ -28,7 +29,7 @@ class _SerializableReader(ReaderState):
         except (IndexError, ValueError):
             text = f"Could not parse state for {self.kind} '{self.name}': {state.decode('latin-1')}"
             self.reset()
-            raise errors.InvalidArgumentError(None, None, text) from None
+            raise errors.InvalidArgumentError.of(text) from None
         problem = ""
         if min(started, finished, produced) < 0:
             problem = "Unexpected negative value when restoring in"
@@ -36,21 +37,12 @@ class _SerializableReader(ReaderState):
             problem = "Inconsistent work started vs. finished when restoring in"
         if problem:
             self.reset()
-            raise errors.InvalidArgumentError(None, None, f"{problem} {self.kind} '{self.name}'")
+            raise errors.InvalidArgumentError.of(f"{problem} {self.kind} '{self.name}'")
         self.units_started, self.units_finished, self.produced, self.work = started, finished, produced, work
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _parse_state(state: bytes) -> tuple[int, int, int, bytes]:
-    """The fields of a ReaderBaseState message (a varint each, and the current work unit)."""
+    """The fields of a ReaderBaseState message: three counters and the current work unit."""
     fields: dict[int, Any] = {1: 0, 2: 0, 3: 0, 4: b""}
     at = 0
 
@@ -81,7 +73,7 @@ def _parse_state(state: bytes) -> tuple[int, int, int, bytes]:
 
 
 class IdentityReaderState(_SerializableReader):
-    """Gives the work units themselves."""
+    """Returns the work units as records."""
 
     kind = "IdentityReader"
 
@@ -90,7 +82,7 @@ class IdentityReaderState(_SerializableReader):
 
 
 class WholeFileReaderState(_SerializableReader):
-    """Gives whole files."""
+    """Returns whole files as records."""
 
     kind = "WholeFileReader"
 
@@ -103,7 +95,7 @@ class WholeFileReaderState(_SerializableReader):
 
 
 class _FileReader(ReaderState):
-    """Readers with an open file."""
+    """Base of readers that keep a file open."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -120,7 +112,7 @@ class _FileReader(ReaderState):
 
 
 class TextLineReaderState(_FileReader):
-    """Gives the lines of text files, without their ends."""
+    """Returns the lines of text files, without line ends."""
 
     kind = "TextLineReader"
 
@@ -153,10 +145,10 @@ class TextLineReaderState(_FileReader):
 
 
 class FixedLengthRecordReaderState(_FileReader):
-    """Gives records of a fixed number of bytes.
+    """Returns records of a fixed number of bytes.
 
     Args:
-      header, record, footer, hop: numbers of bytes; ``hop`` from record to record, 0 for ``record``.
+      header, record, footer, hop: numbers of bytes; ``hop`` is the distance between records, 0: ``record``.
       encoding: ``""``, ``"ZLIB"`` or ``"GZIP"``.
     """
 
@@ -187,7 +179,7 @@ class FixedLengthRecordReaderState(_FileReader):
 
 
 class TFRecordReaderState(_FileReader):
-    """Gives the records of TFRecord files."""
+    """Returns the records of TFRecord files."""
 
     kind = "TFRecordReader"
 

@@ -1,4 +1,4 @@
-"""Reader ops: ``TextLineReaderV2`` and its kin, ``ReaderReadV2``, ``ReaderReadUpToV2``, …"""
+"""Reader ops: ``TextLineReaderV2`` and other kinds, ``ReaderReadV2``, ``ReaderReadUpToV2``, …"""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tfmini import errors
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
-from tfmini.ops.queue_state import QueueState
-from tfmini.ops.reader_kinds import (
+from tfmini.ops.io.reader_kinds import (
     FixedLengthRecordReaderState,
     IdentityReaderState,
     TextLineReaderState,
     TFRecordReaderState,
     WholeFileReaderState,
 )
-from tfmini.ops.reader_state import ReaderState
+from tfmini.ops.io.reader_state import ReaderState
+from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.shared_state import find_or_create
 from tfmini.shapes import RawShape, with_rank
 
@@ -27,13 +27,13 @@ _SHARED = "container: string = ''; shared_name: string = ''"
 _FIXED = "header_bytes: int = 0; record_bytes: int; footer_bytes: int = 0; hop_bytes: int = 0"
 
 
-def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle, OpHandle]:
-    """The op with a resource handle, and the old one with a reference."""
+def _reader(name: str, attrs: str, more: str = "") -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares a reader op with a resource handle, and the old op with a reference."""
     new = op(f"{name}V2() -> reader_handle: resource; {attrs}{more}", stateful=True)
     return new, op(f"{name}() -> reader_handle: Ref(string); {attrs}", stateful=True)
 
 
-def _access(name: str, inputs: str, outputs: str) -> tuple[OpHandle, OpHandle]:
+def _access(name: str, inputs: str, outputs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
     result = f" -> {outputs}" if outputs else ""
     old_inputs = inputs.replace("queue_handle: resource", "queue_handle: Ref(string)")
     new = op(f"{name}V2(reader_handle: resource{inputs}){result}", stateful=True)
@@ -60,7 +60,7 @@ _OLD_HANDLES = (whole_file_v1, text_line_v1, fixed_length_v1, tf_record_v1, iden
 _SCALARS = (num_records, num_records_v1, num_units, num_units_v1, serialize, serialize_v1)
 
 
-def _give(handles: tuple[OpHandle, ...], shapes: list[RawShape]) -> None:
+def _give(handles: tuple[OpHandle[Any], ...], shapes: list[RawShape]) -> None:
     function: Callable[[Operation], list[RawShape]] = lambda node: list(shapes)  # noqa: E731 - one per list of shapes
     for handle in handles:
         handle.not_differentiable()
@@ -75,7 +75,7 @@ _give((reset, reset_v1), [])
 
 
 def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
     return []
 
 
@@ -109,7 +109,7 @@ def _identity(resources: Any, *, node: Any) -> ReaderState:
 def _text_line(resources: Any, *, node: Any, skip_header_lines: int) -> ReaderState:
     if skip_header_lines < 0:
         text = f"skip_header_lines must be >= 0 not {skip_header_lines}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return _state(resources, node, lambda name: TextLineReaderState(node.name, skip_header_lines))
 
 
@@ -132,7 +132,7 @@ def _fixed_length(
     }
     for name, value in sizes.items():
         if value < 0:
-            raise errors.InvalidArgumentError(None, None, f"{name} must be >= 0 not {value}")
+            raise errors.InvalidArgumentError.of(f"{name} must be >= 0 not {value}")
     encoding = node.attrs.get("encoding", b"").decode()
     return _state(
         resources,
@@ -147,7 +147,7 @@ def _fixed_length(
 
 
 class _Scalars:
-    """The wait of ``ReaderRead``: one record becomes two scalars."""
+    """The wait of ``ReaderRead``: answers with one record as two scalars."""
 
     def __init__(self, wait: Wait) -> None:
         self.step = wait.step
@@ -161,7 +161,7 @@ class _Scalars:
 
 
 class _Vectors(_Scalars):
-    """The wait of ``ReaderReadUpTo``: records become two arrays."""
+    """The wait of ``ReaderReadUpTo``: answers with records as two arrays."""
 
     def done(self, result: Any = None) -> None:
         """Answers with keys and values."""
@@ -182,7 +182,7 @@ def _read(wait: Wait, reader: ReaderState, queue: QueueState) -> None:
 def _read_up_to(wait: Wait, reader: ReaderState, queue: QueueState, num_records: Any) -> None:
     count = int(num_records)
     if count <= 0:
-        raise errors.InvalidArgumentError(None, None, f"num_records must be positive, got {count}")
+        raise errors.InvalidArgumentError.of(f"num_records must be positive, got {count}")
     reader.read_records(_Vectors(wait), queue, count, at_once=True)
 
 

@@ -1,7 +1,7 @@
-"""Readers: what is between two reads, and reading on when the next file name has to be waited for.
+"""The state of readers, and reads that wait for the next file name.
 
-Reads of one reader take turns. A read that needs another work unit (a file name) takes it from the
-queue like any dequeue, so it holds no thread while it waits.
+Reads of one reader run one after another. A read that needs another work unit (a file name) dequeues it
+asynchronously, so it holds no thread while it waits.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 from tfmini import dtypes, errors
 from tfmini.graph.waiting import Wait
-from tfmini.ops.queue_state import QueueState
+from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
 Record = tuple[bytes, bytes]
 
 
 class ReaderState(WaitingState):
-    """A reader: takes work units from a queue and gives their records, key and value.
+    """A reader: takes work units from a queue and returns their records as keys and values.
 
     Subclasses open a work unit and read records from it.
 
     Attributes:
       kind, name: for messages.
-      produced: records given so far.
-      units_started, units_finished: work units.
+      produced: the number of records returned so far.
+      units_started, units_finished: numbers of work units.
     """
 
     kind = "Reader"
@@ -36,7 +36,7 @@ class ReaderState(WaitingState):
         self.name = name
         self.produced = self.units_started = self.units_finished = 0
         self.work = b""
-        self.busy = False  # a read has the reader
+        self.busy = False  # A read is using the reader.
 
     # ---- for subclasses ---------------------------------------------------------------------
 
@@ -44,14 +44,14 @@ class ReaderState(WaitingState):
         """Opens the work unit ``self.work``."""
 
     def read_record(self) -> Record | None:
-        """The next record of the work unit; None when there is none."""
+        """The next record of the work unit; None at its end."""
         raise NotImplementedError
 
     def finish_unit(self) -> None:
         """Closes the work unit."""
 
     def is_last(self) -> bool:
-        """Whether a unit ends with the record just read, so that it counts as finished at once."""
+        """Whether the work unit ends with the last record read, so that it counts as finished at once."""
         return False
 
     # ---- what the ops do --------------------------------------------------------------------
@@ -60,9 +60,9 @@ class ReaderState(WaitingState):
         """Answers with records.
 
         Args:
-          queue: of work units.
-          limit: how many records at most.
-          at_once: answer with those of one work unit rather than wait for more.
+          queue: the queue of work units.
+          limit: the most records to return.
+          at_once: answer with the records of one work unit instead of waiting for more.
         """
         self.submit(self.readers, _Turn(wait, self, lambda turn: _Read(self, turn, queue, limit, at_once).go_on()))
 
@@ -71,13 +71,13 @@ class ReaderState(WaitingState):
         return self.units_finished < self.units_started
 
     def end_turn(self) -> None:
-        """Lets the next read begin."""
+        """Starts the next waiting read."""
         with self.lock:
             self.busy = False
         self.changed()
 
     def reset(self) -> None:
-        """As if nothing had been read."""
+        """Returns to the initial state."""
         with self.lock:
             self.produced = self.units_started = self.units_finished = 0
             if self.work:
@@ -85,22 +85,22 @@ class ReaderState(WaitingState):
             self.work = b""
 
     def serialize(self) -> bytes:
-        """The state, where the kind of reader can tell.
+        """The state as bytes.
 
         Raises:
-          UnimplementedError: where it cannot.
+          UnimplementedError: when this kind of reader does not support it.
         """
-        raise errors.UnimplementedError(None, None, "Reader SerializeState")
+        raise errors.UnimplementedError.of("Reader SerializeState")
 
     def restore(self, state: bytes) -> None:
-        """Takes up a serialised state."""
-        raise errors.UnimplementedError(None, None, "Reader RestoreState")
+        """Restores a serialised state."""
+        raise errors.UnimplementedError.of("Reader RestoreState")
 
     def clear(self) -> None:
-        """The reader is dropped from its task."""
+        """Called when the task removes the reader."""
         self.reset()
         text = f"{self.kind} '{self.name}' was deleted by a reset of its container."
-        self.fail_all(errors.CancelledError(None, None, text))
+        self.fail_all(errors.CancelledError.of(text))
 
 
 class _Turn(Attempt):
@@ -124,13 +124,13 @@ class _Turn(Attempt):
 
     def answer(self) -> None:
         if self.error is None:
-            self.begin(self.wait)  # the turn has come; the answer follows
+            self.begin(self.wait)  # The read starts now; its answer follows.
         else:
             super().answer()
 
 
 class _Read:
-    """A read whose turn it is; also the `Wait` of its dequeues."""
+    """The read that is using the reader; also the `Wait` of its dequeues."""
 
     def __init__(self, reader: ReaderState, wait: Wait, queue: QueueState, limit: int, at_once: bool) -> None:
         self.reader = reader
@@ -142,7 +142,7 @@ class _Read:
         self.step = wait.step
 
     def go_on(self) -> None:
-        """Reads until it is answered or a work unit has to be waited for."""
+        """Reads until it can answer or must wait for a work unit."""
         reader = self.reader
         try:
             while reader.in_progress():
@@ -154,7 +154,7 @@ class _Read:
                 text = "Expected single component queue" if len(self.queue.dtypes) != 1 else (
                     "Expected queue with single string component"
                 )  # fmt: skip
-                raise errors.InvalidArgumentError(None, None, text)
+                raise errors.InvalidArgumentError.of(text)
         except errors.OpError as error:
             self.fail(error)
             return
@@ -176,10 +176,10 @@ class _Read:
         self.reader.end_turn()
         self.wait.done(self.records)
 
-    # As the wait of a dequeue:
+    # The interface of a dequeue's wait:
 
     def done(self, result: Any = None) -> None:
-        """A work unit has come."""
+        """Called with a work unit."""
         value = result[0]
         self.reader.work = value if isinstance(value, bytes) else value.item()
         try:
@@ -191,12 +191,12 @@ class _Read:
         self.go_on()
 
     def fail(self, error: errors.OpError) -> None:
-        """No more records."""
+        """Called when the dequeue fails: there are no more records."""
         self.reader.end_turn()
         self.wait.fail(error)
 
     def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
-        """Forwards to the read's own wait; a read that ends lets the next one begin."""
+        """Registers with the read's own wait; a cancelled read also starts the next one."""
 
         def cancelled() -> None:
             cancel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import reader_ops
-from tfmini.ops.tf_record import TFRecordOptions
+from tfmini.ops.io import reader_ops
+from tfmini.ops.io.tf_record import TFRecordOptions
 
 
 class ReaderBase:
@@ -40,11 +40,11 @@ class ReaderBase:
         return reader_ops.read_up_to(self._reader_ref, _handle_of(queue), num_records, name=name)
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
-        """How many records it has given, an int64 scalar."""
+        """The number of records returned so far, an int64 scalar."""
         return reader_ops.num_records(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
     def num_work_units_completed(self, name: str | None = None) -> Tensor:
-        """How many work units it has finished, an int64 scalar."""
+        """The number of work units finished, an int64 scalar."""
         return reader_ops.num_units(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
     def serialize_state(self, name: str | None = None) -> Tensor:
@@ -52,11 +52,11 @@ class ReaderBase:
         return reader_ops.serialize(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
     def restore_state(self, state: Any, name: str | None = None) -> Operation:
-        """Takes up a serialised state."""
+        """Restores a serialised state."""
         return reader_ops.restore(self._reader_ref, state, name=name)  # type: ignore[no-any-return]
 
     def reset(self, name: str | None = None) -> Operation:
-        """As if nothing had been read."""
+        """Returns to the initial state."""
         return reader_ops.reset(self._reader_ref, name=name)  # type: ignore[no-any-return]
 
 
@@ -65,17 +65,17 @@ def _handle_of(queue: Any) -> Any:
 
 
 class WholeFileReader(ReaderBase):
-    """Gives whole files: (name, content) (``tf.WholeFileReader``)."""
+    """Returns whole files as (name, content) (``tf.WholeFileReader``)."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(reader_ops.whole_file(name=name), supports_serialize=True)
 
 
 class TextLineReader(ReaderBase):
-    """Gives lines: (file:number, line) (``tf.TextLineReader``).
+    """Returns lines as (file:number, line) (``tf.TextLineReader``).
 
     Args:
-      skip_header_lines: how many lines to skip in every file.
+      skip_header_lines: the number of lines to skip in every file.
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
@@ -83,12 +83,12 @@ class TextLineReader(ReaderBase):
 
 
 class FixedLengthRecordReader(ReaderBase):
-    """Gives records of fixed length: (file:number, bytes) (``tf.FixedLengthRecordReader``).
+    """Returns records of fixed length as (file:number, bytes) (``tf.FixedLengthRecordReader``).
 
     Args:
       record_bytes: the length of a record.
-      header_bytes, footer_bytes: what to skip at the ends of every file.
-      hop_bytes: from record to record; None for ``record_bytes``.
+      header_bytes, footer_bytes: the numbers of bytes to skip at the ends of every file.
+      hop_bytes: the distance between records; None: ``record_bytes``.
       encoding: ``""``, ``"ZLIB"`` or ``"GZIP"``.
     """
 
@@ -104,7 +104,7 @@ class FixedLengthRecordReader(ReaderBase):
 
 
 class TFRecordReader(ReaderBase):
-    """Gives the records of TFRecord files: (file:offset, record) (``tf.TFRecordReader``).
+    """Returns the records of TFRecord files as (file:offset, record) (``tf.TFRecordReader``).
 
     Args:
       options: a `TFRecordOptions`.
@@ -116,7 +116,7 @@ class TFRecordReader(ReaderBase):
 
 
 class IdentityReader(ReaderBase):
-    """Gives the work units themselves, as key and as value (``tf.IdentityReader``)."""
+    """Returns each work unit as key and as value (``tf.IdentityReader``)."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(reader_ops.identity(name=name), supports_serialize=True)

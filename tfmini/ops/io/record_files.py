@@ -2,7 +2,7 @@
 
 A record is an 8-byte little-endian length, the masked CRC-32C of those 8 bytes, the data, and the
 masked CRC-32C of the data. Event files use the same framing. A compressed file is one GZIP or ZLIB
-stream around the whole.
+stream of all records.
 """
 
 from __future__ import annotations
@@ -26,32 +26,19 @@ _HEADER = struct.Struct("<QI")
 _CHUNK = 1 << 18
 # zlib's window bits: 15 with a zlib header, 16 more for a gzip one.
 _WINDOW_BITS = {"ZLIB": 15, "GZIP": 31}
-_MAX_RECORD = 1 << 40  # no sane length; a larger one is corruption whose checksum happens to fit
+_MAX_RECORD = 1 << 40  # A larger length is corrupt data whose checksum matches by chance.
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as it stands in files: rotated and offset, so that a CRC of CRCs stays useful."""
+    """The checksum in the form of files: rotated and offset, as checksums of data that contain checksums need it."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(record: bytes) -> bytes:
-    """A record as it stands in a file."""
+    """The bytes of a record in a file."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, _CRC.pack(masked_crc32c(length)), record, _CRC.pack(masked_crc32c(record))))
-
-
-def file_error(error: OSError, path: Path) -> errors.OpError:
-    """The status class that TensorFlow gives an operating system's error, with the path."""
-    kinds = {
-        FileNotFoundError: errors.NotFoundError,
-        PermissionError: errors.PermissionDeniedError,
-        FileExistsError: errors.AlreadyExistsError,
-        IsADirectoryError: errors.FailedPreconditionError,
-        NotADirectoryError: errors.FailedPreconditionError,
-    }
-    kind: Any = next((k for cls, k in kinds.items() if isinstance(error, cls)), errors.UnknownError)
-    return kind(None, None, f"{os.fsdecode(path)}; {error.strerror or error}")  # type: ignore[no-any-return]
 
 
 class RecordWriter:
@@ -90,7 +77,7 @@ class RecordWriter:
         try:
             self._file = open(path, "wb")  # noqa: SIM115 - closed by close
         except OSError as error:
-            raise file_error(error, path) from error
+            raise errors.from_os_error(error, path) from error
         self._path = path
 
     def write(self, record: bytes) -> None:
@@ -103,27 +90,28 @@ class RecordWriter:
 
     def _put(self, data: bytes) -> None:
         if self._file.closed:
-            raise errors.FailedPreconditionError(None, None, f"Writer of {os.fsdecode(self._path)} is closed.")
+            raise errors.FailedPreconditionError.of(f"Writer of {os.fsdecode(self._path)} is closed.")
         try:
             self._file.write(data if self._deflate is None else self._deflate.compress(data))
         except OSError as error:
-            raise file_error(error, self._path) from error
+            raise errors.from_os_error(error, self._path) from error
 
     def flush(self) -> None:
-        """Makes all that was written visible to readers of the file."""
+        """Makes all written records visible to readers of the file."""
         if self._file.closed:
-            raise errors.FailedPreconditionError(None, None, f"Writer of {os.fsdecode(self._path)} is closed.")
-        if self._deflate is not None:
-            self._file.write(self._deflate.flush(zlib.Z_SYNC_FLUSH))
-        self._file.flush()
+            raise errors.FailedPreconditionError.of(f"Writer of {os.fsdecode(self._path)} is closed.")
+        with errors.naming_file(self._path):
+            if self._deflate is not None:
+                self._file.write(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+            self._file.flush()
 
     def close(self) -> None:
-        """Writes what is left and closes the file; a second call does nothing."""
+        """Writes buffered records and closes the file; a second call does nothing."""
         if self._file.closed:
             return
-        if self._deflate is not None:
-            self._file.write(self._deflate.flush())
-        self._file.close()
+        with errors.naming_file(self._path), self._file:  # Closed even if the last write fails.
+            if self._deflate is not None:
+                self._file.write(self._deflate.flush())
 
     def __enter__(self) -> RecordWriter:
         return self
@@ -158,7 +146,7 @@ class InflatedFile:
         try:
             self._file = open(path, "rb")  # noqa: SIM115 - closed by close
         except OSError as error:
-            raise file_error(error, path) from error
+            raise errors.from_os_error(error, path) from error
         self._path = path
 
     def read(self, count: int) -> bytes:
@@ -170,9 +158,9 @@ class InflatedFile:
         try:
             return self._read(count)
         except zlib.error as error:
-            raise errors.DataLossError(None, None, f"{os.fsdecode(self._path)}: {error}") from error
+            raise errors.DataLossError.of(f"{os.fsdecode(self._path)}: {error}") from error
         except OSError as error:
-            raise file_error(error, self._path) from error
+            raise errors.from_os_error(error, self._path) from error
 
     def _read(self, count: int) -> bytes:
         if self._inflate is None:
@@ -181,7 +169,7 @@ class InflatedFile:
             chunk = self._inflate.unconsumed_tail or self._inflate.unused_data or self._file.read(_CHUNK)
             if not chunk:
                 break
-            if self._inflate.eof:  # gzip files may be concatenated
+            if self._inflate.eof:  # Gzip files may be concatenated.
                 self._inflate = zlib.decompressobj(self._bits)
             self._pending += self._inflate.decompress(chunk)
         found = bytes(self._pending[:count])
@@ -213,22 +201,22 @@ class RecordReader:
         """The next record, or None at the end of the file.
 
         Raises:
-          DataLossError: when the file is cut or a checksum does not fit.
+          DataLossError: when the file is truncated or a checksum differs.
         """
         head = self._file.read(12)
         if not head:
             return None
         if len(head) < 12:
-            raise errors.DataLossError(None, None, f"truncated record at {self.offset}")
+            raise errors.DataLossError.of(f"truncated record at {self.offset}")
         length, crc = _HEADER.unpack(head)
         if masked_crc32c(head[:8]) != crc or length > _MAX_RECORD:
-            raise errors.DataLossError(None, None, f"corrupted record at {self.offset}")
+            raise errors.DataLossError.of(f"corrupted record at {self.offset}")
         record = self._file.read(length + 4)
         if len(record) < length + 4:
-            raise errors.DataLossError(None, None, f"truncated record at {self.offset + 12}")
+            raise errors.DataLossError.of(f"truncated record at {self.offset + 12}")
         body = record[:length]
         if masked_crc32c(body) != _CRC.unpack_from(record, length)[0]:
-            raise errors.DataLossError(None, None, f"corrupted record at {self.offset + 12}")
+            raise errors.DataLossError.of(f"corrupted record at {self.offset + 12}")
         self.offset += length + 16
         return body
 
@@ -238,7 +226,7 @@ class RecordReader:
 
 
 def read_records(path: Path, compression: str = "") -> Iterator[bytes]:
-    """The records of a file, in order; errors as of `RecordReader`."""
+    """The records of a file, in order; raises like `RecordReader`."""
     reader = RecordReader(path, compression)
     try:
         while (record := reader.read()) is not None:

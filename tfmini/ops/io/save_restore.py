@@ -8,47 +8,55 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.checkpoint import merging, slices
-from tfmini.checkpoint.encoding import type_name
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.checkpoint.writer import BundleWriter
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.checkpoint_v1 import V1Writer, open_checkpoint
-from tfmini.ops.constant_value import constant_value
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.io.checkpoint_v1 import V1Writer, open_checkpoint
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
-save_v2 = op(
+save_v2: OpHandle[Operation] = op(
     """SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes)
     dtypes: list(type) >= 1""",
     stateful=True,
+    slow_io=True, checkpoint=True,
 )
-restore_v2 = op(
+restore_v2: OpHandle[Any] = op(
     """RestoreV2(prefix: string, tensor_names: string, shape_and_slices: string) -> tensors: dtypes
     dtypes: list(type) >= 1""",
     stateful=True,
+    slow_io=True, checkpoint=True,
 )
-merge_v2_checkpoints = op(
+merge_v2_checkpoints: OpHandle[Operation] = op(
     """MergeV2Checkpoints(checkpoint_prefixes: string, destination_prefix: string)
     delete_old_dirs: bool = true""",
     stateful=True,
+    slow_io=True,
 )
 sharded_filename = op("ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string")
 sharded_filespec = op("ShardedFilespec(basename: string, num_shards: int32) -> filename: string")
-save = op("Save(filename: string, tensor_names: string, data: T); T: list(type) >= 1", stateful=True)
-save_slices = op(
+save: OpHandle[Operation] = op(
+    "Save(filename: string, tensor_names: string, data: T); T: list(type) >= 1",
+    stateful=True, slow_io=True, checkpoint=True,
+)  # fmt: skip
+save_slices: OpHandle[Operation] = op(
     "SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: T); T: list(type) >= 1",
     stateful=True,
+    slow_io=True, checkpoint=True,
 )
 restore = op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt; dt: type; preferred_shard: int = -1",
     stateful=True,
+    slow_io=True, checkpoint=True,
 )
 restore_slice = op(
     """RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt
     dt: type
     preferred_shard: int = -1""",
     stateful=True,
+    slow_io=True, checkpoint=True,
 )
 _ALL = (save_v2, restore_v2, merge_v2_checkpoints, sharded_filename, sharded_filespec, save, save_slices, restore,
         restore_slice)  # fmt: skip
@@ -60,8 +68,8 @@ for _handle in _ALL:
 
 
 def _check_count(tensor: Tensor, count: int) -> None:
-    """The tensor is a vector of ``count`` elements."""
-    (size,) = with_rank(tensor._shape, 1)
+    """Refuses a tensor whose static shape is not that of a vector of ``count`` elements."""
+    (size,) = with_rank(tensor.raw_shape, 1)
     merge_dims(size, count)
 
 
@@ -75,57 +83,57 @@ def _sliced_shape(spec: bytes) -> RawShape:
 @save_v2.shape
 @save_slices.shape
 def _save_v2_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
-    count = len(node._inputs) - 3
-    _check_count(node._inputs[1], count)
-    _check_count(node._inputs[2], count)
+    with_rank(node.inputs[0].raw_shape, 0)
+    count = len(node.inputs) - 3
+    _check_count(node.inputs[1], count)
+    _check_count(node.inputs[2], count)
     return []
 
 
 @save.shape
 def _save_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
-    _check_count(node._inputs[1], len(node._inputs) - 2)
+    with_rank(node.inputs[0].raw_shape, 0)
+    _check_count(node.inputs[1], len(node.inputs) - 2)
     return []
 
 
 @restore_v2.shape
 def _restore_v2_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
     types = node.attrs["dtypes"]
-    _check_count(node._inputs[1], len(types))
-    _check_count(node._inputs[2], len(types))
-    specs = constant_value(node._inputs[2])
+    _check_count(node.inputs[1], len(types))
+    _check_count(node.inputs[2], len(types))
+    specs = constant_value(node.inputs[2])
     return [None] * len(types) if specs is None else [_sliced_shape(spec) for spec in specs]
 
 
 @restore.shape
 def _restore_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 0)
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
     return [None]
 
 
 @restore_slice.shape
 def _restore_slice_shape(node: Operation) -> list[RawShape]:
-    for tensor in node._inputs:
-        with_rank(tensor._shape, 0)
-    spec = constant_value(node._inputs[2])
+    for tensor in node.inputs:
+        with_rank(tensor.raw_shape, 0)
+    spec = constant_value(node.inputs[2])
     return [None if spec is None else _sliced_shape(_scalar(spec))]
 
 
 @merge_v2_checkpoints.shape
 def _merge_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 1)
+    with_rank(node.inputs[1].raw_shape, 0)
     return []
 
 
 @sharded_filename.shape
 @sharded_filespec.shape
 def _file_name_shape(node: Operation) -> list[RawShape]:
-    for tensor in node._inputs:
-        with_rank(tensor._shape, 0)
+    for tensor in node.inputs:
+        with_rank(tensor.raw_shape, 0)
     return [()]
 
 
@@ -144,7 +152,7 @@ def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
     try:
         return slices.parse(spec)
     except ValueError as error:
-        raise errors.InvalidArgumentError(None, None, str(error)) from None
+        raise errors.InvalidArgumentError.of(str(error)) from None
 
 
 def _write(writer: BundleWriter | V1Writer, names: Any, specs: Any, tensors: list[Any], types: list[DType]) -> None:
@@ -154,11 +162,9 @@ def _write(writer: BundleWriter | V1Writer, names: Any, specs: Any, tensors: lis
             continue
         shape, part = _parse(spec)
         if part.shape(shape) != np.shape(tensors[i]):
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 "Slice in shape_and_slice specification does not match the shape of the tensor to  save:"
-                f" {spec}, tensor {name}: {list(np.shape(tensors[i]))}",
+                f" {spec}, tensor {name}: {list(np.shape(tensors[i]))}"
             )
         writer.add_slice(name, shape, part, tensors[i], types[i])
     writer.finish()
@@ -184,18 +190,16 @@ def _save(filename: Any, tensor_names: Any, data: list[Any], *, T: list[DType]) 
 def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
     entry = reader.entry(name)
     if entry.dtype is not dtype.base_dtype:
-        text = f"expected dtype {type_name(dtype)} does not equal original dtype {type_name(entry.dtype)}"
-        raise errors.InvalidArgumentError(None, None, f"tensor_name = {name}; {text}")
+        text = f"expected dtype {cpp_name(dtype)} does not equal original dtype {cpp_name(entry.dtype)}"
+        raise errors.InvalidArgumentError.of(f"tensor_name = {name}; {text}")
     if not spec:
         value = reader.read(name)
     else:
         shape, part = _parse(spec)
         if shape != entry.shape:
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"tensor_name = {name}; shape in shape_and_slice spec {_dims(shape)} does not match the shape stored in"
-                f" checkpoint: {_dims(entry.shape)}",
+                f" checkpoint: {_dims(entry.shape)}"
             )
         value = reader.read_slice(name, part)
     return value if value.ndim else value[()]
@@ -232,7 +236,7 @@ def _merge(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs
 def _check_scalars(**values: Any) -> None:
     for name, value in values.items():
         if np.ndim(value):
-            raise errors.InvalidArgumentError(None, None, f"{name} must be a scalar, got shape {list(np.shape(value))}")
+            raise errors.InvalidArgumentError.of(f"{name} must be a scalar, got shape {list(np.shape(value))}")
 
 
 @sharded_filename.kernel("CPU")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from tfmini.ops.record_files import Path, RecordWriter, read_records
+from tfmini.ops.io.record_files import Path, RecordWriter, read_records
 
 
 class TFRecordCompressionType:
-    """How a record file is compressed (``tf.python_io.TFRecordCompressionType``)."""
+    """The compression of a record file (``tf.python_io.TFRecordCompressionType``)."""
 
     NONE = 0
     ZLIB = 1
@@ -22,7 +22,7 @@ class TFRecordOptions:
 
     Args:
       compression_type: ``""``, ``"ZLIB"``, ``"GZIP"`` or a `TFRecordCompressionType`.
-      flush_mode, input_buffer_size, output_buffer_size: accepted; they do not change the file.
+      flush_mode, input_buffer_size, output_buffer_size: accepted and unused; they do not change the file.
       window_bits, compression_level, compression_method, mem_level, compression_strategy: zlib's.
 
     Raises:
@@ -85,7 +85,7 @@ class TFRecordWriter:
       options: `TFRecordOptions`, or a compression type.
 
     Raises:
-      OpError: of the class that fits, when the file cannot be opened.
+      OpError: NotFoundError or another subclass when the file cannot be opened.
       ValueError: for an unknown compression type.
     """
 
@@ -106,7 +106,7 @@ class TFRecordWriter:
         self._writer.write(record.encode() if isinstance(record, str) else bytes(record))
 
     def flush(self) -> None:
-        """Makes all that was written visible to readers."""
+        """Makes all written records visible to readers."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -126,6 +126,6 @@ def tf_record_iterator(path: Path, options: Any = None) -> Iterator[bytes]:
     """The records of a TFRecord file (``tf.python_io.tf_record_iterator``).
 
     Raises:
-      OpError: NotFoundError and its like when the file cannot be opened, DataLossError when it is damaged.
+      OpError: NotFoundError or another subclass when the file cannot be opened, DataLossError when it is damaged.
     """
     return read_records(path, TFRecordOptions.get_compression_type_string(options))

@@ -8,28 +8,28 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.array_diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_transpose import matrix_transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.linalg_solving import matrix_triangular_solve
-from tfmini.ops.linalg_values import FLOATS, adjoint_of, check_square, lapack, matrix_parts, square
-from tfmini.ops.math_elementwise import div_no_nan
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.array.transpose import matrix_transpose
+from tfmini.ops.linalg.lapack import FLOATS, check_square, lapack, matrix_parts, square
+from tfmini.ops.linalg.solving import matrix_triangular_solve
+from tfmini.ops.math.elementwise import div_no_nan
+from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape
 
 cholesky_op = op(f"Cholesky(input: T) -> output: T; T: {FLOATS}")
 cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}")
-qr_op = op(f"Qr(input: T) -> q: T, r: T; full_matrices: bool = false; T: {FLOATS}")
-svd_op = op(
+qr_op: OpHandle[Any] = op(f"Qr(input: T) -> q: T, r: T; full_matrices: bool = false; T: {FLOATS}")
+svd_op: OpHandle[Any] = op(
     f"Svd(input: T) -> s: T, u: T, v: T; compute_uv: bool = true; full_matrices: bool = false; T: {FLOATS}"
 )
-eigh_op = op(f"SelfAdjointEigV2(input: T) -> e: T, v: T; compute_v: bool = true; T: {FLOATS}")
-lu_op = op(
+eigh_op: OpHandle[Any] = op(f"SelfAdjointEigV2(input: T) -> e: T, v: T; compute_v: bool = true; T: {FLOATS}")
+lu_op: OpHandle[Any] = op(
     f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}"
 )
 cholesky_grad_op.not_differentiable()
@@ -48,7 +48,7 @@ def _adjoint(matrix: Tensor) -> Tensor:
 @cholesky_op.shape
 @cholesky_grad_op.shape
 def _cholesky_shape(node: Operation) -> list[RawShape]:
-    return [square(node._inputs[0]._shape)]
+    return [square(node.inputs[0].raw_shape)]
 
 
 @cholesky_op.kernel("CPU")
@@ -72,9 +72,9 @@ def _cholesky_grad_kernel(lower: Any, grad: Any) -> Any:
 
 @cholesky_op.gradient
 def _cholesky_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    lower = node._outputs[0]
+    lower = node.outputs[0]
     sizes = array_shape.shape(lower)
-    identity = eye(getitem(sizes, -1), batch_shape=getitem(sizes, slice(None, -2)), dtype=lower._dtype.base_dtype)
+    identity = eye(getitem(sizes, -1), batch_shape=getitem(sizes, slice(None, -2)), dtype=lower.dtype.base_dtype)
     inverse = matrix_triangular_solve(lower, identity)
     middle = matmul(lower, grad, adjoint_a=True)
     middle = matrix_band_part(matrix_set_diag(middle, 0.5 * matrix_diag_part(middle)), -1, 0)
@@ -91,7 +91,7 @@ def _shorter(rows: int | None, columns: int | None) -> int | None:
 
 @qr_op.shape
 def _qr_shape(node: Operation) -> list[RawShape]:
-    parts = matrix_parts(node._inputs[0]._shape)
+    parts = matrix_parts(node.inputs[0].raw_shape)
     if parts is None:
         return [None, None]
     batch, rows, columns = parts
@@ -115,8 +115,8 @@ def _qr_kernel(value: Any, *, full_matrices: bool) -> tuple[Any, Any]:
 
 @qr_op.gradient
 def _qr_gradient(node: Operation, dq: Tensor, dr: Tensor) -> list[Any]:
-    q, r = node._outputs
-    shape = node._inputs[0]._shape
+    q, r = node.outputs
+    shape = node.inputs[0].raw_shape
     if shape is None or None in shape[-2:]:
         raise NotImplementedError("QrGrad not implemented with dynamic shapes: give the input one by set_shape.")
     wide, tall = shape[-2] < shape[-1], shape[-2] > shape[-1]  # type: ignore[operator]
@@ -139,7 +139,7 @@ def _qr_gradient(node: Operation, dq: Tensor, dr: Tensor) -> list[Any]:
 
 @svd_op.shape
 def _svd_shape(node: Operation) -> list[RawShape]:
-    parts = matrix_parts(node._inputs[0]._shape)
+    parts = matrix_parts(node.inputs[0].raw_shape)
     if parts is None:
         return [None, None, None]
     batch, rows, columns = parts
@@ -162,10 +162,10 @@ def _svd_kernel(value: Any, *, compute_uv: bool, full_matrices: bool) -> tuple[A
 @svd_op.gradient
 def _svd_gradient(node: Operation, grad_s: Tensor, grad_u: Tensor, grad_v: Tensor) -> list[Any]:
     if not node.attrs["compute_uv"]:
-        _, u, v = svd_op(node._inputs[0], compute_uv=True)
+        _, u, v = svd_op(node.inputs[0], compute_uv=True)
         return [matmul(u, matmul(matrix_diag(grad_s), v, adjoint_b=True))]
-    s, u, v = node._outputs
-    count = s._shape[-1] if s._shape is not None else None
+    s, u, v = node.outputs
+    count = s.raw_shape[-1] if s.raw_shape is not None else None
     if count is None:
         raise NotImplementedError(
             "SVD gradient has not been implemented for input with unknown inner matrix shape: give it one by set_shape."
@@ -193,7 +193,7 @@ def _gaps(values: Tensor) -> Tensor:
 
 @eigh_op.shape
 def _eigh_shape(node: Operation) -> list[RawShape]:
-    shape = square(node._inputs[0]._shape)
+    shape = square(node.inputs[0].raw_shape)
     if shape is None:
         return [None, None]
     return [shape[:-1], shape if node.attrs["compute_v"] else (0,)]
@@ -213,10 +213,10 @@ def _eigh_kernel(value: Any, *, compute_v: bool) -> tuple[Any, Any]:
 def _eigh_gradient(node: Operation, grad_e: Tensor, grad_v: Tensor) -> list[Any]:
     middle = matrix_diag(grad_e)
     if node.attrs["compute_v"]:
-        e, v = node._outputs
+        e, v = node.outputs
         middle = middle + _gaps(e) * matmul(v, grad_v, adjoint_a=True)
     else:
-        _, v = eigh_op(node._inputs[0])
+        _, v = eigh_op(node.inputs[0])
     found = matmul(v, matmul(middle, v, adjoint_b=True))
     # The op reads the lower triangle only.
     found = matrix_band_part(found + _adjoint(found), -1, 0)
@@ -228,7 +228,7 @@ def _eigh_gradient(node: Operation, grad_e: Tensor, grad_v: Tensor) -> list[Any]
 
 @lu_op.shape
 def _lu_shape(node: Operation) -> list[RawShape]:
-    shape = square(node._inputs[0]._shape)
+    shape = square(node.inputs[0].raw_shape)
     return [None, None] if shape is None else [shape, shape[:-1]]
 
 
@@ -257,7 +257,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     Raises (when run):
       InvalidArgumentError: when a matrix is not positive definite.
     """
-    return cholesky_op(input, name=name)  # type: ignore[no-any-return]
+    return cholesky_op(input, name=name)
 
 
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
@@ -283,9 +283,9 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 
 
 def _real_part(values: Tensor) -> Tensor:
-    if not values._dtype.is_complex:
+    if not values.dtype.is_complex:
         return values
-    return cast(values, values._dtype.real_dtype)  # type: ignore[no-any-return]
+    return cast(values, values.dtype.real_dtype)  # type: ignore[no-any-return]
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Norms, traces and what else linear algebra offers without an op of its own."""
+"""Norms, traces and other functions of linear algebra that are made of several ops."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_shape
-from tfmini.ops.array_diagonals import matrix_diag_part
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_filling import range as range_tensor
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_sets import invert_permutation, setdiff1d
-from tfmini.ops.array_transpose import matrix_transpose, transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.linalg_decompositions import cholesky, svd
-from tfmini.ops.math_comparison import greater, where_v2
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_complex import real
-from tfmini.ops.math_elementwise import conj
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.math_powers import pow as power
-from tfmini.ops.math_unary import log, sqrt
-from tfmini.ops.reduce_functions import reduce_max, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.diagonals import matrix_diag_part
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.filling import range as range_tensor
+from tfmini.ops.array.index_sets import invert_permutation, setdiff1d
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.transpose import matrix_transpose, transpose
+from tfmini.ops.linalg.decompositions import cholesky, svd
+from tfmini.ops.math.comparison import greater, where_v2
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.complex import real
+from tfmini.ops.math.elementwise import conj
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.powers import pow as power
+from tfmini.ops.math.reduce_functions import reduce_max, reduce_sum
+from tfmini.ops.math.unary import log, sqrt
 
 _MATRIX_NORMS = ("euclidean", "fro", 1, 2, np.inf)
 _VECTOR_NORMS = ("euclidean", 1, 2, np.inf)
@@ -37,7 +37,7 @@ def _checked_axis(ord: Any, axis: Any) -> tuple[Any, bool]:
     """The axis as a tuple or None, and whether it names matrices.
 
     Raises:
-      ValueError: for an axis or an order that there is not.
+      ValueError: for an unknown axis or order.
     """
     if isinstance(axis, (tuple, list)) and len(axis) == 2:
         axis = tuple(axis)
@@ -87,7 +87,7 @@ def norm(
 
 def absolute_square(tensor: Tensor) -> Tensor:
     """The squared absolute value, of the type of its argument."""
-    return tensor * (conj(tensor) if tensor._dtype.is_complex else tensor)  # type: ignore[no-any-return]
+    return tensor * (conj(tensor) if tensor.dtype.is_complex else tensor)
 
 
 def _absolute_norm(sizes: Tensor, ord: Any, axes: Any, of_matrices: bool) -> Tensor:
@@ -109,8 +109,8 @@ def _largest_singular_value(tensor: Tensor, axes: tuple[int, int]) -> Tensor:
 
 def _matrix_axes_last(tensor: Tensor, axes: tuple[int, int]) -> tuple[Any, Any]:
     """The permutation that moves ``axes`` to the end, and its inverse."""
-    if tensor._shape is not None:
-        rank = len(tensor._shape)
+    if tensor.raw_shape is not None:
+        rank = len(tensor.raw_shape)
         last = [a % rank for a in axes]
         order = [a for a in range(rank) if a not in last] + last
         return order, np.argsort(order).astype(np.int32).tolist()
@@ -124,7 +124,7 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
     """``tensor`` divided by its `norm`, and the norm with the reduced axes kept (``tf.linalg.normalize``)."""
     with name_scope(name, "normalize", [tensor]):
         tensor = convert_to_tensor(tensor)
-        length = cast(norm(tensor, ord, axis, keepdims=True), tensor._dtype.base_dtype)
+        length = cast(norm(tensor, ord, axis, keepdims=True), tensor.dtype.base_dtype)
         return tensor / length, length
 
 
@@ -144,14 +144,14 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of hermitian positive definite matrices (``tf.linalg.logdet``)."""
     with name_scope(name, "logdet", [matrix]):
-        return 2.0 * reduce_sum(log(real(matrix_diag_part(cholesky(matrix)))), [-1])  # type: ignore[no-any-return]
+        return 2.0 * reduce_sum(log(real(matrix_diag_part(cholesky(matrix)))), [-1])
 
 
 def _cutoff(s: Tensor, rows: Any, columns: Any, tolerance: Any) -> Tensor:
-    eps = float(np.finfo(s._dtype.numpy).eps)
+    eps = float(np.finfo(s.dtype.numpy).eps)
     if tolerance is None:
         tolerance = eps * max(rows, columns)
-    tolerance = convert_to_tensor(tolerance, s._dtype.base_dtype)
+    tolerance = convert_to_tensor(tolerance, s.dtype.base_dtype)
     return tolerance * reduce_max(s, -1, keepdims=True)  # type: ignore[no-any-return]
 
 
@@ -166,7 +166,7 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
 
 
 def _matrix_sizes(a: Tensor) -> tuple[int, int]:
-    shape = a._shape
+    shape = a.raw_shape
     if shape is None or shape[-1] is None or shape[-2] is None:
         raise ValueError("The default tolerance needs the static sizes of the matrices; pass the tolerance.")
     return shape[-2], shape[-1]
@@ -178,14 +178,14 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
     Args:
       a: real matrices [..., M, N].
       rcond: singular values below ``rcond`` times the largest count as zero; default 10 max(M, N) eps.
-      validate_args: kept for TensorFlow's signature.
+      validate_args: accepted and unused.
       name: of the scope.
     """
     with name_scope(name, "pinv", [a, rcond]):
         a = convert_to_tensor(a, name="a")
         s, u, v = svd(a)
         if rcond is None:
-            rcond = 10.0 * max(_matrix_sizes(a)) * float(np.finfo(a._dtype.numpy).eps)
+            rcond = 10.0 * max(_matrix_sizes(a)) * float(np.finfo(a.dtype.numpy).eps)
         kept = greater(s, _cutoff(s, 0, 0, rcond))
         inverted = where_v2(kept, 1.0 / where_v2(kept, s, ones_like(s)), zeros_like(s))
         return matmul(v * array_shape.expand_dims(inverted, -2), u, adjoint_b=True)

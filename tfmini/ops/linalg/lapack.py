@@ -1,4 +1,4 @@
-"""Small helpers of the linear algebra family: shapes of matrices and LAPACK calls with TensorFlow's errors."""
+"""Shapes of matrices, and LAPACK calls with TensorFlow's errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import InvalidArgumentError
-from tfmini.ops.array_values import as_ndarray
+from tfmini.ops.array.kernel_arguments import as_ndarray
 from tfmini.shapes import RawShape, format_raw, merge_dims
 
 FLOATS = "{double, float, half, complex64, complex128}"
@@ -45,14 +45,14 @@ def check_square(value: Any) -> Any:
     """The array, refused at run time unless it holds square matrices."""
     value = as_ndarray(value)
     if value.ndim < 2:
-        raise InvalidArgumentError(None, None, f"Input tensor 0 must have rank >= 2, got {value.ndim}")
+        raise InvalidArgumentError.of(f"Input tensor 0 must have rank >= 2, got {value.ndim}")
     if value.shape[-1] != value.shape[-2]:
-        raise InvalidArgumentError(None, None, f"Input matrix must be square. Got shape {format_raw(value.shape)}")
+        raise InvalidArgumentError.of(f"Input matrix must be square. Got shape {format_raw(value.shape)}")
     return value
 
 
 def lapack(function: Callable[..., Any], message: str, *values: Any, **options: Any) -> Any:
-    """``function`` of arrays in a precision that LAPACK has; its failure becomes ``message``.
+    """Calls ``function`` in a precision that LAPACK supports; a failure raises an error with ``message``.
 
     Raises:
       InvalidArgumentError: when LAPACK reports a singular or otherwise unusable matrix.
@@ -63,15 +63,9 @@ def lapack(function: Callable[..., Any], message: str, *values: Any, **options: 
     try:
         found = function(*values, **options)
     except np.linalg.LinAlgError:
-        raise InvalidArgumentError(None, None, message) from None
+        raise InvalidArgumentError.of(message) from None
     if not half:
         return found
     if isinstance(found, tuple):
         return tuple(f.astype(np.float16) for f in found)
     return found.astype(np.float16)
-
-
-def adjoint_of(value: Any) -> Any:
-    """The conjugate transpose of the last two axes, a view where the type is real."""
-    value = value.swapaxes(-1, -2)
-    return np.conjugate(value) if value.dtype.kind == "c" else value

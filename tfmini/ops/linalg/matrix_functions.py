@@ -8,7 +8,7 @@ import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import at_least_rank, refuse
+from tfmini.ops.array.kernel_arguments import at_least_rank, refuse
 from tfmini.shapes import RawShape
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ _PADE_LIMIT = 5.37
 @log_op.shape
 @exp_op.shape
 def _square(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node._inputs[0]._shape, 2)
+    raw = at_least_rank(node.inputs[0].raw_shape, 2)
     if raw is not None and None not in raw[-2:] and raw[-1] != raw[-2]:
         raise ValueError(f"Dimensions must be equal, but are {raw[-2]} and {raw[-1]}")
     return [raw]
@@ -81,19 +81,19 @@ def _exp(matrix: Array) -> Array:
 
 
 def sqrtm(input: Any, name: str | None = None) -> Tensor:
-    """The matrices whose squares are given (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
+    """The square roots of matrices (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
 
     Args:
       input: (…, n, n), with a full set of eigenvectors.
     """
-    return sqrt_op(input, name=name)  # type: ignore[no-any-return]
+    return sqrt_op(input, name=name)
 
 
 def logm(input: Any, name: str | None = None) -> Tensor:
-    """The matrices whose exponentials are given, complex (``tf.linalg.logm``)."""
-    return log_op(input, name=name)  # type: ignore[no-any-return]
+    """The logarithms of complex matrices (``tf.linalg.logm``)."""
+    return log_op(input, name=name)
 
 
 def expm(input: Any, name: str | None = None) -> Tensor:
-    """The exponentials of matrices (``tf.linalg.expm``). It has no gradient here."""
-    return exp_op(input, name=name)  # type: ignore[no-any-return]
+    """The exponentials of matrices (``tf.linalg.expm``). tfmini has no gradient of it."""
+    return exp_op(input, name=name)

@@ -10,19 +10,22 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import array_shape, math_elementwise
-from tfmini.ops.array_diagonals import eye, matrix_band_part
-from tfmini.ops.array_transpose import matrix_transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.linalg_values import FLOATS, adjoint_of, check_square, lapack, matrix_parts, square
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.diagonals import eye, matrix_band_part
+from tfmini.ops.array.transpose import matrix_transpose
+from tfmini.ops.linalg.lapack import FLOATS, check_square, lapack, matrix_parts, square
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape, format_raw, merge_dims, merge_raw
 
 inverse_op = op(f"MatrixInverse(input: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 determinant_op = op(f"MatrixDeterminant(input: T) -> output: T; T: {FLOATS}")
-log_determinant_op = op(f"LogMatrixDeterminant(input: T) -> sign: T, log_abs_determinant: T; T: {FLOATS}")
+log_determinant_op: OpHandle[Any] = op(
+    f"LogMatrixDeterminant(input: T) -> sign: T, log_abs_determinant: T; T: {FLOATS}"
+)
 solve_op = op(f"MatrixSolve(matrix: T, rhs: T) -> output: T; adjoint: bool = false; T: {FLOATS}")
 triangular_solve_op = op(
     "MatrixTriangularSolve(matrix: T, rhs: T) -> output: T; lower: bool = true; adjoint: bool = false;"
@@ -41,7 +44,7 @@ _SINGULAR = "Input is not invertible."
 
 @inverse_op.shape
 def _inverse_shape(node: Operation) -> list[RawShape]:
-    return [square(node._inputs[0]._shape)]
+    return [square(node.inputs[0].raw_shape)]
 
 
 @inverse_op.kernel("CPU")
@@ -52,7 +55,7 @@ def _inverse_kernel(value: Any, *, adjoint: bool) -> Any:
 
 @inverse_op.gradient
 def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    found = node._outputs[0]
+    found = node.outputs[0]
     inner = matmul(found, matmul(grad, found, adjoint_b=True), adjoint_a=True)
     return [-(matrix_transpose(inner, conjugate=True) if node.attrs["adjoint"] else inner)]
 
@@ -60,7 +63,7 @@ def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @determinant_op.shape
 @log_determinant_op.shape
 def _determinant_shape(node: Operation) -> list[RawShape]:
-    shape = square(node._inputs[0]._shape)
+    shape = square(node.inputs[0].raw_shape)
     return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
 
 
@@ -77,19 +80,19 @@ def _log_determinant_kernel(value: Any) -> tuple[Any, Any]:
 
 
 def _as_factor(scalars: Tensor) -> Tensor:
-    """One number per matrix, broadcast over the matrix."""
+    """One number per matrix, with two axes of size 1 for broadcasting over the matrix."""
     return array_shape.expand_dims(array_shape.expand_dims(scalars, -1), -1)
 
 
 @determinant_op.gradient
 def _determinant_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    inverse = inverse_op(node._inputs[0], adjoint=True)
-    return [_as_factor(grad * node._outputs[0]) * inverse]
+    inverse = inverse_op(node.inputs[0], adjoint=True)
+    return [_as_factor(grad * node.outputs[0]) * inverse]
 
 
 @log_determinant_op.gradient
 def _log_determinant_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-    return [_as_factor(grad) * inverse_op(node._inputs[0], adjoint=True)]
+    return [_as_factor(grad) * inverse_op(node.inputs[0], adjoint=True)]
 
 
 # ---- systems of equations -------------------------------------------------------------------
@@ -98,7 +101,7 @@ def _log_determinant_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any
 @solve_op.shape
 @triangular_solve_op.shape
 def _solve_shape(node: Operation) -> list[RawShape]:
-    matrix, rhs = square(node._inputs[0]._shape), node._inputs[1]._shape
+    matrix, rhs = square(node.inputs[0].raw_shape), node.inputs[1].raw_shape
     parts = matrix_parts(rhs)
     if matrix is None or parts is None:
         return [None]
@@ -109,15 +112,13 @@ def _solve_shape(node: Operation) -> list[RawShape]:
 
 def _check_system(matrix: Any, rhs: Any) -> None:
     if matrix.shape[:-2] != rhs.shape[:-2]:
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.of(
             f"In[0] and In[1] must have the same batch sizes: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
-        )  # fmt: skip
+        )
     if matrix.shape[-2] != rhs.shape[-2]:
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.of(
             f"Input matrix and rhs are incompatible: {format_raw(matrix.shape)} vs. {format_raw(rhs.shape)}",
-        )  # fmt: skip
+        )
 
 
 @solve_op.kernel("CPU")
@@ -137,22 +138,22 @@ def _triangular_solve_kernel(matrix: Any, rhs: Any, *, lower: bool, adjoint: boo
 
 
 def _system_gradients(node: Operation, rhs_grad: Tensor) -> Tensor:
-    found = node._outputs[0]
+    found = node.outputs[0]
     if node.attrs["adjoint"]:
-        return -matmul(found, rhs_grad, adjoint_b=True)  # type: ignore[no-any-return]
-    return -matmul(rhs_grad, found, adjoint_b=True)  # type: ignore[no-any-return]
+        return -matmul(found, rhs_grad, adjoint_b=True)
+    return -matmul(rhs_grad, found, adjoint_b=True)
 
 
 @solve_op.gradient
 def _solve_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    rhs_grad = solve_op(node._inputs[0], grad, adjoint=not node.attrs["adjoint"])
+    rhs_grad = solve_op(node.inputs[0], grad, adjoint=not node.attrs["adjoint"])
     return [_system_gradients(node, rhs_grad), rhs_grad]
 
 
 @triangular_solve_op.gradient
 def _triangular_solve_gradient(node: Operation, grad: Tensor) -> list[Any]:
     lower, adjoint = node.attrs["lower"], node.attrs["adjoint"]
-    rhs_grad = triangular_solve_op(node._inputs[0], grad, lower=lower, adjoint=not adjoint)
+    rhs_grad = triangular_solve_op(node.inputs[0], grad, lower=lower, adjoint=not adjoint)
     matrix_grad = _system_gradients(node, rhs_grad)
     kept = matrix_band_part(matrix_grad, -1, 0) if lower else matrix_band_part(matrix_grad, 0, -1)
     return [kept, rhs_grad]
@@ -163,7 +164,7 @@ def _triangular_solve_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @solve_ls_op.shape
 def _solve_ls_shape(node: Operation) -> list[RawShape]:
-    matrix, rhs = matrix_parts(node._inputs[0]._shape), matrix_parts(node._inputs[1]._shape)
+    matrix, rhs = matrix_parts(node.inputs[0].raw_shape), matrix_parts(node.inputs[1].raw_shape)
     if matrix is None or rhs is None:
         return [None]
     merge_dims(matrix[1], rhs[1])
@@ -171,7 +172,7 @@ def _solve_ls_shape(node: Operation) -> list[RawShape]:
 
 
 def _normal_equations(matrix: Any, rhs: Any, l2: float) -> Any:
-    """Through the smaller of the two Gram matrices, like TensorFlow's fast path."""
+    """Solves by the smaller of the two Gram matrices, like TensorFlow's fast path."""
     rows, columns = matrix.shape[-2:]
     turned = adjoint_of(matrix)
     if rows >= columns:
@@ -196,15 +197,15 @@ def _solve_ls_kernel(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool) 
 
 @solve_ls_op.gradient
 def _solve_ls_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    """Differentiates the normal equations of the problem's shape."""
-    matrix, rhs, l2 = node._inputs
-    found = node._outputs[0]
-    shape = matrix._shape
+    """Differentiates the normal equations: those of an over- or an underdetermined system."""
+    matrix, rhs, l2 = node.inputs
+    found = node.outputs[0]
+    shape = matrix.raw_shape
     if shape is None or None in shape[-2:]:
         raise ValueError("The gradient of matrix_solve_ls needs the static sizes of the matrix.")
     rows, columns = shape[-2:]
     size = min(rows, columns)  # type: ignore[type-var]
-    damp = cast(l2, matrix._dtype) * eye(size, dtype=matrix._dtype)
+    damp = cast(l2, matrix.dtype) * eye(size, dtype=matrix.dtype)
     if rows >= columns:  # type: ignore[operator]
         gram = matmul(matrix, matrix, adjoint_a=True) + damp
         z = solve_op(gram, grad)
@@ -227,12 +228,12 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
     Raises (when run):
       InvalidArgumentError: for a singular matrix.
     """
-    return inverse_op(input, adjoint=adjoint, name=name)  # type: ignore[no-any-return]
+    return inverse_op(input, adjoint=adjoint, name=name)
 
 
 def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     """The determinant of each square matrix (``tf.matrix_determinant``)."""
-    return determinant_op(input, name=name)  # type: ignore[no-any-return]
+    return determinant_op(input, name=name)
 
 
 def slogdet(input: Any, name: str | None = None) -> Any:
@@ -242,37 +243,37 @@ def slogdet(input: Any, name: str | None = None) -> Any:
 
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """``x`` with ``matrix @ x = rhs``, or with the adjoint of the matrix (``tf.matrix_solve``)."""
-    return solve_op(matrix, rhs, adjoint=adjoint, name=name)  # type: ignore[no-any-return]
+    return solve_op(matrix, rhs, adjoint=adjoint, name=name)
 
 
 def matrix_triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
-    """`matrix_solve` of which only one triangle of the matrix is read (``tf.matrix_triangular_solve``)."""
-    return triangular_solve_op(matrix, rhs, lower=lower, adjoint=adjoint, name=name)  # type: ignore[no-any-return]
+    """`matrix_solve` for a triangular matrix; the other triangle is not read (``tf.matrix_triangular_solve``)."""
+    return triangular_solve_op(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
 
 
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
-    """The least squares solution, of least norm or with Tikhonov's term (``tf.matrix_solve_ls``).
+    """The least squares solution, of least norm or with Tikhonov regularization (``tf.matrix_solve_ls``).
 
     Args:
       matrix: [..., M, N].
       rhs: [..., M, K].
-      l2_regularizer: a number of at least 0, used by the fast path only.
-      fast: solve the normal equations, else use the pseudo-inverse.
+      l2_regularizer: a number >= 0, used by the fast path only.
+      fast: solve the normal equations instead of using the pseudo-inverse.
       name: of the op.
     """
     with name_scope(name, "matrix_solve_ls", [matrix, rhs]) as scope:
         matrix = convert_to_tensor(matrix, name="matrix")
         l2 = convert_to_tensor(l2_regularizer, dtypes.float64, name="l2_regularizer")
-        return solve_ls_op(matrix, rhs, l2, fast=fast, name=scope)  # type: ignore[no-any-return]
+        return solve_ls_op(matrix, rhs, l2, fast=fast, name=scope)
 
 
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """``1 / x``, and 0 where ``x`` is 0 (``tf.math.reciprocal_no_nan``)."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        one = convert_to_tensor(1, x._dtype.base_dtype, name="one")
+        one = convert_to_tensor(1, x.dtype.base_dtype, name="one")
         return math_elementwise.div_no_nan(one, x, name=scope)

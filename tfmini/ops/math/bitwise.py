@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape
+from tfmini.graph.shape_functions import broadcast_shape, same_shape
 
 _BITS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
 bitwise_and_op = op(f"BitwiseAnd(x: T, y: T) -> z: T; T: {_BITS}")
@@ -22,7 +22,7 @@ invert_op = op(f"Invert(x: T) -> y: T; T: {_BITS}")
 
 def _shift_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Any, y: Any) -> Any:
-        # Amounts outside the width are undefined in C; TensorFlow clamps them into it.
+        # In C, shifts by amounts outside of the width are undefined; TensorFlow clamps the amounts.
         last = x.dtype.type(x.dtype.itemsize * 8 - 1)
         return ufunc(x, np.clip(y, x.dtype.type(0), last))
 
@@ -44,29 +44,29 @@ right_shift_op.kernel("CPU")(_shift_kernel(np.right_shift))
 
 def bitwise_and(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x & y`` of integers (``tf.bitwise.bitwise_and``)."""
-    return bitwise_and_op(x, y, name=name)  # type: ignore[no-any-return]
+    return bitwise_and_op(x, y, name=name)
 
 
 def bitwise_or(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x | y`` of integers (``tf.bitwise.bitwise_or``)."""
-    return bitwise_or_op(x, y, name=name)  # type: ignore[no-any-return]
+    return bitwise_or_op(x, y, name=name)
 
 
 def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x ^ y`` of integers (``tf.bitwise.bitwise_xor``)."""
-    return bitwise_xor_op(x, y, name=name)  # type: ignore[no-any-return]
+    return bitwise_xor_op(x, y, name=name)
 
 
 def left_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x << y`` of integers (``tf.bitwise.left_shift``)."""
-    return left_shift_op(x, y, name=name)  # type: ignore[no-any-return]
+    return left_shift_op(x, y, name=name)
 
 
 def right_shift(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x >> y`` of integers, arithmetic for signed types (``tf.bitwise.right_shift``)."""
-    return right_shift_op(x, y, name=name)  # type: ignore[no-any-return]
+    return right_shift_op(x, y, name=name)
 
 
 def invert(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of integers (``tf.bitwise.invert``)."""
-    return invert_op(x, name=name)  # type: ignore[no-any-return]
+    return invert_op(x, name=name)

@@ -1,6 +1,6 @@
 """Broadcasting: the shapes of element-wise ops, and gradients summed back to the shape of an operand.
 
-The ``Sum`` op lives here because every gradient of a broadcasting op needs it.
+The ``Sum`` op is here because every gradient of a broadcasting op needs it.
 """
 
 from __future__ import annotations
@@ -14,30 +14,20 @@ from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.gradient_wanted import is_wanted
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.gradients.wanted import is_wanted
 from tfmini.shapes import RawShape, broadcast_raw
 
 sum_op = op(
     """Sum(input: T, reduction_indices: Tidx) -> output: T
     keep_dims: bool = false
     T: numbertype
-    Tidx: {int32, int64} = DT_INT32"""
+    Tidx: {int32, int64} = DT_INT32""",
+    aggregates=True, work="input", raw_names={"reduction_indices": "axis"},
 )
 
 HALVES = (dtypes.float16, dtypes.bfloat16)
-
-
-def same_shape(node: Operation) -> list[RawShape]:
-    """Shape function of unary element-wise ops."""
-    return [node._inputs[0]._shape]
-
-
-def broadcast_shape(node: Operation) -> list[RawShape]:
-    """Shape function of binary element-wise ops."""
-    x, y = node._inputs
-    return [broadcast_raw(x._shape, y._shape)]
 
 
 def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Callable[..., Any]]:
@@ -61,7 +51,7 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
 
 
 def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
-    """The axes of a reduction as distinct numbers from 0.
+    """The axes of a reduction as distinct non-negative numbers.
 
     Raises:
       InvalidArgumentError: for an axis out of range or named twice.
@@ -70,24 +60,20 @@ def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
     found = found if isinstance(found, list) else [found]
     for i, axis in enumerate(found):
         if not -rank <= axis < rank:
-            raise InvalidArgumentError(
-                None, None, f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)"
-            )
+            raise InvalidArgumentError.of(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
         found[i] = axis + rank if axis < 0 else axis
     if len(set(found)) != len(found):
         twice = next(a for a in found if found.count(a) > 1)
-        raise InvalidArgumentError(
-            None, None, f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}"
-        )
+        raise InvalidArgumentError.of(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
     return tuple(found)
 
 
 def static_axes(node: Operation) -> tuple[int, ...] | None:
-    """The axes of a reduction node from 0, when they and the rank are known."""
-    shape = node._inputs[0]._shape
+    """The axes of a reduction node as non-negative numbers; None when they or the rank are unknown."""
+    shape = node.inputs[0].raw_shape
     if shape is None:
         return None
-    axes = constant_value(node._inputs[1])
+    axes = constant_value(node.inputs[1])
     return None if axes is None else tuple(int(a) % len(shape) for a in axes.ravel()) if shape else ()
 
 
@@ -97,11 +83,11 @@ def reduced_shape(node: Operation) -> list[RawShape]:
     Raises:
       ValueError: for an axis out of range or axes of more than one dimension.
     """
-    shape, keep = node._inputs[0]._shape, node.attrs["keep_dims"]
-    indices = node._inputs[1]._shape
+    shape, keep = node.inputs[0].raw_shape, node.attrs["keep_dims"]
+    indices = node.inputs[1].raw_shape
     if indices is not None and len(indices) > 1:
         raise ValueError("Reduction indices must be a scalar or vector")
-    axes = constant_value(node._inputs[1])
+    axes = constant_value(node.inputs[1])
     if shape is None or axes is None:
         return [(None,) * len(shape) if keep and shape is not None else None]
     rank = len(shape)
@@ -155,13 +141,13 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def kept(node: Operation, value: Tensor) -> Tensor:
-    """A result or gradient of a reduction, with the reduced axes put back as size 1."""
-    shape = node._inputs[0]._shape
+    """A result or gradient of a reduction, with the reduced axes as axes of size 1."""
+    shape = node.inputs[0].raw_shape
     if node.attrs["keep_dims"]:
         return value
     axes = static_axes(node)
     if axes is None or shape is None:
-        whole = node.handle(node._inputs[0], node._inputs[1], **{**node.attrs, "keep_dims": True})
+        whole = node.handle(node.inputs[0], node.inputs[1], **{**node.attrs, "keep_dims": True})
         return array_shape.reshape(value, array_shape.shape(whole))
     sizes = [1 if i in axes else -1 if d is None else d for i, d in enumerate(shape)]
     if sizes.count(-1) <= 1 and 0 not in sizes:
@@ -173,8 +159,8 @@ def kept(node: Operation, value: Tensor) -> Tensor:
 
 def spread(node: Operation, grad: Tensor) -> Tensor:
     """The gradient of a sum: every element of the input gets the gradient of its sum."""
-    x = node._inputs[0]
-    if x._shape == ():
+    x = node.inputs[0]
+    if x.raw_shape == ():
         return grad
     return array_shape.broadcast_to(kept(node, grad), array_shape.shape(x))
 
@@ -185,10 +171,10 @@ def spread(node: Operation, grad: Tensor) -> Tensor:
 def sum_to_operands(node: Operation, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Sums the gradients of a binary op over the axes along which its operands were broadcast.
 
-    Nothing is added to the graph where the static shapes show that there is nothing to sum.
+    It adds no ops where the static shapes show that there is nothing to sum.
     """
-    x, y = node._inputs[0], node._inputs[1]
-    a, b = x._shape, y._shape
+    x, y = node.inputs[0], node.inputs[1]
+    a, b = x.raw_shape, y.raw_shape
     gx, gy = grads
     gx = gx if is_wanted(node, 0) else None
     gy = gy if is_wanted(node, 1) else None
@@ -212,4 +198,4 @@ def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, 
     if not axes:
         return grad
     summed = sum_op(grad, np.array(axes, np.int32))
-    return summed if summed._shape == own else array_shape.reshape(summed, list(own))
+    return summed if summed.raw_shape == own else array_shape.reshape(summed, list(own))

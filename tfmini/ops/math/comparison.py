@@ -12,9 +12,11 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling, array_masking
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape, equal_shapes, same_shape
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import masking as array_masking
+from tfmini.ops.math.broadcast import sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 less_op = op("Less(x: T, y: T) -> z: bool; T: realnumbertype")
@@ -23,11 +25,15 @@ greater_op = op("Greater(x: T, y: T) -> z: bool; T: realnumbertype")
 greater_equal_op = op("GreaterEqual(x: T, y: T) -> z: bool; T: realnumbertype")
 equal_op = op("Equal(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
 not_equal_op = op("NotEqual(x: T, y: T) -> z: bool; T: type; incompatible_shape_error: bool = true")
-approximate_equal_op = op("ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001")
+approximate_equal_op = op(
+    "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001", shape=equal_shapes
+)
 logical_and_op = op("LogicalAnd(x: bool, y: bool) -> z: bool")
 logical_or_op = op("LogicalOr(x: bool, y: bool) -> z: bool")
 logical_not_op = op("LogicalNot(x: bool) -> y: bool")
-select_op = op("Select(condition: bool, t: T, e: T) -> output: T; T: type")
+select_op = op(
+    "Select(condition: bool, t: T, e: T) -> output: T; T: type", aggregates=True, raw_names={"t": "x", "e": "y"}
+)
 select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
 
 
@@ -68,7 +74,7 @@ def _is_plain(node: Any) -> bool:
 
 
 def _equality_kernel(node: Any, ufunc: np.ufunc, symbol: str) -> Callable[..., Any]:
-    # numpy's comparison of bytes ignores trailing zeros, and of object scalars makes S arrays.
+    # numpy's comparison of bytes ignores trailing zeros, and that of object scalars makes S arrays.
     compare: Any = np.frompyfunc(lambda a, b: (a == b) == (symbol == "=="), 2, 1)
     is_string = node.attrs["T"] is dtypes.string
     is_strict = node.attrs.get("incompatible_shape_error", True)
@@ -103,17 +109,10 @@ equal_op.not_differentiable()
 not_equal_op.not_differentiable()
 
 
-@approximate_equal_op.shape
-def _approximate_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node._inputs[0]._shape, node._inputs[1]._shape)]
-
-
 @approximate_equal_op.kernel("CPU")
 def _approximate_kernel(x: Any, y: Any, *, tolerance: float) -> Any:
     if x.shape != y.shape:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             f"x and y must be of the same shape. x shape: {format_raw(x.shape)}. y shape: {format_raw(y.shape)}",
         )
     return np.abs(x - y) < x.real.dtype.type(tolerance)
@@ -127,7 +126,7 @@ approximate_equal_op.not_differentiable()
 
 @select_op.shape
 def _select_shape(node: Operation) -> list[RawShape]:
-    condition, t, e = (x._shape for x in node._inputs)
+    condition, t, e = (x.raw_shape for x in node.inputs)
     data = merge_raw(t, e)
     if condition is None or data is None or condition == ():
         return [data]
@@ -141,27 +140,25 @@ def _select_kernel(condition: Any, t: Any, e: Any) -> Any:
     if not condition.ndim:
         return t if condition else e
     if np.shape(t) != np.shape(e) or condition.shape != t.shape and condition.shape != t.shape[:1]:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "Inputs to operation Select must have the same size and shape. Input 0: "
-            f"{format_raw(condition.shape)} != input 1: {format_raw(np.shape(t))}",
+            f"{format_raw(condition.shape)} != input 1: {format_raw(np.shape(t))}"
         )
-    if condition.ndim != t.ndim:  # a vector chooses whole rows
+    if condition.ndim != t.ndim:  # A vector selects whole rows.
         condition = condition.reshape(condition.shape + (1,) * (t.ndim - 1))
     return np.where(condition, t, e)
 
 
 @select_op.gradient
 def _select_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    condition = node._inputs[0]
+    condition = node.inputs[0]
     zeros = array_filling.zeros_like(grad)
     return [None, select_op(condition, grad, zeros), select_op(condition, zeros, grad)]
 
 
 @select_v2_op.shape
 def _select_v2_shape(node: Operation) -> list[RawShape]:
-    condition, t, e = (x._shape for x in node._inputs)
+    condition, t, e = (x.raw_shape for x in node.inputs)
     return [broadcast_raw(condition, broadcast_raw(t, e))]
 
 
@@ -175,15 +172,15 @@ def _select_v2_kernel(condition: Any, t: Any, e: Any) -> Any:
 
 @select_v2_op.gradient
 def _select_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    condition, t, e = node._inputs
+    condition, t, e = node.inputs
     zeros = array_filling.zeros_like(grad)
     both = [select_v2_op(condition, grad, zeros), select_v2_op(condition, zeros, grad)]
     return [None, *(_sum_like(node, g, x) for g, x in zip(both, (t, e)))]
 
 
 def _sum_like(node: Operation, grad: Tensor, operand: Tensor) -> Any:
-    """``grad``, which has the shape of the output, summed to the shape of one operand."""
-    view = _Operands([operand, node._outputs[0]])
+    """``grad`` of the output's shape, summed to the shape of one operand."""
+    view = _Operands([operand, node.outputs[0]])
     return sum_to_operands(view, [grad, None])[0]  # type: ignore[arg-type]
 
 
@@ -191,7 +188,7 @@ class _Operands:
     """Stands for a binary node whose operands are given."""
 
     def __init__(self, inputs: list[Tensor]) -> None:
-        self._inputs = inputs
+        self.inputs = inputs
 
 
 # ---- public functions -----------------------------------------------------------------------
@@ -199,52 +196,52 @@ class _Operands:
 
 def less(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x < y``, element-wise (``tf.less``)."""
-    return less_op(x, y, name=name)  # type: ignore[no-any-return]
+    return less_op(x, y, name=name)
 
 
 def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x <= y``, element-wise (``tf.less_equal``)."""
-    return less_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+    return less_equal_op(x, y, name=name)
 
 
 def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x > y``, element-wise (``tf.greater``)."""
-    return greater_op(x, y, name=name)  # type: ignore[no-any-return]
+    return greater_op(x, y, name=name)
 
 
 def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x >= y``, element-wise (``tf.greater_equal``)."""
-    return greater_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+    return greater_equal_op(x, y, name=name)
 
 
 def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x == y``, element-wise (`Tensor.__eq__` is identity) (``tf.equal``)."""
-    return equal_op(x, y, name=name)  # type: ignore[no-any-return]
+    """``x == y``, element-wise (``tf.equal``); the operator ``==`` compares identity."""
+    return equal_op(x, y, name=name)
 
 
 def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x != y``, element-wise (``tf.not_equal``)."""
-    return not_equal_op(x, y, name=name)  # type: ignore[no-any-return]
+    return not_equal_op(x, y, name=name)
 
 
 def approximate_equal(x: Any, y: Any, tolerance: float = 1e-05, name: str | None = None) -> Tensor:
-    """``abs(x - y) < tolerance``; both of one shape."""
-    return approximate_equal_op(x, y, tolerance=tolerance, name=name)  # type: ignore[no-any-return]
+    """``abs(x - y) < tolerance``, element-wise; x and y have one shape."""
+    return approximate_equal_op(x, y, tolerance=tolerance, name=name)
 
 
 def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x & y`` of bools, element-wise (``tf.logical_and``)."""
-    return logical_and_op(x, y, name=name)  # type: ignore[no-any-return]
+    return logical_and_op(x, y, name=name)
 
 
 def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x | y`` of bools, element-wise (``tf.logical_or``)."""
-    return logical_or_op(x, y, name=name)  # type: ignore[no-any-return]
+    return logical_or_op(x, y, name=name)
 
 
 def logical_not(x: Any, name: str | None = None) -> Tensor:
     """``~x`` of bools, element-wise (``tf.logical_not``)."""
-    return logical_not_op(x, name=name)  # type: ignore[no-any-return]
+    return logical_not_op(x, name=name)
 
 
 def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
@@ -255,8 +252,8 @@ def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """The elements of ``x`` where ``condition`` is true, else of ``y`` (``tf.where``).
 
-    ``x`` and ``y`` have one shape; ``condition`` has it too, or is a scalar, or a vector that
-    chooses rows. Without ``x`` and ``y``: the [n, rank] int64 coordinates of the true elements.
+    ``x`` and ``y`` have one shape; ``condition`` has the same shape, or is a scalar, or a vector that
+    selects rows. Without ``x`` and ``y``: the [n, rank] int64 coordinates of the true elements.
 
     Raises:
       ValueError: when only one of ``x`` and ``y`` is given.
@@ -265,7 +262,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """`where` with broadcasting of all three (``tf.where_v2``)."""
+    """`where` with broadcasting of all three arguments (``tf.where_v2``)."""
     return _where(select_v2_op, "SelectV2", condition, x, y, name)
 
 
@@ -276,4 +273,4 @@ def _where(handle: OpHandle, default_name: str, condition: Any, x: Any, y: Any, 
             return array_masking.where(condition, name=scope)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    return handle(condition, x, y, name=name or default_name)  # type: ignore[no-any-return]
+    return handle(condition, x, y, name=name or default_name)

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts; ``tf.abs``, which serves both kinds."""
+"""Complex numbers and their parts; ``tf.abs`` of real and complex numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_filling
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
-from tfmini.ops.math_elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
-from tfmini.ops.math_unary import abs_op
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor, on_values
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.math.broadcast import sum_to_operands
+from tfmini.ops.math.elementwise import div_no_nan_op, mul_op, neg_op, real_div_op
+from tfmini.ops.math.unary import abs_op
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _PART = "T: {complex64, complex128} = DT_COMPLEX64; Tout: {float, double} = DT_FLOAT"
 real_op = op(f"Real(input: T) -> output: Tout; {_PART}")
@@ -68,26 +69,26 @@ def _complex_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @complex_abs_op.gradient
 def _complex_abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, size = node._inputs[0], node._outputs[0]
+    x, size = node.inputs[0], node.outputs[0]
     zero = array_filling.zeros_like(grad)
     return [div_no_nan_op(mul_op(_make(grad, zero), x), _make(size, zero))]
 
 
 @angle_op.gradient
 def _angle_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x = node._inputs[0]
+    x = node.inputs[0]
     zero = array_filling.zeros_like(grad)
     turned = _make(imag(x), real(x))
     return [neg_op(mul_op(real_div_op(_one_like(turned), turned), _make(grad, zero)))]
 
 
 def _one_like(x: Tensor) -> Tensor:
-    return convert_to_tensor(np.array(1, x._dtype.numpy))
+    return convert_to_tensor(np.array(1, x.dtype.numpy))
 
 
 def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
-    wide = dtypes.complex128 if re._dtype.base_dtype is dtypes.float64 else dtypes.complex64
-    return complex_op(re, im, Tout=wide, name=name)  # type: ignore[no-any-return]
+    wide = dtypes.complex128 if re.dtype.base_dtype is dtypes.float64 else dtypes.complex64
+    return complex_op(re, im, Tout=wide, name=name)
 
 
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
@@ -98,41 +99,41 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """
     with name_scope(name, "Complex", [real, imag]) as scope:
         re, im = convert_to_tensor(real, name="real"), convert_to_tensor(imag, name="imag")
-        types = (re._dtype.base_dtype, im._dtype.base_dtype)
+        types = (re.dtype.base_dtype, im.dtype.base_dtype)
         if types not in ((dtypes.float32, dtypes.float32), (dtypes.float64, dtypes.float64)):
             raise TypeError(f"real and imag have incorrect types: {types[0].name} {types[1].name}")
         return _make(re, im, scope)
 
 
 def real(input: Any, name: str | None = None) -> Tensor:
-    """The real part; real tensors pass unchanged (``tf.real``)."""
+    """The real part; a real tensor is returned unchanged (``tf.real``)."""
     with name_scope(name, "Real", [input]) as scope:
         x = convert_to_tensor(input, name="input")
-        return real_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else x
+        return real_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else x
 
 
 def imag(input: Any, name: str | None = None) -> Tensor:
     """The imaginary part; zeros for real tensors (``tf.imag``)."""
     with name_scope(name, "Imag", [input]) as scope:
         x = convert_to_tensor(input, name="input")
-        return imag_op(x, Tout=x._dtype.real_dtype, name=scope) if x._dtype.is_complex else array_filling.zeros_like(x)
+        return imag_op(x, Tout=x.dtype.real_dtype, name=scope) if x.dtype.is_complex else array_filling.zeros_like(x)
 
 
 def angle(input: Any, name: str | None = None) -> Tensor:
     """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
     with name_scope(name, "Angle", [input]) as scope:
         x = convert_to_tensor(input, name="input")
-        if x._dtype.is_complex:
-            return angle_op(x, Tout=x._dtype.real_dtype, name=scope)  # type: ignore[no-any-return]
+        if x.dtype.is_complex:
+            return angle_op(x, Tout=x.dtype.real_dtype, name=scope)
         return array_filling.zeros_like(x)
 
 
 def abs(x: Any, name: str | None = None) -> Tensor:
-    """The absolute value; of complex numbers, their size as a real tensor (``tf.abs``)."""
+    """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
     if type(x) is SparseTensor:
         return on_values(abs, x, name)  # type: ignore[return-value]
     with name_scope(name, "Abs", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        if x._dtype.is_complex:
-            return complex_abs_op(x, Tout=x._dtype.real_dtype, name=scope)  # type: ignore[no-any-return]
-        return abs_op(x, name=scope)  # type: ignore[no-any-return]
+        if x.dtype.is_complex:
+            return complex_abs_op(x, Tout=x.dtype.real_dtype, name=scope)
+        return abs_op(x, name=scope)

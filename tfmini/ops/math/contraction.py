@@ -10,27 +10,29 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_joining, array_shape
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_sets import setdiff1d
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.einsum_op import einsum_op, explicit
-from tfmini.ops.math_comparison import less, where_v2
-from tfmini.ops.math_elementwise import mul_op
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.reduce_functions import reduce_prod, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.index_sets import setdiff1d
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.math.comparison import less, where_v2
+from tfmini.ops.math.einsum_op import einsum_op, explicit
+from tfmini.ops.math.elementwise import mul_op
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reduce_functions import reduce_prod, reduce_sum
 
 
 def _sizes(x: Tensor, axes: list[int]) -> list[Any]:
-    """The sizes of some axes: ints where known, scalar tensors elsewhere."""
-    assert x._shape is not None
+    """The sizes of some axes: ints where they are known, scalar tensors elsewhere."""
+    assert x.raw_shape is not None
     dynamic = None
     found: list[Any] = []
     for axis in axes:
-        size: Any = x._shape[axis]
+        size: Any = x.raw_shape[axis]
         if size is None:
             dynamic = array_shape.shape(x) if dynamic is None else dynamic
             size = getitem(dynamic, axis)
@@ -39,7 +41,7 @@ def _sizes(x: Tensor, axes: list[int]) -> list[Any]:
 
 
 def _product(sizes: list[Any]) -> Any:
-    """The product of sizes, -1 ("the rest") when one is known only at run time."""
+    """The product of sizes; -1 ("the rest") if one is known only at run time."""
     return -1 if any(isinstance(s, Tensor) for s in sizes) else math.prod(sizes)
 
 
@@ -75,7 +77,7 @@ def _ungrouped(x: Tensor, sizes: list[Any]) -> Tensor:
 
 
 def _normal_axes(x: Tensor, axes: Any) -> list[int]:
-    rank = len(x._shape or ())
+    rank = len(x.raw_shape or ())
     return [int(a) % rank for a in np.ravel(axes)]
 
 
@@ -91,15 +93,15 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """
     with name_scope(name, "Tensordot", [a, b]) as scope:
         a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
-        if a._shape is None or b._shape is None or isinstance(axes, Tensor):
+        if a.raw_shape is None or b.raw_shape is None or isinstance(axes, Tensor):
             return _dynamic_tensordot(a, b, axes, scope)
         of_a, of_b = _axes_pair(a, b, axes)
-        free_a = [i for i in range(len(a._shape)) if i not in of_a]
-        free_b = [i for i in range(len(b._shape)) if i not in of_b]
+        free_a = [i for i in range(len(a.raw_shape)) if i not in of_a]
+        free_b = [i for i in range(len(b.raw_shape)) if i not in of_b]
         product = matmul(_grouped(a, [free_a, of_a]), _grouped(b, [of_b, free_b]))
         sizes = _sizes(a, free_a) + _sizes(b, free_b)
         result = array_shape.reshape(product, array_joining.stack(sizes) if _has_tensor(sizes) else sizes, name=scope)
-        result.set_shape([a._shape[i] for i in free_a] + [b._shape[i] for i in free_b])
+        result.set_shape([a.raw_shape[i] for i in free_a] + [b.raw_shape[i] for i in free_b])
         return result
 
 
@@ -144,11 +146,12 @@ def _dynamic_matrix(x: Tensor, axes: Tensor, last: bool) -> tuple[Tensor, Tensor
 
 
 def _note_shape(result: Tensor, a: Tensor, b: Tensor, axes: Any) -> None:
-    """Gives the result the static shape that one known operand and known axes allow."""
-    if a._shape is None or b._shape is None or any(isinstance(x, Tensor) for x in axes):
+    """Sets the static shape of the result, as far as the operands' shapes and the axes are known."""
+    if a.raw_shape is None or b.raw_shape is None or any(isinstance(x, Tensor) for x in axes):
         return
     of_a, of_b = _axes_pair(a, b, axes)
-    kept = [d for i, d in enumerate(a._shape) if i not in of_a] + [d for i, d in enumerate(b._shape) if i not in of_b]
+    own, other = a.raw_shape, b.raw_shape
+    kept = [d for i, d in enumerate(own) if i not in of_a] + [d for i, d in enumerate(other) if i not in of_b]
     result.set_shape(kept)
 
 
@@ -157,13 +160,13 @@ def _has_tensor(sizes: list[Any]) -> bool:
 
 
 def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
-    assert a._shape is not None
+    assert a.raw_shape is not None
     if isinstance(axes, (int, np.integer)):
         if axes < 0:
             raise ValueError("'axes' must be at least 0.")
-        if axes > len(a._shape):
+        if axes > len(a.raw_shape):
             raise ValueError(f"'axes' must not be larger than the number of dimensions of tensor {a}.")
-        return list(range(len(a._shape) - axes, len(a._shape))), list(range(axes))
+        return list(range(len(a.raw_shape) - axes, len(a.raw_shape))), list(range(axes))
     if not isinstance(axes, (list, tuple, np.ndarray)) or len(axes) != 2:
         raise ValueError("'axes' must be an integer or have length 2.")
     of_a, of_b = _normal_axes(a, axes[0]), _normal_axes(b, axes[1])
@@ -179,7 +182,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
 
     Raises:
-      ValueError: for an equation that does not fit the inputs. An ellipsis needs inputs of known ranks.
+      ValueError: for an equation that does not fit the inputs, and for an ellipsis of inputs of unknown rank.
       TypeError: for an unknown keyword.
     """
     name = kwargs.pop("name", None)
@@ -202,18 +205,18 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
 
 
 def _without_ellipses(equation: str, tensors: list[Tensor]) -> str:
-    """The equation with letters in place of ``...``; an axis of size 1 there is taken as it is."""
+    """The equation with letters in place of ``...``; axes of size 1 there are not broadcast."""
     if "..." not in equation:
         return equation
-    if any(t._shape is None for t in tensors):
+    if any(t.raw_shape is None for t in tensors):
         raise ValueError("Subscripts with ellipses need inputs of known ranks.")
     if "->" not in equation:
         labels = equation.replace(",", "").replace(".", "")
         equation += "->..." + "".join(sorted(c for c in set(labels) if labels.count(c) == 1))
-    widths = [t._shape for t in tensors]
+    widths = [t.raw_shape for t in tensors]
     terms = equation.partition("->")[0].split(",")
     if "..." not in equation.partition("->")[2] and len(terms) == len(widths):
-        # The axes of the ellipsis are summed over as well.
+        # The sum includes the axes of the ellipsis.
         most = explicit(equation + "...", [len(w) for w in widths])  # type: ignore[arg-type]
         return f"{','.join(most[0])}->{equation.partition('->')[2]}"
     found, output, _ = explicit(equation, [len(w) for w in widths])  # type: ignore[arg-type]
@@ -230,9 +233,9 @@ def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
     if not arrow:
         output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     for term, tensor in zip(terms, tensors):
-        if tensor._shape is not None and len(tensor._shape) != len(term):
-            raise ValueError(f"Subscript {term} does not fit an input of rank {len(tensor._shape)}")
-        if tensor._shape is None:
+        if tensor.raw_shape is not None and len(tensor.raw_shape) != len(term):
+            raise ValueError(f"Subscript {term} does not fit an input of rank {len(tensor.raw_shape)}")
+        if tensor.raw_shape is None:
             tensor.set_shape([None] * len(term))
     missing = set(output) - set(left)
     if missing:
@@ -241,7 +244,7 @@ def _parse(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
 
 
 def _summed(x: Tensor, labels: str, needed: set[str]) -> tuple[Tensor, str]:
-    """``x`` summed over the axes that nobody needs."""
+    """``x`` summed over the axes that neither the output nor another term has."""
     gone = [i for i, c in enumerate(labels) if c not in needed]
     if not gone:
         return x, labels
@@ -249,7 +252,7 @@ def _summed(x: Tensor, labels: str, needed: set[str]) -> tuple[Tensor, str]:
 
 
 def _contract(a: Tensor, of_a: str, b: Tensor, of_b: str, needed: set[str]) -> tuple[Tensor, str]:
-    """Two tensors as one batched matrix product; labels not needed further are summed."""
+    """Contracts two tensors by one batched matrix product; sums over labels that are not needed further."""
     a, of_a = _summed(a, of_a, needed | set(of_b))
     b, of_b = _summed(b, of_b, needed | set(of_a))
     batch = [c for c in of_a if c in of_b and c in needed]

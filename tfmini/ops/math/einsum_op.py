@@ -1,7 +1,7 @@
 """The op ``Einsum``: contractions, diagonals and ellipses in one kernel.
 
-``tf.einsum`` is made of matrix products (see `math_contraction`), which are faster; it uses this op
-for what they cannot say, a label that stands twice in one term.
+``tf.einsum`` uses matrix products (see `contraction`), which are faster. It uses this op only for
+equations with a repeated label in one term, which matrix products cannot express.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_filling import ones
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_shape import shape
-from tfmini.ops.array_values import refuse
-from tfmini.ops.math_elementwise import conjugate
-from tfmini.ops.math_reductions import sum_op
+from tfmini.ops.array.filling import ones
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import shape
+from tfmini.ops.math.elementwise import conjugate
+from tfmini.ops.math.reductions import sum_op
 from tfmini.shapes import RawShape, merge_dims
 
 einsum_op = op("Einsum(inputs: N * T) -> output: T; equation: string; N: int >= 1; T: type")
@@ -58,7 +58,7 @@ def explicit(equation: str, ranks: Sequence[int]) -> tuple[list[str], str, str]:
 
 @einsum_op.shape
 def _shape(node: Operation) -> list[RawShape]:
-    shapes = [t._shape for t in node._inputs]
+    shapes = [t.raw_shape for t in node.inputs]
     if any(s is None for s in shapes):
         return [None]
     terms, output, letters = explicit(node.attrs["equation"].decode(), [len(s) for s in shapes])  # type: ignore[arg-type]
@@ -80,18 +80,19 @@ def _kernel(inputs: list[Any], *, equation: bytes) -> Any:
         _check_sizes(terms, inputs, letters)
         unique = "".join(dict.fromkeys(output))
         value = np.einsum(f"{','.join(terms)}->{unique}", *inputs, optimize=len(inputs) > 1)
+        value = value.astype(inputs[0].dtype, copy=False)  # numpy widens bfloat16
     except ValueError as error:
         refuse(str(error))
     if unique == output:
         return value
     sizes = dict(zip(unique, value.shape))
     result = np.zeros([sizes[label] for label in output], value.dtype)
-    np.einsum(f"{output}->{unique}", result)[...] = value  # a view of the diagonal
+    np.einsum(f"{output}->{unique}", result)[...] = value  # A view of the diagonal.
     return result
 
 
 def _check_sizes(terms: list[str], inputs: list[Any], letters: str) -> None:
-    """Axes of one name have one size; only those of an ellipsis may be broadcast, which numpy does for all."""
+    """Refuses axes of one label with different sizes. Only an ellipsis may broadcast; numpy would broadcast all."""
     sizes: dict[str, int] = {}
     for term, value in zip(terms, inputs):
         for label, size in zip(term, np.shape(value)):
@@ -101,7 +102,7 @@ def _check_sizes(terms: list[str], inputs: list[Any], letters: str) -> None:
 
 @einsum_op.gradient
 def _gradient(node: Operation, grad: Tensor) -> list[Any]:
-    ranks = [None if t._shape is None else len(t._shape) for t in node._inputs]
+    ranks = [None if t.raw_shape is None else len(t.raw_shape) for t in node.inputs]
     if None in ranks:
         raise ValueError(f"The gradient of '{node.name}' needs inputs of known ranks.")
     terms, output, letters = explicit(node.attrs["equation"].decode(), ranks)  # type: ignore[arg-type]
@@ -112,15 +113,15 @@ def _input_gradient(
     node: Operation, grad: Tensor, terms: list[str], output: str, letters: str, position: int
 ) -> Tensor:
     """The other inputs and the gradient, contracted to the labels of one input."""
-    value, term = node._inputs[position], terms[position]
+    value, term = node.inputs[position], terms[position]
     parts = [(grad, output)] + [
-        (conjugate(t), labels) for i, (t, labels) in enumerate(zip(node._inputs, terms)) if i != position
+        (conjugate(t), labels) for i, (t, labels) in enumerate(zip(node.inputs, terms)) if i != position
     ]
     missing = "".join(c for c in dict.fromkeys(term) if not any(c in labels for _, labels in parts))
-    if missing:  # it was summed over: the gradient is the same all along that axis
+    if missing:  # The forward op sums over this axis, so the gradient is constant along it.
         sizes = shape(value)
         parts.append((ones(stack([sizes[term.index(c)] for c in missing]), value.dtype), missing))
     equation = f"{','.join(labels for _, labels in parts)}->{term}"
     found = einsum_op([convert_to_tensor(t) for t, _ in parts], equation=equation)
-    stretched = [i for i, c in enumerate(term) if c in letters and value._shape[i] == 1]  # type: ignore[index]
-    return sum_op(found, stretched, keep_dims=True) if stretched else found  # type: ignore[no-any-return]
+    stretched = [i for i, c in enumerate(term) if c in letters and value.raw_shape[i] == 1]  # type: ignore[index]
+    return sum_op(found, stretched, keep_dims=True) if stretched else found

@@ -12,13 +12,14 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling
-from tfmini.ops.casting import cast
-from tfmini.ops.gradient_wanted import is_wanted
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
-from tfmini.ops.math_comparison import greater_equal_op, less_equal_op, select_op
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor, on_values
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.casting import cast
+from tfmini.ops.gradients.wanted import is_wanted
+from tfmini.ops.math.broadcast import sum_to_operands, widened
+from tfmini.ops.math.comparison import greater_equal_op, less_equal_op, select_op
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _ALL = (
     "{bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}"
@@ -26,17 +27,17 @@ _ALL = (
 _MOD = "{int32, int64, bfloat16, half, float, double}"
 
 add_op = op(
-    "Add(x: T, y: T) -> z: T"
-    "; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}"
+    "Add(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64,"
+    " complex128, string}", aggregates=True
 )
 add_v2_op = op(
     "AddV2(x: T, y: T) -> z: T;"
-    " T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
+    " T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}", aggregates=True
 )
 sub_op = op(f"Sub(x: T, y: T) -> z: T; T: {_ALL}")
-mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}")
-div_op = op(f"Div(x: T, y: T) -> z: T; T: {_ALL}")
-real_div_op = op(f"RealDiv(x: T, y: T) -> z: T; T: {_ALL}")
+mul_op = op(f"Mul(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
+div_op = op(f"Div(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
+real_div_op = op(f"RealDiv(x: T, y: T) -> z: T; T: {_ALL}", aggregates=True)
 floor_div_op = op(f"FloorDiv(x: T, y: T) -> z: T; T: {_ALL}")
 truncate_div_op = op(f"TruncateDiv(x: T, y: T) -> z: T; T: {_ALL}")
 div_no_nan_op = op("DivNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, complex64, complex128}")
@@ -44,8 +45,8 @@ mul_no_nan_op = op("MulNoNan(x: T, y: T) -> z: T; T: {bfloat16, half, float, dou
 mod_op = op(f"Mod(x: T, y: T) -> z: T; T: {_MOD}")
 floor_mod_op = op(f"FloorMod(x: T, y: T) -> z: T; T: {_MOD}")
 truncate_mod_op = op(f"TruncateMod(x: T, y: T) -> z: T; T: {_MOD}")
-maximum_op = op("Maximum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}")
-minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}")
+maximum_op = op("Maximum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
+minimum_op = op("Minimum(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64}", aggregates=True)
 squared_difference_op = op(
     "SquaredDifference(x: T, y: T) -> z: T; T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 )
@@ -78,13 +79,13 @@ add_op.inline(lambda node: None if node.attrs["T"] is dtypes.string else "({0} +
 
 @add_op.kernel_factory("CPU")
 def _add_factory(node: Any) -> Callable[..., Any]:
-    # bytes + bytes and object arrays concatenate with Python's operator.
+    # Python's operator concatenates bytes and object arrays of bytes.
     return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
 
 
 def _nonzero(y: Any) -> None:
     if not np.all(y):
-        raise InvalidArgumentError(None, None, "Integer division by zero")
+        raise InvalidArgumentError.of("Integer division by zero")
 
 
 def _truncated_quotient(x: Any, y: Any) -> Any:
@@ -107,7 +108,7 @@ def _floored_real(x: Any, y: Any) -> Any:
 
 
 def _floored_complex(x: Any, y: Any) -> Any:
-    raise InvalidArgumentError(None, None, "FloorDiv is not defined for complex numbers")
+    raise InvalidArgumentError.of("FloorDiv is not defined for complex numbers")
 
 
 def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -163,7 +164,7 @@ squared_difference_op.kernel_factory("CPU")(widened(_squared_difference))
 
 def conjugate(x: Tensor) -> Tensor:
     """``x``, conjugated if it is complex; gradients are conjugate derivatives."""
-    return conj_op(x) if x._dtype.is_complex else x
+    return conj_op(x) if x.dtype.is_complex else x
 
 
 for _handle in (mod_op, truncate_mod_op, floor_div_op, truncate_div_op):
@@ -193,7 +194,7 @@ def _conj_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @mul_op.gradient
 def _mul_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
     gx = mul_op(grad, conjugate(y)) if is_wanted(node, 0) else None
     gy = mul_op(conjugate(x), grad) if is_wanted(node, 1) else None
     return sum_to_operands(node, [gx, gy])
@@ -211,7 +212,7 @@ def _div_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> list[Any]:
-    x, y = (conjugate(t) for t in node._inputs)
+    x, y = (conjugate(t) for t in node.inputs)
     gx = divide_by(grad, y) if is_wanted(node, 0) else None
     gy = mul_op(grad, divide_by(divide_by(neg_op(x), y), y)) if is_wanted(node, 1) else None
     return sum_to_operands(node, [gx, gy])
@@ -219,14 +220,14 @@ def _quotient_gradient(node: Operation, grad: Tensor, divide_by: OpHandle) -> li
 
 @mul_no_nan_op.gradient
 def _mul_no_nan_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
     return sum_to_operands(node, [mul_no_nan_op(grad, y), mul_no_nan_op(x, grad)])
 
 
 @floor_mod_op.gradient
 def _floor_mod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     # x mod y = x - floor(x / y) * y
-    x, y = node._inputs
+    x, y = node.inputs
     return sum_to_operands(node, [grad, mul_op(grad, neg_op(floor_div_op(x, y)))])
 
 
@@ -241,15 +242,15 @@ def _minimum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> list[Any]:
-    mask = first_wins(*node._inputs)
+    mask = first_wins(*node.inputs)
     zeros = array_filling.zeros_like(grad)
     return sum_to_operands(node, [select_op(mask, grad, zeros), select_op(mask, zeros, grad)])
 
 
 @squared_difference_op.gradient
 def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    two = convert_to_tensor(2, dtype=grad._dtype.base_dtype)
-    gx = mul_op(mul_op(two, grad), sub_op(*node._inputs))
+    two = convert_to_tensor(2, dtype=grad.dtype.base_dtype)
+    gx = mul_op(mul_op(two, grad), sub_op(*node.inputs))
     return sum_to_operands(node, [gx, neg_op(gx)])
 
 
@@ -258,36 +259,36 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x + y``; strings are concatenated (``tf.add``)."""
-    return add_op(x, y, name=name)  # type: ignore[no-any-return]
+    return add_op(x, y, name=name)
 
 
 def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x - y`` (``tf.subtract``)."""
-    return sub_op(x, y, name=name)  # type: ignore[no-any-return]
+    return sub_op(x, y, name=name)
 
 
 def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * y``, element-wise (``tf.multiply``)."""
-    return mul_op(x, y, name=name)  # type: ignore[no-any-return]
+    return mul_op(x, y, name=name)
 
 
 def negative(x: Any, name: str | None = None) -> Tensor:
     """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
         return on_values(negative, x, name)  # type: ignore[return-value]
-    return neg_op(x, name=name)  # type: ignore[no-any-return]
+    return neg_op(x, name=name)
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python's rules: integers give floats (``tf.divide``)."""
     if name is not None:
         return truediv(x, y, name)
-    if hasattr(y, "graph"):  # then a Python number takes the type of y
+    if hasattr(y, "graph"):  # A Python number takes the type of y.
         return x / y  # type: ignore[no-any-return]
     return convert_to_tensor(x) / y  # type: ignore[no-any-return]
 
 
-# Integers are divided as floats that hold them: up to 16 bits in float32, more in float64.
+# Integers are divided as floats that represent them: up to 16 bits in float32, more in float64.
 _TRUEDIV_TYPES = dict.fromkeys((dtypes.uint8, dtypes.int8, dtypes.uint16, dtypes.int16), dtypes.float32)
 _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64))
 
@@ -300,19 +301,19 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """
     with name_scope(name, "truediv", [x, y]) as scope:
         x, y = _operands(x, y)
-        wanted = _TRUEDIV_TYPES.get(x._dtype.base_dtype)
+        wanted = _TRUEDIV_TYPES.get(x.dtype.base_dtype)
         if wanted is not None:
             x, y = cast(x, wanted), cast(y, wanted)
-        elif not (x._dtype.is_floating or x._dtype.is_complex):
-            raise TypeError(f"Invalid dtype {x._dtype!r} in __truediv__")
-        return real_div_op(x, y, name=scope)  # type: ignore[no-any-return]
+        elif not (x.dtype.is_floating or x.dtype.is_complex):
+            raise TypeError(f"Invalid dtype {x.dtype!r} in __truediv__")
+        return real_div_op(x, y, name=scope)
 
 
 def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     x = convert_to_tensor(x, name="x")
-    y = convert_to_tensor(y, name="y", preferred_dtype=x._dtype.base_dtype)
-    if x._dtype.base_dtype is not y._dtype.base_dtype:
-        raise TypeError(f"x and y must have the same dtype, got {x._dtype.base_dtype!r} != {y._dtype.base_dtype!r}")
+    y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
+    if x.dtype.base_dtype is not y.dtype.base_dtype:
+        raise TypeError(f"x and y must have the same dtype, got {x.dtype.base_dtype!r} != {y.dtype.base_dtype!r}")
     return x, y
 
 
@@ -320,50 +321,50 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
         x, y = _operands(x, y)
-        is_real = x._dtype.is_floating or x._dtype.is_complex
-        return (real_div_op if is_real else floor_div_op)(x, y, name=scope)  # type: ignore[no-any-return]
+        is_real = x.dtype.is_floating or x.dtype.is_complex
+        return (real_div_op if is_real else floor_div_op)(x, y, name=scope)
 
 
 def realdiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y`` for real numbers (``tf.realdiv``)."""
-    return real_div_op(x, y, name=name)  # type: ignore[no-any-return]
+    return real_div_op(x, y, name=name)
 
 
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
-        return floor_div_op(x, y, name=scope)  # type: ignore[no-any-return]
+        return floor_div_op(x, y, name=scope)
 
 
 def floor_div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """``x // y``, rounded towards minus infinity (the bare op) (``tf.floor_div``)."""
-    return floor_div_op(x, y, name=name)  # type: ignore[no-any-return]
+    """``x // y``, rounded towards minus infinity; only the op itself (``tf.floor_div``)."""
+    return floor_div_op(x, y, name=name)
 
 
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, rounded towards zero (``tf.truncatediv``)."""
-    return truncate_div_op(x, y, name=name)  # type: ignore[no-any-return]
+    return truncate_div_op(x, y, name=name)
 
 
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
-        y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
-        return div_no_nan_op(x, y, name=scope)  # type: ignore[no-any-return]
+        y = convert_to_tensor(y, name="y", dtype=x.dtype.base_dtype)
+        return div_no_nan_op(x, y, name=scope)
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
-        y = convert_to_tensor(y, name="y", dtype=x._dtype.base_dtype)
-        return mul_no_nan_op(x, y, name=scope)  # type: ignore[no-any-return]
+        y = convert_to_tensor(y, name="y", dtype=x.dtype.base_dtype)
+        return mul_no_nan_op(x, y, name=scope)
 
 
 def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x % y`` with the sign of ``y``, as in Python (``tf.mod``)."""
-    return floor_mod_op(x, y, name=name)  # type: ignore[no-any-return]
+    return floor_mod_op(x, y, name=name)
 
 
 mod = floormod
@@ -371,32 +372,32 @@ mod = floormod
 
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The remainder with the sign of ``x``, as in C (``tf.truncatemod``)."""
-    return truncate_mod_op(x, y, name=name)  # type: ignore[no-any-return]
+    return truncate_mod_op(x, y, name=name)
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The larger of each pair (``tf.maximum``)."""
-    return maximum_op(x, y, name=name)  # type: ignore[no-any-return]
+    return maximum_op(x, y, name=name)
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The smaller of each pair (``tf.minimum``)."""
-    return minimum_op(x, y, name=name)  # type: ignore[no-any-return]
+    return minimum_op(x, y, name=name)
 
 
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``(x - y) ** 2`` (``tf.squared_difference``)."""
-    return squared_difference_op(x, y, name=name)  # type: ignore[no-any-return]
+    return squared_difference_op(x, y, name=name)
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
 
     Raises:
-      ValueError: when ``scalar`` is no scalar.
+      ValueError: when ``scalar`` is not a scalar.
     """
     scalar = convert_to_tensor(scalar, dtype=x.dtype.base_dtype, name="scalar")
-    if scalar._shape not in ((), None):
+    if scalar.raw_shape not in ((), None):
         raise ValueError(f"Only scalar multiply works, got shape {scalar.shape}")
     if isinstance(x, IndexedSlices):
         return IndexedSlices(mul_op(scalar, x.values, name=name), x.indices, x.dense_shape)
@@ -404,17 +405,17 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
-    """The complex conjugate; real tensors pass unchanged (``tf.conj``).
+    """The complex conjugate; a real tensor is returned unchanged (``tf.conj``).
 
     Raises:
       TypeError: for types that are not numbers.
     """
-    if isinstance(x, Tensor) and (x._dtype.is_floating or x._dtype.is_integer):
+    if isinstance(x, Tensor) and (x.dtype.is_floating or x.dtype.is_integer):
         return x
     with name_scope(name, "Conj", [x]) as scope:
         tensor: Tensor = convert_to_tensor(x, name="x")
-        if tensor._dtype.is_complex or tensor._dtype.base_dtype is dtypes.variant:
-            return conj_op(tensor, name=scope)  # type: ignore[no-any-return]
-        if tensor._dtype.is_floating or tensor._dtype.is_integer:
+        if tensor.dtype.is_complex or tensor.dtype.base_dtype is dtypes.variant:
+            return conj_op(tensor, name=scope)
+        if tensor.dtype.is_floating or tensor.dtype.is_integer:
             return tensor
-        raise TypeError(f"Expected numeric or variant tensor, got dtype {tensor._dtype!r}")
+        raise TypeError(f"Expected numeric or variant tensor, got dtype {tensor.dtype!r}")

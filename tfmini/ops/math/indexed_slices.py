@@ -1,4 +1,4 @@
-"""`IndexedSlices` where a dense tensor is needed."""
+"""Conversion of `IndexedSlices` to dense tensors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops.constant_value import constant_value
+from tfmini.ops.array.constant_value import constant_value
 
 _LARGE = 100_000_000
 
 
 def to_dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
-    """The dense tensor of ``value``; rows that occur more than once are added up.
+    """``value`` as a dense tensor; rows with the same index are added up.
 
     Raises:
       ValueError: when the dense shape or the type does not allow it.
@@ -31,7 +31,7 @@ def to_dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, a
         )
     _warn_of_size(value.dense_shape)
     rows = value.dense_shape[0]
-    return handle_of("UnsortedSegmentSum")(value.values, value.indices, rows, name=name)  # type: ignore[no-any-return]
+    return handle_of("UnsortedSegmentSum")(value.values, value.indices, rows, name=name)
 
 
 def _warn_of_size(dense_shape: Tensor) -> None:

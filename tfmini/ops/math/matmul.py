@@ -12,21 +12,24 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.casting import cast
-from tfmini.ops.math_broadcast import HALVES, sum_op
-from tfmini.ops.math_elementwise import conj, conjugate
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import HALVES, sum_op
+from tfmini.ops.math.elementwise import conj, conjugate
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_dims, merge_raw, with_rank
 
 _TYPES = "{bfloat16, half, float, double, int32, int64, complex64, complex128}"
 mat_mul_op = op(
-    f"MatMul(a: T, b: T) -> product: T; transpose_a: bool = false; transpose_b: bool = false; T: {_TYPES}"
+    f"MatMul(a: T, b: T) -> product: T; transpose_a: bool = false; transpose_b: bool = false; T: {_TYPES}",
+    work="matmul",
+)  # fmt: skip
+batch_mat_mul_op = op(
+    f"BatchMatMul(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false", work="matmul"
 )
-batch_mat_mul_op = op(f"BatchMatMul(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false")
 batch_mat_mul_v2_op = op(
-    f"BatchMatMulV2(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false"
+    f"BatchMatMulV2(x: T, y: T) -> output: T; T: {_TYPES}; adj_x: bool = false; adj_y: bool = false", work="matmul"
 )
 sparse_mat_mul_op = op(
     """SparseMatMul(a: Ta, b: Tb) -> product: float
@@ -39,7 +42,7 @@ cross_op = op("Cross(a: T, b: T) -> product: T; T: realnumbertype")
 @mat_mul_op.shape
 @sparse_mat_mul_op.shape
 def _matmul_shape(node: Operation) -> list[RawShape]:
-    a, b = (with_rank(t._shape, 2) for t in node._inputs)
+    a, b = (with_rank(t.raw_shape, 2) for t in node.inputs)
     a = a[::-1] if node.attrs["transpose_a"] else a
     b = b[::-1] if node.attrs["transpose_b"] else b
     merge_dims(a[1], b[0])
@@ -54,12 +57,12 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _incompatible(a: Any, b: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        None, None, f"Matrix size-incompatible: In[0]: {format_raw(a.shape)}, In[1]: {format_raw(b.shape)}"
+    return InvalidArgumentError.of(
+        f"Matrix size-incompatible: In[0]: {format_raw(a.shape)}, In[1]: {format_raw(b.shape)}"
     )
 
 
-# By (transpose_a, transpose_b). Transposes are views, which numpy hands to BLAS as flags.
+# By (transpose_a, transpose_b). Transposes are views; numpy passes them to BLAS as flags.
 _PRODUCTS: dict[tuple[bool, bool], Callable[[Any, Any], Any]] = {
     (False, False): _product,
     (True, False): lambda a, b: _product(a.T, b),
@@ -85,19 +88,19 @@ def _sparse_matmul_factory(node: Any) -> Callable[..., Any]:
 
 
 def _times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
-    return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb)  # type: ignore[no-any-return]
+    return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb)
 
 
 @mat_mul_op.gradient
 def _matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    a, b = (conjugate(t) for t in node._inputs)
+    a, b = (conjugate(t) for t in node.inputs)
     return _product_gradients(a, b, grad, node.attrs["transpose_a"], node.attrs["transpose_b"], _times)
 
 
 def _product_gradients(
     a: Tensor, b: Tensor, grad: Tensor, ta: bool, tb: bool, times: Callable[..., Tensor]
 ) -> list[Any]:
-    """For each operand the product that gives its gradient without a transposed copy."""
+    """The gradients of both operands, as products that need no transposed copies."""
     if not ta and not tb:
         return [times(grad, b, tb=True), times(a, grad, ta=True)]
     if not ta:
@@ -109,20 +112,20 @@ def _product_gradients(
 
 @sparse_mat_mul_op.gradient
 def _sparse_matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    a, b = node._inputs
+    a, b = node.inputs
 
     def times(x: Tensor, y: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
-        return sparse_mat_mul_op(x, y, transpose_a=ta, transpose_b=tb)  # type: ignore[no-any-return]
+        return sparse_mat_mul_op(x, y, transpose_a=ta, transpose_b=tb)
 
     found = _product_gradients(a, b, grad, node.attrs["transpose_a"], node.attrs["transpose_b"], times)
-    return [g if t._dtype.base_dtype is dtypes.float32 else cast(g, t._dtype) for g, t in zip(found, (a, b))]
+    return [g if t.dtype.base_dtype is dtypes.float32 else cast(g, t.dtype) for g, t in zip(found, (a, b))]
 
 
 # ---- batched --------------------------------------------------------------------------------
 
 
 def _batch_shape(node: Operation) -> list[RawShape]:
-    x, y = (t._shape for t in node._inputs)
+    x, y = (t.raw_shape for t in node.inputs)
     if x is None or y is None:
         return [None]
     for shape in (x, y):
@@ -135,9 +138,10 @@ def _batch_shape(node: Operation) -> list[RawShape]:
     return [(combine(x[:-2], y[:-2]) or ()) + (rows, columns)]
 
 
-def _adjoint(x: Any) -> Any:
-    x = x.swapaxes(-1, -2)
-    return np.conjugate(x) if x.dtype.kind == "c" else x
+def adjoint_of(value: Any) -> Any:
+    """The conjugate transpose of the last two axes, a view where the type is real."""
+    value = value.swapaxes(-1, -2)
+    return np.conjugate(value) if value.dtype.kind == "c" else value
 
 
 def _batch_factory(node: Any) -> Callable[..., Any]:
@@ -146,7 +150,7 @@ def _batch_factory(node: Any) -> Callable[..., Any]:
     def kernel(x: Any, y: Any) -> Any:
         if dtype in HALVES:
             x, y = x.astype(np.float32), y.astype(np.float32)
-        x, y = _adjoint(x) if adj_x else x, _adjoint(y) if adj_y else y
+        x, y = adjoint_of(x) if adj_x else x, adjoint_of(y) if adj_y else y
         try:
             product = np.matmul(x, y)
         except ValueError:
@@ -162,10 +166,10 @@ for _handle in (batch_mat_mul_op, batch_mat_mul_v2_op):
 
 
 def _batch_gradients(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
 
     def times(a: Tensor, b: Tensor, ta: bool = False, tb: bool = False) -> Tensor:
-        return node.handle(a, b, adj_x=ta, adj_y=tb)  # type: ignore[no-any-return]
+        return node.handle(a, b, adj_x=ta, adj_y=tb)
 
     return _product_gradients(x, y, grad, node.attrs["adj_x"], node.attrs["adj_y"], times)
 
@@ -175,9 +179,9 @@ batch_mat_mul_op.gradient(_batch_gradients)
 
 @batch_mat_mul_v2_op.gradient
 def _batch_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
     gx, gy = _batch_gradients(node, grad)
-    a, b = x._shape, y._shape
+    a, b = x.raw_shape, y.raw_shape
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
         return [gx, gy]
     sx, sy = array_shape.shape(x), array_shape.shape(y)
@@ -186,7 +190,7 @@ def _batch_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _head(sizes: Tensor) -> Tensor:
-    """The batch part of a shape tensor."""
+    """The batch sizes of a shape tensor."""
     return getitem(sizes, slice(None, -2))
 
 
@@ -200,8 +204,8 @@ def matmul(
     """The matrix product, over the last two axes; leading axes are a batch and broadcast (``tf.matmul``).
 
     Args:
-      transpose_a, transpose_b: take the transpose of that matrix.
-      adjoint_a, adjoint_b: take the conjugate transpose.
+      transpose_a, transpose_b: whether to transpose that matrix.
+      adjoint_a, adjoint_b: whether to take its conjugate transpose.
       a_is_sparse, b_is_sparse: a hint that most elements are zero.
 
     Raises:
@@ -213,24 +217,24 @@ def matmul(
         if transpose_b and adjoint_b:
             raise ValueError("Only one of transpose_b and adjoint_b can be True.")
         a = convert_to_tensor(a, name="a")
-        b = convert_to_tensor(b, name="b", dtype=a._dtype.base_dtype if not isinstance(b, Tensor) else None)
-        if (a._shape is None or len(a._shape) > 2) and (b._shape is None or len(b._shape) >= 2) or (
-            b._shape is None or len(b._shape) > 2
-        ) and a._shape is not None and len(a._shape) >= 2:
+        b = convert_to_tensor(b, name="b", dtype=a.dtype.base_dtype if not isinstance(b, Tensor) else None)
+        if (a.raw_shape is None or len(a.raw_shape) > 2) and (b.raw_shape is None or len(b.raw_shape) >= 2) or (
+            b.raw_shape is None or len(b.raw_shape) > 2
+        ) and a.raw_shape is not None and len(a.raw_shape) >= 2:
             return _batch_matmul(a, b, transpose_a, transpose_b, adjoint_a, adjoint_b, scope)
         a, ta = (conj(a), True) if adjoint_a else (a, transpose_a)
         b, tb = (conj(b), True) if adjoint_b else (b, transpose_b)
         sparse_types = (dtypes.float32, dtypes.bfloat16)
-        if (a_is_sparse or b_is_sparse) and a._dtype.base_dtype in sparse_types and b._dtype.base_dtype in sparse_types:
+        if (a_is_sparse or b_is_sparse) and a.dtype.base_dtype in sparse_types and b.dtype.base_dtype in sparse_types:
             return sparse_matmul(a, b, ta, tb, a_is_sparse, b_is_sparse, scope)
-        return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb, name=scope)  # type: ignore[no-any-return]
+        return mat_mul_op(a, b, transpose_a=ta, transpose_b=tb, name=scope)
 
 
 def _batch_matmul(a: Tensor, b: Tensor, ta: bool, tb: bool, adj_a: bool, adj_b: bool, scope: str) -> Tensor:
-    # The op knows only adjoints: a mere transpose is the adjoint of the conjugate.
+    # The op supports only adjoints; the transpose is the adjoint of the conjugate.
     a = conj(a) if ta else a
     b = conj(b) if tb else b
-    return batch_mat_mul_v2_op(a, b, adj_x=ta or adj_a, adj_y=tb or adj_b, name=scope)  # type: ignore[no-any-return]
+    return batch_mat_mul_v2_op(a, b, adj_x=ta or adj_a, adj_y=tb or adj_b, name=scope)
 
 
 def sparse_matmul(
@@ -238,7 +242,7 @@ def sparse_matmul(
     b_is_sparse: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The float32 product of float32 or bfloat16 matrices with a hint of many zeros; computed densely."""
-    return sparse_mat_mul_op(  # type: ignore[no-any-return]
+    return sparse_mat_mul_op(
         a, b, transpose_a=transpose_a, transpose_b=transpose_b, a_is_sparse=a_is_sparse, b_is_sparse=b_is_sparse,
         name=name,
     )  # fmt: skip
@@ -262,7 +266,7 @@ def matvec(
 
 @cross_op.shape
 def _cross_shape(node: Operation) -> list[RawShape]:
-    shape = merge_raw(node._inputs[0]._shape, node._inputs[1]._shape)
+    shape = merge_raw(node.inputs[0].raw_shape, node.inputs[1].raw_shape)
     if shape is not None:
         if not shape:
             raise ValueError("Shape must be at least rank 1 but is rank 0")
@@ -273,16 +277,16 @@ def _cross_shape(node: Operation) -> list[RawShape]:
 @cross_op.kernel("CPU")
 def _cross_kernel(a: Any, b: Any) -> Any:
     if a.shape != b.shape or a.shape[-1] != 3:
-        raise InvalidArgumentError(None, None, "Cross-products are only defined for 3-element vectors of one shape.")
+        raise InvalidArgumentError.of("Cross-products are only defined for 3-element vectors of one shape.")
     return np.cross(a, b)
 
 
 @cross_op.gradient
 def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    a, b = node._inputs
+    a, b = node.inputs
     return [cross_op(b, grad), cross_op(grad, a)]
 
 
 def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     """The cross product of 3-vectors along the last axis (``tf.cross``)."""
-    return cross_op(a, b, name=name)  # type: ignore[no-any-return]
+    return cross_op(a, b, name=name)

@@ -1,7 +1,7 @@
-"""Python's operators on tensors. Importing this module gives them to `Tensor`.
+"""Python's operators on tensors; importing this module defines them on `Tensor`.
 
-``a + b`` is named ``add``; an operand that is no tensor becomes a constant ``add/x`` or ``add/y``.
-Indexing is in `array_slicing`; ``==`` stays identity.
+``a + b`` makes an op named ``add``; an operand that is not a tensor becomes a constant ``add/x`` or ``add/y``.
+Indexing is in `array.slicing`; ``==`` compares identity.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import math_comparison as comparison
-from tfmini.ops import math_complex, math_elementwise, math_matmul, math_powers
+from tfmini.ops.math import comparison as comparison
+from tfmini.ops.math import complex as math_complex
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.math import matmul as math_matmul
+from tfmini.ops.math import powers as math_powers
 
 Function = Callable[..., Any]
 
 
 def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
-    """The method ``__name__`` and its reflected twin ``__rname__`` for a function of two tensors."""
+    """Defines the methods ``__name__`` and ``__rname__`` (reflected) by a function of two tensors."""
     reflected_method = f"__r{name}__"
 
     def forward(x: Any, y: Any) -> Any:
@@ -28,7 +31,7 @@ def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
             try:
                 y = convert_to_tensor(y, preferred_dtype=x.dtype.base_dtype, name="y")
             except TypeError:
-                # It may know by itself what to do with a tensor on its left.
+                # The other operand may implement the operation with a tensor on its left.
                 if hasattr(type(y), reflected_method):
                     return NotImplemented
                 raise

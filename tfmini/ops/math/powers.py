@@ -1,4 +1,4 @@
-"""Powers, products with logarithms, and angles of two operands; their gradients need logarithms."""
+"""Powers, products with logarithms, angles and ``nextafter``: functions of two operands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_filling
-from tfmini.ops.math_broadcast import broadcast_shape, sum_to_operands, widened
-from tfmini.ops.math_comparison import greater_op, not_equal_op, select_op
-from tfmini.ops.math_elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
-from tfmini.ops.math_unary import log_op, square_op
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.math.broadcast import sum_to_operands, widened
+from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
+from tfmini.ops.math.elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
+from tfmini.ops.math.unary import log_op, square_op
 
 _LOG_TYPES = "T: {bfloat16, half, float, double, complex64, complex128}"
 pow_op = op("Pow(x: T, y: T) -> z: T; T: {bfloat16, float, half, double, int32, int64, complex64, complex128}")
@@ -33,7 +34,7 @@ next_after_op.kernel("CPU")(np.nextafter)
 
 def _integer_power(x: Any, y: Any) -> Any:
     if np.any(y < 0):
-        raise InvalidArgumentError(None, None, "Integers to negative integer powers are not allowed")
+        raise InvalidArgumentError.of("Integers to negative integer powers are not allowed")
     return np.power(x, y)
 
 
@@ -58,72 +59,72 @@ xlogy_op.kernel_factory("CPU")(widened(_xlogy))
 
 @pow_op.gradient
 def _pow_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = (conjugate(t) for t in node._inputs)
-    z = conjugate(node._outputs[0])
-    one = convert_to_tensor(np.array(1, y._dtype.numpy))
+    x, y = (conjugate(t) for t in node.inputs)
+    z = conjugate(node.outputs[0])
+    one = convert_to_tensor(np.array(1, y.dtype.numpy))
     gx = mul_op(mul_op(grad, y), pow_op(x, sub_op(y, one)))
-    # log(x) only where it exists: 0 ** y does not change with y.
-    defined = (not_equal_op if x._dtype.is_complex else greater_op)(x, array_filling.zeros_like(x))
+    # log(x) is used only where it exists: 0 ** y does not depend on y.
+    defined = (not_equal_op if x.dtype.is_complex else greater_op)(x, array_filling.zeros_like(x))
     safe = select_op(defined, x, array_filling.ones_like(x))
-    # In this order: where grad is 0, z * log(x) may overflow a short type all the same.
+    # In this order because z * log(x) may overflow a short type even where grad is 0.
     gy = mul_op(mul_op(grad, z), select_op(defined, log_op(safe), array_filling.zeros_like(x)))
     return sum_to_operands(node, [gx, gy])
 
 
 @xlogy_op.gradient
 def _xlogy_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
     return sum_to_operands(node, [mul_op(xlogy_op(_indicator(x), y), grad), mul_op(xdivy_op(x, y), grad)])
 
 
 @xdivy_op.gradient
 def _xdivy_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs
+    x, y = node.inputs
     gy = xdivy_op(neg_op(x), square_op(y))
     return sum_to_operands(node, [mul_op(xdivy_op(_indicator(x), y), grad), mul_op(gy, grad)])
 
 
 def _indicator(x: Tensor) -> Tensor:
     """1 where ``x`` is not 0."""
-    return div_no_nan_op(x, x)  # type: ignore[no-any-return]
+    return div_no_nan_op(x, x)
 
 
 @atan2_op.gradient
 def _atan2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    y, x = node._inputs
+    y, x = node.inputs
     scaled = real_div_op(grad, add_op(square_op(x), square_op(y)))
     return sum_to_operands(node, [mul_op(x, scaled), mul_op(neg_op(y), scaled)])
 
 
 @next_after_op.gradient
 def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    # It moves with x1, and x2 only says in which direction the last bit goes.
+    # The result follows x1; x2 gives only the direction of the last bit.
     return sum_to_operands(node, [grad, mul_op(grad, np.zeros((), node.attrs["T"].numpy))])
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
-        return pow_op(x, y, name=scope)  # type: ignore[no-any-return]
+        return pow_op(x, y, name=scope)
 
 
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
     with name_scope(name, "xdivy", [x]):
-        return xdivy_op(x, y)  # type: ignore[no-any-return]
+        return xdivy_op(x, y)
 
 
 def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
     with name_scope(name, "xlogy", [x]):
-        return xlogy_op(x, y)  # type: ignore[no-any-return]
+        return xlogy_op(x, y)
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y) in radians (``tf.atan2``)."""
-    return atan2_op(y, x, name=name)  # type: ignore[no-any-return]
+    return atan2_op(y, x, name=name)
 
 
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
     """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
-    return next_after_op(x1, x2, name=name)  # type: ignore[no-any-return]
+    return next_after_op(x1, x2, name=name)

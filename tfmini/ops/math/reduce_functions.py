@@ -12,14 +12,17 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling, array_identity, array_shape, math_reductions
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_broadcast import sum_op
-from tfmini.ops.math_comparison import greater_op, not_equal_op, select_op
-from tfmini.ops.math_elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, sub_op
-from tfmini.ops.math_unary import exp_op, is_finite_op, log_op, sqrt_op
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import identity as array_identity
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.math import reductions as math_reductions
+from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
+from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, sub_op
+from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
 from tfmini.shapes import RawShape
 
 
@@ -41,19 +44,19 @@ def _reduction(handle: OpHandle, function_name: str, text: str) -> Callable[...,
 
 
 def reduce(handle: OpHandle, x: Any, axis: Any, keep: bool, name: str | None) -> Tensor:
-    """One reduction node over ``axis``, None for all axes."""
+    """Adds one reduction node over ``axis``; None: all axes."""
     dtype = dtypes.bool if handle in (math_reductions.all_op, math_reductions.any_op) else None
     x = convert_to_tensor(x, dtype=dtype, name="input_tensor")
     axes = _all_axes(x) if axis is None else axis
     result = handle(x, axes, keep_dims=keep, name=name)
-    if axis is None and not keep and result._shape is None:
-        result._shape = ()
-    return result  # type: ignore[no-any-return]
+    if axis is None and not keep and result.raw_shape is None:
+        result.raw_shape = ()
+    return result
 
 
 def _all_axes(x: Tensor) -> Any:
-    if x._shape is not None:
-        return convert_to_tensor(np.arange(len(x._shape), dtype=np.int32))
+    if x.raw_shape is not None:
+        return convert_to_tensor(np.arange(len(x.raw_shape), dtype=np.int32))
     return array_filling.range(0, array_shape.rank(x))
 
 
@@ -93,7 +96,7 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
     """
     with name_scope(name or "reduce_variance"):
         x = convert_to_tensor(input_tensor)
-        if x._dtype.is_integer:
+        if x.dtype.is_integer:
             raise TypeError("Input must be either real or complex")
         distance = sub_op(x, reduce_mean(x, axis=axis, keepdims=True))
         return reduce_mean(mul_op(distance, conjugate(distance)), axis=axis, keepdims=keepdims)
@@ -102,14 +105,14 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
 def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The standard deviation over ``axis`` (``tf.math.reduce_std``)."""
     with name_scope(name or "reduce_std"):
-        return sqrt_op(reduce_variance(input_tensor, axis=axis, keepdims=keepdims))  # type: ignore[no-any-return]
+        return sqrt_op(reduce_variance(input_tensor, axis=axis, keepdims=keepdims))
 
 
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """log(sum(exp(x))) over ``axis``, without overflow; arguments as of `reduce_sum` (``tf.reduce_logsumexp``)."""
+    """log(sum(exp(x))) over ``axis``, without overflow; arguments like `reduce_sum` (``tf.reduce_logsumexp``)."""
     axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
     with name_scope(name, "ReduceLogSumExp", [input_tensor]) as scope:
         x = convert_to_tensor(input_tensor)
@@ -119,7 +122,7 @@ def reduce_logsumexp(
         result = log_op(reduce_sum(exp_op(sub_op(x, finite)), axis=axis, keepdims=keep))
         if not keep:
             finite = array_shape.reshape(finite, array_shape.shape(result))
-        return add_op(result, finite, name=scope)  # type: ignore[no-any-return]
+        return add_op(result, finite, name=scope)
 
 
 def argmax(
@@ -141,17 +144,17 @@ def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, 
         if axis is not None:
             raise ValueError("Cannot specify both 'axis' and 'dimension'")
         axis = dimension
-    return handle(x, 0 if axis is None else axis, output_type=output_type, name=name)  # type: ignore[no-any-return]
+    return handle(x, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
 def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """`argmax`, by its op's own arguments (``tf.arg_max``)."""
-    return math_reductions.arg_max_op(input, dimension, output_type=output_type, name=name)  # type: ignore[no-any-return]
+    """`argmax` with the arguments of its op (``tf.arg_max``)."""
+    return math_reductions.arg_max_op(input, dimension, output_type=output_type, name=name)
 
 
 def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """`argmin`, by its op's own arguments (``tf.arg_min``)."""
-    return math_reductions.arg_min_op(input, dimension, output_type=output_type, name=name)  # type: ignore[no-any-return]
+    """`argmin` with the arguments of its op (``tf.arg_min``)."""
+    return math_reductions.arg_min_op(input, dimension, output_type=output_type, name=name)
 
 
 def count_nonzero(
@@ -164,7 +167,7 @@ def count_nonzero(
     axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
     with name_scope(name, "count_nonzero", [input_tensor]):
         x = convert_to_tensor(input_tensor, name="input")
-        zero = b"" if x._dtype.base_dtype is dtypes.string else np.zeros((), x._dtype.numpy)
+        zero = b"" if x.dtype.base_dtype is dtypes.string else np.zeros((), x.dtype.numpy)
         hits = cast(not_equal_op(x, zero), dtypes.int64)
         count: Tensor = cast(reduce_sum(hits, axis=axis, keepdims=keep), dtypes.as_dtype(dtype))
         return count
@@ -177,17 +180,17 @@ bincount_op = op("Bincount(arr: int32, size: int32, weights: T) -> bins: T; T: {
 
 @bincount_op.shape
 def _bincount_shape(node: Operation) -> list[RawShape]:
-    size = constant_value(node._inputs[1])
+    size = constant_value(node.inputs[1])
     return [(None if size is None else int(size),)]
 
 
 @bincount_op.kernel("CPU")
 def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
     if size < 0:
-        raise InvalidArgumentError(None, None, f"size ({size}) must be non-negative")
+        raise InvalidArgumentError.of(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
     if values.size and values.min() < 0:
-        raise InvalidArgumentError(None, None, "Input arr must be non-negative!")
+        raise InvalidArgumentError.of("Input arr must be non-negative!")
     inside = values < size
     counts = np.bincount(values[inside], weights[inside] if weights.size else None, int(size))
     return counts.astype(weights.dtype)
@@ -199,7 +202,7 @@ bincount_op.not_differentiable()
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
 ) -> Tensor:
-    """How often (or with what sum of weights) each number from 0 occurs among non-negative int32 values."""
+    """The number of occurrences (or their sum of weights) of each number from 0, in non-negative int32 values."""
     with name_scope("bincount"):
         values = convert_to_tensor(arr, name="arr", dtype=dtypes.int32)
         occupied = cast(greater_op(array_shape.size(values), 0), dtypes.int32)
@@ -210,4 +213,4 @@ def bincount(
             size = minimum_op(convert_to_tensor(maxlength, dtypes.int32, "maxlength"), size)
         if weights is None:
             weights = convert_to_tensor(np.zeros(0, dtypes.as_dtype(dtype).numpy))
-        return bincount_op(values, size, weights)  # type: ignore[no-any-return]
+        return bincount_op(values, size, weights)

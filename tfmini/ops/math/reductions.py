@@ -1,4 +1,4 @@
-"""Reductions over axes, arg-extremes, running sums and products, counting. (``Sum`` is in `math_broadcast`.)"""
+"""Reductions over axes, argmax and argmin, running sums and products. (``Sum`` is in `broadcast`.)"""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.casting import cast
-from tfmini.ops.math_broadcast import (
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.math.broadcast import (
     kept,
     normal_axes,
     reduced_shape,
@@ -25,19 +27,23 @@ from tfmini.ops.math_broadcast import (
     static_axes,
     sum_op,
 )
-from tfmini.ops.math_comparison import equal_op, select_op
-from tfmini.ops.math_elementwise import mul_op, real_div_op
-from tfmini.ops.scoping import name_scope
+from tfmini.ops.math.comparison import equal_op, select_op
+from tfmini.ops.math.elementwise import mul_op, real_div_op
 
 _ATTRS = "keep_dims: bool = false; T: numbertype; Tidx: {int32, int64} = DT_INT32"
 _BOOLS = "keep_dims: bool = false; Tidx: {int32, int64} = DT_INT32"
-mean_op = op(f"Mean(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}")
-prod_op = op(f"Prod(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}")
-max_op = op(f"Max(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}")
-min_op = op(f"Min(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}")
-euclidean_norm_op = op(f"EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}")
-all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}")
-any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}")
+_AXIS = {"reduction_indices": "axis"}
+mean_op = op(
+    f"Mean(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", aggregates=True, work="input", raw_names=_AXIS
+)
+prod_op = op(f"Prod(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+max_op = op(f"Max(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+min_op = op(f"Min(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS)
+euclidean_norm_op = op(
+    f"EuclideanNorm(input: T, reduction_indices: Tidx) -> output: T; {_ATTRS}", work="input", raw_names=_AXIS
+)
+all_op = op(f"All(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
+any_op = op(f"Any(input: bool, reduction_indices: Tidx) -> output: bool; {_BOOLS}", work="input", raw_names=_AXIS)
 
 for _handle in (mean_op, prod_op, max_op, min_op, euclidean_norm_op, all_op, any_op):
     _handle.shape(reduced_shape)
@@ -82,7 +88,8 @@ def _min_factory(node: Any) -> Callable[..., Any]:
 def _mean_factory(node: Any) -> Callable[..., Any]:
     dtype, keep = node.attrs["T"], node.attrs["keep_dims"]
     narrow = dtype in (dtypes.float16, dtypes.bfloat16)
-    total = reducer(np.add, dtypes.float32 if narrow else dtype, keep)
+    whole = dtypes.uint64 if dtype.is_unsigned else dtypes.int64
+    total = reducer(np.add, dtypes.float32 if narrow else whole if dtype.is_integer else dtype, keep)
     scalar = np.float32 if narrow else dtype.numpy.type
 
     def kernel(x: Any, axes: Any) -> Any:
@@ -92,7 +99,8 @@ def _mean_factory(node: Any) -> Callable[..., Any]:
         count = x.size // value.size if value.size else _count(x, axes)
         if dtype.is_integer:
             # Rounded towards zero, as in C.
-            return np.trunc(value / count).astype(dtype.numpy) if count else value
+            mean = np.where(value < 0, -(-value // count), value // count) if count else value
+            return mean.astype(dtype.numpy)
         value = value / scalar(count)
         return value.astype(dtype.numpy) if narrow else value
 
@@ -126,14 +134,14 @@ def _mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
-    shape, axes = node._inputs[0]._shape, static_axes(node)
-    dtype = grad._dtype.base_dtype
+    shape, axes = node.inputs[0].raw_shape, static_axes(node)
+    dtype = grad.dtype.base_dtype
     if shape is not None and axes is not None and all(shape[a] is not None for a in axes):
         count = math.prod(shape[a] or 0 for a in axes)
         return convert_to_tensor(np.array(count, dtype.numpy))
-    sizes = array_shape.shape(node._inputs[0])
-    whole = array_shape.shape(kept(node, node._outputs[0]))
-    # Elements in over elements out; an empty output has no gradient to divide.
+    sizes = array_shape.shape(node.inputs[0])
+    whole = array_shape.shape(kept(node, node.outputs[0]))
+    # The number of input elements per output element; an empty output has no gradient to divide.
     top, bottom = (prod_op(cast(s, dtypes.float32), np.array([0], np.int32)) for s in (sizes, whole))
     one = convert_to_tensor(np.float32(1))
     ratio: Tensor = cast(real_div_op(top, select_op(equal_op(bottom, np.float32(0)), one, bottom)), dtype)
@@ -143,28 +151,28 @@ def _elements_per_output(node: Operation, grad: Tensor) -> Tensor:
 @max_op.gradient
 @min_op.gradient
 def _extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, axes = node._inputs
-    hits = cast(equal_op(x, kept(node, node._outputs[0])), grad._dtype.base_dtype)
-    # Several equal extremes share the gradient.
+    x, axes = node.inputs
+    hits = cast(equal_op(x, kept(node, node.outputs[0])), grad.dtype.base_dtype)
+    # Equal extremes share the gradient.
     share = real_div_op(kept(node, grad), sum_op(hits, axes, keep_dims=True))
     return [mul_op(hits, share), None]
 
 
 @euclidean_norm_op.gradient
 def _norm_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    scale = real_div_op(kept(node, grad), kept(node, node._outputs[0]))
-    return [mul_op(node._inputs[0], scale), None]
+    scale = real_div_op(kept(node, grad), kept(node, node.outputs[0]))
+    return [mul_op(node.inputs[0], scale), None]
 
 
 @prod_op.gradient
 def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x = node._inputs[0]
+    x = node.inputs[0]
     axes = static_axes(node)
     grad = kept(node, grad)
     if axes is None:
-        # Unknown axes: the quotient, which is undefined at zeros.
-        return [mul_op(_conjugated(real_div_op(kept(node, node._outputs[0]), x)), grad), None]
-    # Product over one axis after the other; each needs the product of the other elements.
+        # For unknown axes the gradient is the quotient, which is undefined at zeros.
+        return [mul_op(_conjugated(real_div_op(kept(node, node.outputs[0]), x)), grad), None]
+    # The product over one axis after the other: the gradient of an element is the product of the others.
     stages = [x]
     for axis in axes[:-1]:
         stages.append(prod_op(stages[-1], np.array([axis], np.int32), keep_dims=True))
@@ -176,7 +184,7 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _conjugated(x: Tensor) -> Tensor:
-    """What a complex gradient is multiplied by; a real ``x`` as it is."""
+    """The factor of a complex gradient: the conjugate of ``x``, or ``x`` if it is real."""
     return handle_of("Conj")(x) if x.dtype.is_complex else x
 
 
@@ -188,7 +196,7 @@ arg_min_op = op(f"ArgMin(input: T, dimension: Tidx) -> output: output_type; {_AR
 
 
 def _arg_shape(node: Operation) -> list[Any]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     axes = static_axes(node)
     if shape is None:
         return [None]
@@ -198,30 +206,32 @@ def _arg_shape(node: Operation) -> list[Any]:
     return [tuple(d for i, d in enumerate(shape) if i != reduced_axis)]
 
 
-def _arg_factory(function: Callable[..., Any]) -> Factory:
+def _arg_factory(function: Callable[..., Any], least: float) -> Factory:
     def factory(node: Any) -> Callable[..., Any]:
         dtype = node.attrs["output_type"].numpy
 
         def kernel(x: Any, dimension: Any) -> Any:
             axis = int(dimension)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError(
-                    None, None, f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}"
-                )
+                raise InvalidArgumentError.of(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
             if not x.shape[axis]:
-                raise InvalidArgumentError(
-                    None, None, f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]"
+                raise InvalidArgumentError.of(
+                    f"Reduction axis {axis} is empty in shape [{','.join(map(str, x.shape))}]"
                 )
-            return function(x, axis).astype(dtype)
+            found = function(x, axis)
+            if x.dtype.kind in "fV" and np.isnan(np.take_along_axis(x, np.expand_dims(found, axis), axis)).any():
+                # numpy returns the first NaN; TensorFlow continues to compare, so a NaN is never returned.
+                found = function(np.where(np.isnan(x), least, x), axis)
+            return found.astype(dtype)
 
         return kernel
 
     return factory
 
 
-for _handle, _find in ((arg_max_op, np.argmax), (arg_min_op, np.argmin)):
+for _handle, _find, _least in ((arg_max_op, np.argmax, -np.inf), (arg_min_op, np.argmin, np.inf)):
     _handle.shape(_arg_shape)
-    _handle.kernel_factory("CPU")(_arg_factory(_find))
+    _handle.kernel_factory("CPU")(_arg_factory(_find, _least))
     _handle.not_differentiable()
 
 # ---- running sums and products --------------------------------------------------------------
@@ -238,11 +248,11 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
         def kernel(x: Any, axis_value: Any) -> Any:
             if np.ndim(axis_value):
                 text = f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}"
-                raise InvalidArgumentError(None, None, text)
+                raise InvalidArgumentError.of(text)
             axis = int(axis_value)
             if not -x.ndim <= axis < x.ndim:
-                raise InvalidArgumentError(
-                    None, None, f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}"
+                raise InvalidArgumentError.of(
+                    f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {axis}"
                 )
             lines = np.moveaxis(x, axis, -1)
             result = np.empty_like(x)
@@ -262,34 +272,34 @@ def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
 
 
 for _handle, _ufunc, _start in ((cumsum_op, np.add, 0), (cumprod_op, np.multiply, 1)):
-    _handle.shape(lambda node: [node._inputs[0]._shape])
+    _handle.shape(same_shape)
     _handle.kernel_factory("CPU")(_scan_factory(_ufunc, _start))
 
 
 @cumsum_op.gradient
 def _cumsum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     attrs = node.attrs
-    return [cumsum_op(grad, node._inputs[1], exclusive=attrs["exclusive"], reverse=not attrs["reverse"]), None]
+    return [cumsum_op(grad, node.inputs[1], exclusive=attrs["exclusive"], reverse=not attrs["reverse"]), None]
 
 
 @cumprod_op.gradient
 def _cumprod_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, axis = node._inputs
+    x, axis = node.inputs
     attrs = node.attrs
-    weighted = mul_op(node._outputs[0], grad)
+    weighted = mul_op(node.outputs[0], grad)
     total = cumsum_op(weighted, axis, exclusive=attrs["exclusive"], reverse=not attrs["reverse"])
     return [real_div_op(total, x), None]
 
 
 def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
-    """Running sums along ``axis``; ``exclusive`` leaves out each element itself, ``reverse`` starts at the end."""
+    """Running sums along ``axis``; ``exclusive``: without the element itself; ``reverse``: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return cumsum_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)  # type: ignore[no-any-return]
+        return cumsum_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
-    """Running products along ``axis``, as `cumsum` (``tf.cumprod``)."""
+    """Running products along ``axis``, like `cumsum` (``tf.cumprod``)."""
     with name_scope(name, "Cumprod", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return cumprod_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)  # type: ignore[no-any-return]
+        return cumprod_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)

@@ -9,26 +9,26 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.clip import clip_by_value
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_unary import floor
-from tfmini.ops.nn_topk import top_k
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.math.clip import clip_by_value
+from tfmini.ops.math.topk import top_k
+from tfmini.ops.math.unary import floor
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"
 lower_bound_op = op("LowerBound" + _BOUND)
 upper_bound_op = op("UpperBound" + _BOUND)
-unique_v2_op = op(f"UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx; T: type; {_IDX}")
-unique_counts_v2_op = op(
+unique_v2_op: OpHandle[Any] = op(f"UniqueV2(x: T, axis: Taxis) -> y: T, idx: out_idx; T: type; {_IDX}")
+unique_counts_v2_op: OpHandle[Any] = op(
     f"UniqueWithCountsV2(x: T, axis: Taxis) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}"
 )
 histogram_op = op(
@@ -48,7 +48,7 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 @lower_bound_op.shape
 @upper_bound_op.shape
 def _bound_shape(node: Operation) -> list[RawShape]:
-    sequence, values = (with_rank(t._shape, 2) for t in node._inputs)
+    sequence, values = (with_rank(t.raw_shape, 2) for t in node.inputs)
     merge_dims(sequence[0], values[0])
     return [values]
 
@@ -80,16 +80,18 @@ def _upper_bound_kernel(sequence: Any, values: Any, *, out_type: dtypes.DType) -
 @unique_v2_op.shape
 @unique_counts_v2_op.shape
 def _unique_shape(node: Operation) -> list[RawShape]:
-    x, axis = node._inputs[0]._shape, constant_value(node._inputs[1])
+    x, axis = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     y: RawShape = None
+    count: int | None = None
     if x is not None and axis is not None:
         at = int(axis[0]) % len(x) if axis.size else 0
         y = tuple(None if i == at else size for i, size in enumerate(x))
-    return [y, (None,), (None,)][: len(node.op_def.outputs)]
+        count = x[at]
+    return [y, (count,), (None,)][: len(node.op_def.outputs)]
 
 
 def _unique(x: Any, axis: Any) -> tuple[Any, Any, Any]:
-    """Distinct slices in order of first appearance, the number of each slice, and their counts."""
+    """Distinct slices in order of first appearance, the position of each slice among them, and their counts."""
     axis = np.ravel(axis)
     if axis.size > 1:
         refuse(f"axis does not support input tensors larger than 1 elements, got {axis.size}")
@@ -125,8 +127,8 @@ def _unique_counts_kernel(x: Any, axis: Any, *, out_idx: dtypes.DType) -> tuple[
 
 @histogram_op.shape
 def _histogram_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 1)
-    bins = constant_value(node._inputs[2])
+    with_rank(node.inputs[1].raw_shape, 1)
+    bins = constant_value(node.inputs[2])
     if bins is not None and int(bins) <= 0:
         raise ValueError(f"Requires nbins > 0: {int(bins)}")
     return [(None if bins is None else int(bins),)]
@@ -155,7 +157,7 @@ def _bucketize_shape(node: Operation) -> list[RawShape]:
     bounds = node.attrs["boundaries"]
     if sorted(bounds) != list(bounds):
         raise ValueError("Expected sorted boundaries")
-    return [node._inputs[0]._shape]
+    return [node.inputs[0].raw_shape]
 
 
 @bucketize_op.kernel("CPU")
@@ -170,12 +172,12 @@ def _bucketize_kernel(values: Any, *, boundaries: list[float]) -> Any:
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """Where each value would be inserted in its sorted row (``tf.searchsorted``).
+    """The positions at which values would be inserted in sorted rows (``tf.searchsorted``).
 
     Args:
       sorted_sequence: rows sorted along the last axis.
       values: of the same leading axes.
-      side: ``"left"`` of equal elements or ``"right"``.
+      side: ``"left"`` or ``"right"`` of equal elements.
       out_type: int32 or int64.
       name: of the scope.
     """
@@ -202,7 +204,7 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
-    """The int32 positions that would sort along an axis, equal elements in order (``tf.argsort``)."""
+    """The int32 positions that sort along an axis; equal elements keep their order (``tf.argsort``)."""
     with name_scope(name, "argsort"):
         return _sorted(values, axis, direction, positions=True)
 
@@ -227,16 +229,16 @@ def _sorted(values: Any, axis: int, direction: str, positions: bool) -> Tensor:
 
 def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tensor:
     count = getitem(array_shape.shape(values), -1)
-    dtype = values._dtype.base_dtype
+    dtype = values.dtype.base_dtype
     if not ascending:
         return top_k(values, count)[int(positions)]  # type: ignore[no-any-return]
     if dtype.is_unsigned:
-        # Mirrored instead of negated: -0 is 0 but -1 is the largest.
+        # Mirrored instead of negated, because unsigned integers have no negative numbers.
         mirrored = dtype.max - values
         found = top_k(mirrored, count)
         return found[1] if positions else dtype.max - found[0]  # type: ignore[no-any-return]
     if dtype.is_integer:
-        found = top_k(-values - 1, count)  # the lowest integer has no negative
+        found = top_k(-values - 1, count)  # The lowest integer cannot be negated.
         return found[1] if positions else -(found[0] + 1)  # type: ignore[no-any-return]
     found = top_k(-values, count)
     return found[1] if positions else -found[0]  # type: ignore[no-any-return]
@@ -245,20 +247,20 @@ def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tenso
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """How many values fall in each of ``nbins`` equal parts of a range (``tf.histogram_fixed_width``)."""
+    """The numbers of values in ``nbins`` equal parts of a range (``tf.histogram_fixed_width``)."""
     with name_scope(name, "histogram_fixed_width", [values, value_range, nbins]) as scope:
-        return histogram_op(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=scope)  # type: ignore[no-any-return]
+        return histogram_op(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=scope)
 
 
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """The part of the range that each value falls in (``tf.histogram_fixed_width_bins``)."""
+    """The number of the part of the range that contains each value (``tf.histogram_fixed_width_bins``)."""
     with name_scope(name, "histogram_fixed_width_bins", [values, value_range, nbins]):
         values = convert_to_tensor(values, name="values")
         shape = array_shape.shape(values)
         flat = array_shape.reshape(values, [-1])
-        bounds = convert_to_tensor(value_range, values._dtype.base_dtype, name="value_range")
+        bounds = convert_to_tensor(value_range, values.dtype.base_dtype, name="value_range")
         wide = dtypes.float64
         low, high = (cast(getitem(bounds, i), wide) for i in (0, 1))
         count = cast(convert_to_tensor(nbins, dtypes.int32, name="nbins"), wide)

@@ -1,4 +1,4 @@
-"""Segment reductions: rows of a tensor combined by the segment that each belongs to."""
+"""Segment reductions: combine the rows of a tensor that have the same segment id."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling, array_gather, array_shape
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_comparison import equal_op, greater_equal_op, select_v2_op
-from tfmini.ops.math_elementwise import maximum_op, mul_op, real_div_op
-from tfmini.ops.math_unary import sqrt_op
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
+from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
+from tfmini.ops.math.unary import sqrt_op
 from tfmini.shapes import RawShape, with_rank
 
 _IDS = "Tindices: {int32,int64}"
@@ -31,7 +33,7 @@ def _sorted_op(name: str, types: str) -> OpHandle:
 def _unsorted_op(name: str, types: str) -> OpHandle:
     return op(
         f"{name}(data: T, segment_ids: Tindices, num_segments: Tnumsegments) -> output: T; T: {types}; {_IDS}"
-        "; Tnumsegments: {int32,int64} = DT_INT32"
+        "; Tnumsegments: {int32,int64} = DT_INT32", aggregates=True
     )
 
 
@@ -47,7 +49,7 @@ unsorted_min_op = _unsorted_op("UnsortedSegmentMin", "realnumbertype")
 
 
 def _reject(message: str) -> InvalidArgumentError:
-    return InvalidArgumentError(None, None, message)
+    return InvalidArgumentError.of(message)
 
 
 def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
@@ -79,14 +81,14 @@ def _check_sorted(data: Any, ids: Any) -> int:
 
 
 def check_runs(ids: Any, rows: int) -> None:
-    """Refuses the first id, in order, that is followed by a smaller one or lies outside of [0, rows)."""
+    """Refuses ids that are not sorted or not in [0, rows), naming the first one."""
     falls = ids[1:] < ids[:-1]
     outside = (ids < 0) | (ids >= rows)
     if not falls.any() and not outside.any():
         return
     first_fall = int(falls.argmax()) if falls.any() else ids.size
     first_outside = int(outside.argmax()) if outside.any() else ids.size
-    # A run is checked against its successor first, then against the output.
+    # Each run is compared with its successor first, and then with the size of the output.
     last_of_run = first_outside + int((ids[first_outside:] != ids[first_outside]).argmax()) - 1 \
         if first_outside < ids.size and (ids[first_outside:] != ids[first_outside]).any() else ids.size - 1  # fmt: skip
     if first_fall <= last_of_run:
@@ -160,7 +162,7 @@ def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
 
 
 def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
-    if ids.size and ids.min() < 0:  # rows of negative ids are dropped
+    if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
         kept = ids >= 0
         rows, ids = rows[kept], ids[kept]
     if np.any(ids[1:] < ids[:-1]):
@@ -186,16 +188,16 @@ unsorted_min_op.kernel_factory("CPU")(_unsorted_factory(np.minimum, _highest))
 
 
 def _sorted_shape(node: Operation) -> list[RawShape]:
-    data = node._inputs[0]._shape
-    with_rank(node._inputs[1]._shape, 1)
+    data = node.inputs[0].raw_shape
+    with_rank(node.inputs[1].raw_shape, 1)
     return [None if data is None else (None, *data[1:])]
 
 
 def _unsorted_shape(node: Operation) -> list[RawShape]:
-    data, ids = node._inputs[0]._shape, node._inputs[1]._shape
+    data, ids = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     if data is None or ids is None:
         return [None]
-    count = constant_value(node._inputs[2])
+    count = constant_value(node.inputs[2])
     if len(ids) > len(data):
         raise ValueError(f"Shape must be at least rank {len(ids)} but is rank {len(data)}")
     return [(None if count is None else int(count), *data[len(ids) :])]
@@ -213,29 +215,29 @@ segment_prod_op.not_differentiable()
 
 @segment_sum_op.gradient
 def _segment_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [array_gather.gather(grad, node._inputs[1]), None]
+    return [array_gather.gather(grad, node.inputs[1]), None]
 
 
 @segment_mean_op.gradient
 def _segment_mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    data, ids = node._inputs
-    counts = segment_sum_op(array_filling.ones_like(cast(ids, grad._dtype.base_dtype)), ids)
+    data, ids = node.inputs
+    counts = segment_sum_op(array_filling.ones_like(cast(ids, grad.dtype.base_dtype)), ids)
     return [mul_op(array_gather.gather(grad, ids), _as_column(_inverse(array_gather.gather(counts, ids)), data)), None]
 
 
 def _inverse(x: Tensor) -> Tensor:
-    return real_div_op(np.array(1, x._dtype.numpy), x)  # type: ignore[no-any-return]
+    return real_div_op(np.array(1, x.dtype.numpy), x)
 
 
 def _as_column(vector: Tensor, like: Tensor) -> Tensor:
-    """A vector with as many trailing axes of size 1 as broadcasting against the rows of ``like`` needs.
+    """A vector with trailing axes of size 1, so that it broadcasts over the rows of ``like``.
 
     Raises:
       ValueError: when the rank of ``like`` is unknown.
     """
-    if like._shape is None:
+    if like.raw_shape is None:
         raise ValueError(f"The rank of {like.name} must be known for the gradient of a segment reduction.")
-    for _ in like._shape[1:]:
+    for _ in like.raw_shape[1:]:
         vector = array_shape.expand_dims(vector, -1)
     return vector
 
@@ -243,47 +245,47 @@ def _as_column(vector: Tensor, like: Tensor) -> Tensor:
 @segment_max_op.gradient
 @segment_min_op.gradient
 def _segment_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    data, ids = node._inputs
-    hits = equal_op(array_gather.gather(node._outputs[0], ids), data)
-    shared = real_div_op(grad, segment_sum_op(cast(hits, grad._dtype.base_dtype), ids))
+    data, ids = node.inputs
+    hits = equal_op(array_gather.gather(node.outputs[0], ids), data)
+    shared = real_div_op(grad, segment_sum_op(cast(hits, grad.dtype.base_dtype), ids))
     picked = array_gather.gather(shared, ids)
     return [select_v2_op(hits, picked, array_filling.zeros_like(picked)), None]
 
 
 def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """``rows[ids]`` with zeros where an id is negative, and the mask of the others."""
-    zero = np.array(0, ids._dtype.numpy)
+    """``rows[ids]`` with zeros where an id is negative, and the mask of the non-negative ids."""
+    zero = np.array(0, ids.dtype.numpy)
     inside = greater_equal_op(ids, zero)
     picked = array_gather.gather(rows, maximum_op(ids, zero))
-    if ids._shape is None or picked._shape is None:
+    if ids.raw_shape is None or picked.raw_shape is None:
         raise ValueError(f"The rank of {rows.name} must be known for the gradient of an unsorted segment reduction.")
-    for _ in picked._shape[len(ids._shape) :]:
+    for _ in picked.raw_shape[len(ids.raw_shape) :]:
         inside = array_shape.expand_dims(inside, -1)
-    return select_v2_op(inside, picked, np.array(0, picked._dtype.numpy)), inside
+    return select_v2_op(inside, picked, np.array(0, picked.dtype.numpy)), inside
 
 
 @unsorted_sum_op.gradient
 def _unsorted_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [_gather_kept(grad, node._inputs[1])[0], None, None]
+    return [_gather_kept(grad, node.inputs[1])[0], None, None]
 
 
 @unsorted_max_op.gradient
 @unsorted_min_op.gradient
 def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    data, ids, count = node._inputs
-    extremes, inside = _gather_kept(node._outputs[0], ids)
-    dtype = grad._dtype.base_dtype
+    data, ids, count = node.inputs
+    extremes, inside = _gather_kept(node.outputs[0], ids)
+    dtype = grad.dtype.base_dtype
     hits = mul_op(cast(equal_op(data, extremes), dtype), cast(inside, dtype))
     shared = real_div_op(grad, unsorted_sum_op(hits, ids, count))
-    return [mul_op(hits, array_gather.gather(shared, maximum_op(ids, np.array(0, ids._dtype.numpy)))), None, None]
+    return [mul_op(hits, array_gather.gather(shared, maximum_op(ids, np.array(0, ids.dtype.numpy)))), None, None]
 
 
 @unsorted_prod_op.gradient
 def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    # Each element's gradient is the product of the others: the quotient, or where the element is
-    # the only zero of its segment the product of the elements that are not zero.
-    data, ids, count = node._inputs
-    zero, one = np.array(0, data._dtype.numpy), np.array(1, data._dtype.numpy)
+    # Each element's gradient is the product of the others. That is the quotient, or, where the element is
+    # the only zero of its segment, the product of the non-zero elements.
+    data, ids, count = node.inputs
+    zero, one = np.array(0, data.dtype.numpy), np.array(1, data.dtype.numpy)
     is_zero = equal_op(data, zero)
     zeros = unsorted_sum_op(cast(is_zero, dtypes.int32), ids, count)
     lone = select_v2_op(equal_op(zeros, 1), grad, zero)
@@ -300,7 +302,7 @@ def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
     def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
-        return handle(data, segment_ids, name=name)  # type: ignore[no-any-return]
+        return handle(data, segment_ids, name=name)
 
     function.__name__ = function.__qualname__ = function_name
     function.__doc__ = f"{text} of the rows of each segment; the vector ``segment_ids`` is sorted."
@@ -309,7 +311,7 @@ def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Te
 
 def _public_unsorted(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
     def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-        return handle(data, segment_ids, num_segments, name=name)  # type: ignore[no-any-return]
+        return handle(data, segment_ids, num_segments, name=name)
 
     function.__name__ = function.__qualname__ = function_name
     function.__doc__ = f"{text} of the elements of each segment; negative ids are dropped, order does not matter."
@@ -329,11 +331,11 @@ unsorted_segment_min = _public_unsorted(unsorted_min_op, "unsorted_segment_min",
 
 def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
     """The number of elements of each segment, at least 1, shaped to divide its rows."""
-    ones = array_filling.ones_like(cast(ids, data._dtype.base_dtype))
-    counts: Tensor = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data._dtype.numpy))
-    if data._shape is None or ids._shape is None:
+    ones = array_filling.ones_like(cast(ids, data.dtype.base_dtype))
+    counts: Tensor = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data.dtype.numpy))
+    if data.raw_shape is None or ids.raw_shape is None:
         raise ValueError("The ranks of data and segment_ids must be known.")
-    for _ in data._shape[len(ids._shape) :]:
+    for _ in data.raw_shape[len(ids.raw_shape) :]:
         counts = array_shape.expand_dims(counts, -1)
     return counts
 
@@ -342,7 +344,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
-        return real_div_op(  # type: ignore[no-any-return]
+        return real_div_op(
             unsorted_sum_op(data, ids, num_segments), _segment_sizes(data, ids, num_segments)
         )
 
@@ -351,6 +353,6 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
     """The sum of the elements of each segment divided by the square root of their number."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
-        return real_div_op(  # type: ignore[no-any-return]
+        return real_div_op(
             unsorted_sum_op(data, ids, num_segments), sqrt_op(_segment_sizes(data, ids, num_segments))
         )

@@ -10,10 +10,11 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_gather, array_shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_segments import check_runs, reduce_runs, unsorted_sum_op
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.segments import check_runs, reduce_runs, unsorted_sum_op
 from tfmini.shapes import RawShape
 
 _INDEX = "Tidx: {int32, int64} = DT_INT32"
@@ -48,31 +49,29 @@ def _divisors(kind: str, counts: Any) -> Any:
 def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
     """The number of segments of the output."""
     if ids.size != indices.size:
-        raise InvalidArgumentError(None, None, "segment_ids and indices should have same size.")
+        raise InvalidArgumentError.of("segment_ids and indices should have same size.")
     last = int(ids[-1]) + 1 if ids.size else 0
     if ids.size and last <= 0:
-        raise InvalidArgumentError(None, None, "segment ids must be >= 0")
+        raise InvalidArgumentError.of("segment ids must be >= 0")
     if count is not None and last > count:
-        raise InvalidArgumentError(None, None, "segment ids must be < num_segments")
+        raise InvalidArgumentError.of("segment ids must be < num_segments")
     bad = np.flatnonzero((indices < 0) | (indices >= rows))
     if bad.size:
-        raise InvalidArgumentError(
-            None, None, f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})"
-        )
+        raise InvalidArgumentError.of(f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})")
     check_runs(ids, last if count is None else count)
     return last if count is None else count
 
 
 def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
-    """The checks of the gradient ops, whose ids need not be sorted."""
+    """Checks the arguments of the gradient ops, whose ids need not be sorted."""
     if ids.size != indices.size:
-        raise InvalidArgumentError(None, None, "segment_ids and indices should have same size.")
+        raise InvalidArgumentError.of("segment_ids and indices should have same size.")
     if ids.size and int(ids[-1]) + 1 > count:
-        raise InvalidArgumentError(None, None, "Invalid number of segments")
+        raise InvalidArgumentError.of("Invalid number of segments")
     for what, values, bound in (("Index", indices, rows), ("Segment id", ids, count)):
         bad = np.flatnonzero((values < 0) | (values >= bound))
         if bad.size:
-            raise InvalidArgumentError(None, None, f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
+            raise InvalidArgumentError.of(f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
 
 
 def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
@@ -106,12 +105,12 @@ def _grad_kernel(kind: str) -> Callable[..., Any]:
 
 
 def _plain_shape(node: Operation) -> list[RawShape]:
-    data = node._inputs[0]._shape
+    data = node.inputs[0].raw_shape
     return [None if data is None else (None, *data[1:])]
 
 
 def _counted_shape(node: Operation) -> list[RawShape]:
-    data, count = node._inputs[0]._shape, constant_value(node._inputs[3])
+    data, count = node.inputs[0].raw_shape, constant_value(node.inputs[3])
     if count is not None and int(count) < 0:
         raise ValueError("Cannot specify a negative value for num_segments")
     return [None if data is None else (None if count is None else int(count), *data[1:])]
@@ -119,13 +118,13 @@ def _counted_shape(node: Operation) -> list[RawShape]:
 
 def _gradient(kind: str) -> Callable[..., list[Any]]:
     def gradient(node: Operation, grad: Tensor) -> list[Any]:
-        data, indices, ids = node._inputs[:3]
+        data, indices, ids = node.inputs[:3]
         rows = getitem(array_shape.shape(data), 0)
         if kind == "Sum":
             found = unsorted_sum_op(array_gather.gather(grad, ids), indices, rows)
         else:
             found = grad_ops[kind](grad, indices, ids, rows)
-        return [found] + [None] * (len(node._inputs) - 1)
+        return [found] + [None] * (len(node.inputs) - 1)
 
     return gradient
 
@@ -148,8 +147,8 @@ def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:
         data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
     ) -> Tensor:
         if num_segments is None:
-            return plain_ops[kind](data, indices, segment_ids, name=name)  # type: ignore[no-any-return]
-        return counted_ops[kind](data, indices, segment_ids, num_segments, name=name)  # type: ignore[no-any-return]
+            return plain_ops[kind](data, indices, segment_ids, name=name)
+        return counted_ops[kind](data, indices, segment_ids, num_segments, name=name)
 
     function.__name__ = function.__qualname__ = function_name
     function.__doc__ = f"{text} of the rows ``data[indices]`` of each segment; ``segment_ids`` is sorted."

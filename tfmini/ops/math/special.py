@@ -9,19 +9,20 @@ import numpy as np
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import special_integrals
-from tfmini.ops.array_filling import fill, zeros_like
-from tfmini.ops.array_filling import range as arange
-from tfmini.ops.array_shape import shape, size
-from tfmini.ops.array_values import refuse
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands
-from tfmini.ops.math_comparison import equal, greater, less, where_v2
-from tfmini.ops.math_complex import abs as absolute
-from tfmini.ops.math_elementwise import add, multiply
-from tfmini.ops.math_unary import exp, lgamma, log, log1p, sign
-from tfmini.ops.random_sampling import gamma_op
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.numerics import special_integrals
+from tfmini.ops.array.filling import fill, zeros_like
+from tfmini.ops.array.filling import range as arange
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import shape, size
+from tfmini.ops.math.broadcast import sum_to_operands
+from tfmini.ops.math.comparison import equal, greater, less, where_v2
+from tfmini.ops.math.complex import abs as absolute
+from tfmini.ops.math.elementwise import add, multiply
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.unary import exp, lgamma, log, log1p, sign
+from tfmini.ops.random.sampling import gamma_op
 from tfmini.shapes import RawShape, broadcast_raw
 
 igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
@@ -33,7 +34,8 @@ bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}"
 bessel_i1e_op = op("BesselI1e(x: T) -> y: T; T: {bfloat16, half, float, double}")
 cumulative_op = op(
     "CumulativeLogsumexp(x: T, axis: Tidx) -> out: T; exclusive: bool = false; reverse: bool = false;"
-    " T: {half, float, double}; Tidx: {int32, int64} = DT_INT32"
+    " T: {half, float, double}; Tidx: {int32, int64} = DT_INT32",
+    shape=same_shape,
 )
 for _handle, _compute in (
     (igamma_op, special_integrals.igamma),
@@ -48,7 +50,7 @@ gamma_grad_op.not_differentiable()
 
 
 def _igamma_gradients(node: Operation, grad: Tensor) -> list[Any]:
-    a, x = node._inputs
+    a, x = node.inputs
     by_a = igamma_grad_op(a, x)
     by_x = exp(-x + (a - 1.0) * log(x) - lgamma(a))
     return sum_to_operands(node, [grad * by_a, grad * by_x])
@@ -67,7 +69,7 @@ def _igammac_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @betainc_op.shape
 def _betainc_shape(node: Operation) -> list[RawShape]:
     found: RawShape = ()
-    known = [t._shape for t in node._inputs if t._shape != ()]
+    known = [t.raw_shape for t in node.inputs if t.raw_shape != ()]
     for other in known:
         found = broadcast_raw(found, other)
     return [found]
@@ -83,11 +85,11 @@ def _betainc_kernel(a: Any, b: Any, x: Any) -> Any:
 
 @betainc_op.gradient
 def _betainc_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    a, b, x = node._inputs
+    a, b, x = node.inputs
     log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
     density = exp((b - 1.0) * log1p(-x) + (a - 1.0) * log(x) - log_beta)
     by_x = grad * density
-    if x._shape == () and by_x._shape != ():
+    if x.raw_shape == () and by_x.raw_shape != ():
         by_x = reduce_sum(by_x)
     return [None, None, by_x]
 
@@ -100,13 +102,13 @@ bessel_i1e_op.kernel("CPU")(special_integrals.bessel_i1e)
 
 @bessel_i0e_op.gradient
 def _bessel_i0e_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs[0], node._outputs[0]
+    x, y = node.inputs[0], node.outputs[0]
     return [grad * (bessel_i1e_op(x) - sign(x) * y)]
 
 
 @bessel_i1e_op.gradient
 def _bessel_i1e_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, y = node._inputs[0], node._outputs[0]
+    x, y = node.inputs[0], node.outputs[0]
     safe = where_v2(equal(x, zeros_like(x)), zeros_like(x) + 1.0, x)
     slope = bessel_i0e_op(safe) - y * (sign(safe) + 1.0 / safe)
     return [grad * where_v2(equal(x, zeros_like(x)), zeros_like(x) + 0.5, slope)]
@@ -114,18 +116,13 @@ def _bessel_i1e_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @gamma_op.gradient
 def _random_gamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    """By implicit differentiation of the distribution function; the leading axes are the samples."""
-    leading, alpha = node._inputs
-    partial = gamma_grad_op(alpha, node._outputs[0])
+    """The gradient by implicit differentiation of the distribution function; the leading axes are the samples."""
+    leading, alpha = node.inputs
+    partial = gamma_grad_op(alpha, node.outputs[0])
     return [None, reduce_sum(grad * partial, arange(size(leading)))]
 
 
 # ---- cumulative log-sum-exp -----------------------------------------------------------------
-
-
-@cumulative_op.shape
-def _cumulative_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
 
 
 @cumulative_op.kernel("CPU")
@@ -147,10 +144,10 @@ def _cumulative_kernel(x: Any, axis: Any, *, exclusive: bool, reverse: bool) -> 
 
 @cumulative_op.gradient
 def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, axis = node._inputs
-    out = node._outputs[0]
+    x, axis = node.inputs
+    out = node.outputs[0]
     exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
-    lowest = fill(shape(grad), convert_to_tensor(x._dtype.as_numpy_dtype(x._dtype.min), x._dtype.base_dtype))
+    lowest = fill(shape(grad), convert_to_tensor(x.dtype.as_numpy_dtype(x.dtype.min), x.dtype.base_dtype))
     positive = where_v2(greater(grad, zeros_like(grad)), log(absolute(grad)), lowest)
     negative = where_v2(less(grad, zeros_like(grad)), log(absolute(grad)), lowest)
 
@@ -166,48 +163,48 @@ def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised lower incomplete gamma function (``tf.igamma``)."""
-    return igamma_op(a, x, name=name)  # type: ignore[no-any-return]
+    return igamma_op(a, x, name=name)
 
 
 def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised upper incomplete gamma function (``tf.igammac``)."""
-    return igammac_op(a, x, name=name)  # type: ignore[no-any-return]
+    return igammac_op(a, x, name=name)
 
 
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """The regularised incomplete beta function (``tf.betainc``)."""
-    return betainc_op(a, b, x, name=name)  # type: ignore[no-any-return]
+    return betainc_op(a, b, x, name=name)
 
 
 def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the absolute value of the beta function along the last axis (``tf.lbeta``)."""
     with name_scope(name, "lbeta", [x]):
         x = convert_to_tensor(x, name="x")
-        return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))  # type: ignore[no-any-return]
+        return reduce_sum(lgamma(x), [-1]) - lgamma(reduce_sum(x, [-1]))
 
 
 def bessel_i0e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I0(x)`` (``tf.math.bessel_i0e``)."""
-    return bessel_i0e_op(x, name=name)  # type: ignore[no-any-return]
+    return bessel_i0e_op(x, name=name)
 
 
 def bessel_i1e(x: Any, name: str | None = None) -> Tensor:
     """``exp(-|x|) I1(x)`` (``tf.math.bessel_i1e``)."""
-    return bessel_i1e_op(x, name=name)  # type: ignore[no-any-return]
+    return bessel_i1e_op(x, name=name)
 
 
 def bessel_i0(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 0 (``tf.math.bessel_i0``)."""
     with name_scope(name, "bessel_i0", [x]):
         x = convert_to_tensor(x)
-        return exp(absolute(x)) * bessel_i0e_op(x)  # type: ignore[no-any-return]
+        return exp(absolute(x)) * bessel_i0e_op(x)
 
 
 def bessel_i1(x: Any, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 1 (``tf.math.bessel_i1``)."""
     with name_scope(name, "bessel_i1", [x]):
         x = convert_to_tensor(x)
-        return exp(absolute(x)) * bessel_i1e_op(x)  # type: ignore[no-any-return]
+        return exp(absolute(x)) * bessel_i1e_op(x)
 
 
 def cumulative_logsumexp(
@@ -216,7 +213,7 @@ def cumulative_logsumexp(
     """Running log-sum-exp along an axis, without overflow (``tf.math.cumulative_logsumexp``)."""
     with name_scope(name, "CumulativeLogsumexp", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return cumulative_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)  # type: ignore[no-any-return]
+        return cumulative_op(x, axis, exclusive=exclusive, reverse=reverse, name=scope)
 
 
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fourier transforms over the last one, two or three axes (``tf.signal``, ``tf.fft`` and its kin)."""
+"""Fourier transforms over the last one, two or three axes (``tf.signal``, ``tf.fft``, …)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.array_filling import ones, zeros
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_values import refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_complex import real
-from tfmini.ops.math_elementwise import floormod, multiply
-from tfmini.ops.reduce_functions import reduce_prod
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import ones, zeros
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.complex import real
+from tfmini.ops.math.elementwise import floormod, multiply
+from tfmini.ops.math.reduce_functions import reduce_prod
 from tfmini.shapes import RawShape
 
 _COMPLEX = "(input: Tcomplex) -> output: Tcomplex; Tcomplex: {complex64, complex128} = DT_COMPLEX64"
@@ -51,11 +51,11 @@ def _register_complex(handle: Any, other: Any, rank: int, transform: Callable[..
         return transform(value, axes=axes).astype(value.dtype, copy=False)
 
     def output_shape(node: Operation) -> list[RawShape]:
-        _rank_at_least(node._inputs[0]._shape, rank)
-        return [node._inputs[0]._shape]
+        _rank_at_least(node.inputs[0].raw_shape, rank)
+        return [node.inputs[0].raw_shape]
 
     def gradient(node: Operation, grad: Tensor) -> Any:
-        # The transposed transform is the other one, but for its scale: the number of elements.
+        # The transposed transform is the inverse one up to a scale: the number of elements.
         count = cast(reduce_prod(array_shape.shape(grad)[-rank:]), grad.dtype.real_dtype)
         scale = cast(1 / count if inverse else count, grad.dtype)
         return multiply(other(grad), scale)
@@ -74,14 +74,14 @@ for _rank in (1, 2, 3):
 
 
 def _lengths_shape(node: Operation, rank: int, halved: bool) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     _rank_at_least(shape, rank)
-    lengths_shape = node._inputs[1]._shape
+    lengths_shape = node.inputs[1].raw_shape
     if lengths_shape is not None and lengths_shape != (rank,) and None not in lengths_shape:
         raise ValueError(f"Dimension must be {rank} but is {(*lengths_shape, '?')[0]}")
     if shape is None:
         return [None]
-    known = constant_value(node._inputs[1])
+    known = constant_value(node.inputs[1])
     tail: list[int | None] = [None] * rank if known is None else [int(n) for n in known]
     if halved and tail[-1] is not None:
         tail[-1] = tail[-1] // 2 + 1 if tail[-1] else 0
@@ -126,7 +126,7 @@ for _rank in (1, 2, 3):
 
 
 def _count(value: Tensor, rank: int, dtype: Any) -> Tensor:
-    """How many elements a transform of ``value`` runs over."""
+    """The number of elements of one transform of ``value``."""
     return cast(reduce_prod(array_shape.shape(value)[-rank:]), dtype)  # type: ignore[no-any-return]
 
 
@@ -134,19 +134,19 @@ def _register_real_gradients(rank: int) -> None:
     handle, back = real_ops[rank - 1], real_inverse_ops[rank - 1]
 
     def gradient(node: Operation, grad: Tensor) -> list[Any]:
-        # The half that was left out had no part in the loss: zeros there, then the transposed full transform.
-        wide = getitem(node._inputs[1], -1) - getitem(array_shape.shape(grad), -1)
+        # The omitted half has a zero gradient: pad with zeros, then apply the transposed full transform.
+        wide = getitem(node.inputs[1], -1) - getitem(array_shape.shape(grad), -1)
         blank = zeros(concat([array_shape.shape(grad)[:-1], array_shape.reshape(wide, [1])], 0), grad.dtype)
         full = real(inverse_ops[rank - 1](concat([grad, blank], -1)))
         return [multiply(full, _count(full, rank, full.dtype)), None]
 
     def back_gradient(node: Operation, grad: Tensor) -> list[Any]:
-        # Every bin but the first, and the last of an even length, stands for itself and for its mirror image.
-        odd = floormod(getitem(node._inputs[1], -1), 2)
-        inner = getitem(array_shape.shape(node._inputs[0]), -1) - 2 + odd
+        # Every bin but the first (and, for an even length, the last) also stands for its mirror image.
+        odd = floormod(getitem(node.inputs[1], -1), 2)
+        inner = getitem(array_shape.shape(node.inputs[0]), -1) - 2 + odd
         twice = [ones([1], grad.dtype), 2 * ones(stack([inner]), grad.dtype), ones(stack([1 - odd]), grad.dtype)]
         scale = concat(twice, 0) / _count(grad, rank, grad.dtype)
-        return [multiply(handle(grad, node._inputs[1]), cast(scale, node._inputs[0].dtype)), None]
+        return [multiply(handle(grad, node.inputs[1]), cast(scale, node.inputs[0].dtype)), None]
 
     handle.gradient(gradient)
     back.gradient(back_gradient)
@@ -179,8 +179,8 @@ ifft, ifft2d, ifft3d = (
 
 
 def _inferred(value: Tensor, rank: int, inverse: bool) -> Any:
-    """The lengths of the last axes of a real signal; of one whose transform is given, when ``inverse``."""
-    known = value._shape
+    """The lengths of the last axes of a real signal; with ``inverse``, ``value`` is its transform."""
+    known = value.raw_shape
     if known is not None and len(known) >= rank and None not in known[-rank:]:
         sizes: list[Any] = list(known[-rank:])
         if inverse:

@@ -15,14 +15,14 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops import array_identity
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.math_segments import unsorted_sum_op
+from tfmini.ops.array import identity as array_identity
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.segments import unsorted_sum_op
 from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
 
 add_n_op = op(
     "AddN(inputs: N * T) -> sum: T; N: int >= 1; T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16,"
-    " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}"
+    " half, uint32, uint64, complex64, complex128, qint8, quint8, qint32, variant}", aggregates=True
 )
 accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numbertype; shape: shape")
 
@@ -30,9 +30,9 @@ accumulate_op = op("AccumulateNV2(inputs: N * T) -> sum: T; N: int >= 1; T: numb
 @add_n_op.shape
 def _add_n_shape(node: Operation) -> list[RawShape]:
     merged: RawShape = None
-    for i, tensor in enumerate(node._inputs):
+    for i, tensor in enumerate(node.inputs):
         try:
-            merged = merge_raw(merged, tensor._shape)
+            merged = merge_raw(merged, tensor.raw_shape)
         except ValueError as error:
             raise ValueError(f"{error}\n\tFrom merging shape {i - 1} with other shapes.") from None
     return [merged]
@@ -57,7 +57,7 @@ def _sum_kernel(values: list[Any]) -> Any:
 @add_n_op.gradient
 @accumulate_op.gradient
 def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [grad] * len(node._inputs)
+    return [grad] * len(node.inputs)
 
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
@@ -75,7 +75,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     if len(found) == 1:
         value = convert_to_tensor(found[0]) if isinstance(found[0], IndexedSlices) else found[0]
         return array_identity.identity(value, name=name) if name else value
-    return add_n_op(found, name=name)  # type: ignore[no-any-return]
+    return add_n_op(found, name=name)
 
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
         raise ValueError(message)
     found = convert_n_to_tensor_or_indexed_slices(inputs)
     first = found[0].dtype.base_dtype
-    if not all(isinstance(x, Tensor) and x._dtype.base_dtype is first for x in found):
+    if not all(isinstance(x, Tensor) and x.dtype.base_dtype is first for x in found):
         raise ValueError(message)
     if tensor_dtype is not None and dtypes.as_dtype(tensor_dtype) is not first:
         raise TypeError(f"tensor_dtype is {tensor_dtype}, but input is of type {first}")
@@ -99,7 +99,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
         known = known.merge_with(tensor.shape)
     if len(found) == 1 and tensor_dtype is None:
         return array_identity.identity(found[0], name=name) if name else found[0]
-    return accumulate_op(found, shape=known, name=name)  # type: ignore[no-any-return]
+    return accumulate_op(found, shape=known, name=name)
 
 
 def _dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
@@ -111,7 +111,7 @@ def _dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_
     if value.dense_shape is None:
         raise ValueError(f"Tensor conversion requested for IndexedSlices without dense_shape: {value}")
     rows = getitem(value.dense_shape, 0)
-    return unsorted_sum_op(value.values, value.indices, rows, name=name)  # type: ignore[no-any-return]
+    return unsorted_sum_op(value.values, value.indices, rows, name=name)
 
 
 register_tensor_conversion_function(IndexedSlices, _dense)

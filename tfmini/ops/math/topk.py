@@ -8,21 +8,23 @@ import numpy as np
 
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_filling import range as number_range
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_scatter import scatter_nd
-from tfmini.ops.array_shape import expand_dims, rank, reshape, shape, size
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_broadcast import sum_op
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.math_elementwise import add, div, floordiv, multiply, subtract
-from tfmini.ops.nn_windows import Array
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics.windows import Array
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import range as number_range
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.scatter import scatter_nd
+from tfmini.ops.array.shape import expand_dims, rank, reshape, shape, size
+from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import add, div, floordiv, multiply, subtract
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
-top_k_op = op("TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype")
+top_k_op: OpHandle[Any] = op(
+    "TopKV2(input: T, k: int32) -> values: T, indices: int32; sorted: bool = true; T: realnumbertype"
+)
 in_top_k_op = op("InTopKV2(predictions: float, targets: T, k: T) -> precision: bool; T: {int32, int64} = DT_INT32")
 in_top_k_v1_op = op(
     "InTopK(predictions: float, targets: T) -> precision: bool; k: int; T: {int32, int64} = DT_INT32"
@@ -32,12 +34,12 @@ nth_element_op = op("NthElement(input: T, n: int32) -> values: T; reverse: bool 
 
 @top_k_op.shape
 def _top_k_shape(node: Operation) -> list[RawShape]:
-    static = node._inputs[0]._shape
+    static = node.inputs[0].raw_shape
     if static is None:
         return [None, None]
     if not static:
         raise ValueError("input must have rank >= 1 but is rank 0")
-    k = constant_value(node._inputs[1])
+    k = constant_value(node.inputs[1])
     if k is not None and int(k) < 0:
         raise ValueError(f"Need k >= 0, got {int(k)}")
     if k is not None and static[-1] is not None and static[-1] < int(k):
@@ -49,21 +51,21 @@ def _top_k_shape(node: Operation) -> list[RawShape]:
 @in_top_k_op.shape
 @in_top_k_v1_op.shape
 def _in_top_k_shape(node: Operation) -> list[RawShape]:
-    predictions = with_rank(node._inputs[0]._shape, 2)
-    targets = with_rank(node._inputs[1]._shape, 1)
+    predictions = with_rank(node.inputs[0].raw_shape, 2)
+    targets = with_rank(node.inputs[1].raw_shape, 1)
     return [(merge_dims(predictions[0], targets[0]),)]
 
 
 @nth_element_op.shape
 def _nth_shape(node: Operation) -> list[RawShape]:
-    static, place = node._inputs[0]._shape, node._inputs[1]._shape
+    static, place = node.inputs[0].raw_shape, node.inputs[1].raw_shape
     if place:
         raise ValueError(f"Dimension size, given by scalar input 1 must be a scalar but has rank {len(place)}")
     if static is None:
         return [None]
     if not static:
         raise ValueError("Shape must be at least rank 1 but is rank 0")
-    n = constant_value(node._inputs[1])
+    n = constant_value(node.inputs[1])
     if n is not None and int(n) < 0:
         raise ValueError(f"Dimension size, given by scalar input 1, must be non-negative but is {int(n)}")
     if n is not None and static[-1] is not None and static[-1] <= int(n):
@@ -75,28 +77,24 @@ def _nth_shape(node: Operation) -> list[RawShape]:
 def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
     count = int(k)
     if count < 0:
-        raise InvalidArgumentError(None, None, f"Need k >= 0, got {count}")
+        raise InvalidArgumentError.of(f"Need k >= 0, got {count}")
     if values.ndim < 1:
-        raise InvalidArgumentError(None, None, "input must be >= 1-D, got shape []")
+        raise InvalidArgumentError.of("input must be >= 1-D, got shape []")
     if values.shape[-1] < count:
-        raise InvalidArgumentError(
-            None, None, f"input must have at least k columns. Had {values.shape[-1]}, needed {count}"
-        )
+        raise InvalidArgumentError.of(f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
     if count == 1:
         best = values.argmax(axis=-1)[..., None]
     else:
-        # A stable sort of the reversed rows, reversed: descending, and the lower index first among equals.
+        # A stable sort of the reversed rows, reversed: descending, with the lower index first among equal elements.
         width = values.shape[-1]
         best = width - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
     return np.take_along_axis(values, best, axis=-1), best.astype(np.int32)
 
 
 def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
-    """Whether fewer than ``k`` classes beat each target; false for targets and scores that are no numbers."""
+    """Whether fewer than ``k`` classes have higher scores than the target; false where the scores are not finite."""
     if predictions.shape[0] != targets.shape[0]:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             f"First dimension of predictions {predictions.shape[0]} must match length of targets {targets.shape[0]}",
         )
     classes = predictions.shape[1]
@@ -104,7 +102,7 @@ def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
     score = predictions[np.arange(targets.shape[0]), np.where(valid, targets, 0)][:, None]
     valid &= np.isfinite(score[:, 0])
     better = (predictions > score).sum(axis=1)
-    # A score that is no number makes the row's order undefined.
+    # A score that is not finite makes the row's order undefined.
     valid &= np.isfinite(predictions).all(axis=1)
     hits: Array = valid & (better < k)
     return hits
@@ -126,9 +124,7 @@ def _nth_factory(node: Any) -> Any:
     def nth(values: Array, n: Any) -> Array:
         position, width = int(n), values.shape[-1]
         if not 0 <= position < width:
-            raise InvalidArgumentError(
-                None, None, f"Input must have at least n+1 columns. Had {width}, needed {position + 1}"
-            )
+            raise InvalidArgumentError.of(f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
         if reverse:
             position = width - 1 - position
         return np.partition(values, position, axis=-1)[..., position]
@@ -138,8 +134,8 @@ def _nth_factory(node: Any) -> Any:
 
 @top_k_op.gradient
 def _top_k_gradient(node: Operation, grad: Tensor, _: Tensor | None) -> list[Any]:
-    """Scatters the gradient to where the values came from, on flattened rows."""
-    values, indices = node._inputs[0], node._outputs[1]
+    """Scatters the gradient to the positions of the values, on flattened rows."""
+    values, indices = node.inputs[0], node.outputs[1]
     sizes, count = shape(values), size(values)
     width = gather(sizes, subtract(rank(values), 1))
     lines = reshape(indices, [-1, gather(shape(indices), subtract(rank(indices), 1))])
@@ -155,9 +151,9 @@ in_top_k_v1_op.not_differentiable()
 
 @nth_element_op.gradient
 def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    """Shared equally among the elements that equal the one chosen."""
-    values = node._inputs[0]
-    chosen = cast(equal(expand_dims(node._outputs[0], -1), values), grad.dtype.base_dtype)
+    """The gradient is shared by all elements that equal the selected one."""
+    values = node.inputs[0]
+    chosen = cast(equal(expand_dims(node.outputs[0], -1), values), grad.dtype.base_dtype)
     shares = div(expand_dims(grad, -1), sum_op(chosen, [-1], keep_dims=True))
     return [multiply(shares, chosen), None]
 
@@ -170,9 +166,9 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
     with name_scope(name, "in_top_k") as scope:
-        return in_top_k_op(predictions, targets, k, name=scope)  # type: ignore[no-any-return]
+        return in_top_k_op(predictions, targets, k, name=scope)
 
 
 def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
     """The ``n``-th smallest (or largest) element of each row."""
-    return nth_element_op(input, n, reverse=reverse, name=name)  # type: ignore[no-any-return]
+    return nth_element_op(input, n, reverse=reverse, name=name)

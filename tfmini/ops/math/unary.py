@@ -1,6 +1,6 @@
 """Element-wise functions of one tensor: roots, exponentials, trigonometry, rounding, special functions.
 
-Complex parts are in `math_complex`.
+Complex parts are in `complex`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import special_functions
-from tfmini.ops.math_broadcast import broadcast_shape, same_shape, sum_to_operands, widened
-from tfmini.ops.math_elementwise import add_op, conjugate, mul_op, neg_op, real_div_op, sub_op
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor, on_values
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import broadcast_shape, same_shape
+from tfmini.numerics import special_functions
+from tfmini.ops.math.broadcast import sum_to_operands, widened
+from tfmini.ops.math.elementwise import add_op, conjugate, mul_op, neg_op, real_div_op, sub_op
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, on_values
 
 _FLOATS = "{bfloat16, half, float, double}"
 _ANALYTIC = "{bfloat16, half, float, double, complex64, complex128}"
@@ -68,13 +69,26 @@ polygamma_op = op("Polygamma(a: T, x: T) -> z: T; T: {float, double}")
 
 for _handle, _ufunc in (
     (abs_op, np.absolute), (square_op, np.square), (sqrt_op, np.sqrt), (exp_op, np.exp), (expm1_op, np.expm1),
-    (log_op, np.log), (log1p_op, np.log1p), (sin_op, np.sin), (cos_op, np.cos), (tan_op, np.tan),
+    (log_op, np.log), (sin_op, np.sin), (cos_op, np.cos), (tan_op, np.tan),
     (asin_op, np.arcsin), (acos_op, np.arccos), (atan_op, np.arctan), (sinh_op, np.sinh), (cosh_op, np.cosh),
     (asinh_op, np.arcsinh), (acosh_op, np.arccosh), (atanh_op, np.arctanh), (tanh_op, np.tanh),
     (floor_op, np.floor), (ceil_op, np.ceil), (rint_op, np.rint), (is_nan_op, np.isnan), (is_inf_op, np.isinf),
     (is_finite_op, np.isfinite),
 ):  # fmt: skip
     _handle.kernel("CPU")(_ufunc)
+
+
+
+@log1p_op.kernel_factory("CPU")
+def _log1p_factory(node: Any) -> Callable[..., Any]:
+    return _complex_log1p if node.attrs["T"].is_complex else np.log1p
+
+
+def _complex_log1p(x: Any) -> Any:
+    """Without adding 1 first, as numpy does, which loses the digits of what is small."""
+    size = np.log1p(x.real * (2 + x.real) + x.imag * x.imag) / 2
+    return (size + 1j * np.arctan2(x.imag, 1 + x.real)).astype(x.dtype)
+
 
 erf_op.kernel("CPU")(special_functions.erf)
 erfc_op.kernel("CPU")(special_functions.erfc)
@@ -174,34 +188,34 @@ for _handle in (floor_op, ceil_op, rint_op, round_op, is_nan_op, is_inf_op, is_f
 
 
 def _number(value: float, like: Tensor) -> Tensor:
-    return convert_to_tensor(np.array(value, like._dtype.numpy))
+    return convert_to_tensor(np.array(value, like.dtype.numpy))
 
 
 def _scaled(factor: float, x: Tensor) -> Tensor:
-    return mul_op(_number(factor, x), x)  # type: ignore[no-any-return]
+    return mul_op(_number(factor, x), x)
 
 
 def _one_plus_square(x: Tensor) -> Tensor:
-    return add_op(_number(1, x), square_op(x))  # type: ignore[no-any-return]
+    return add_op(_number(1, x), square_op(x))
 
 
 def _one_minus_square(x: Tensor) -> Tensor:
-    return sub_op(_number(1, x), square_op(x))  # type: ignore[no-any-return]
+    return sub_op(_number(1, x), square_op(x))
 
 
 def _bell(factor: float, x: Tensor) -> Tensor:
-    """factor * 2 / sqrt(pi) * exp(-x ** 2)"""
-    return mul_op(_number(factor * 2.0 / np.sqrt(np.pi), x), exp_op(neg_op(square_op(x))))  # type: ignore[no-any-return]
+    """Returns factor * 2 / sqrt(pi) * exp(-x ** 2)."""
+    return mul_op(_number(factor * 2.0 / np.sqrt(np.pi), x), exp_op(neg_op(square_op(x))))
 
 
 def _derive(handle: OpHandle, derivative: Callable[[Tensor], Tensor]) -> None:
     """Registers ``grad * conj(derivative(x))``."""
-    handle.gradient(lambda node, grad: [mul_op(grad, derivative(conjugate(node._inputs[0])))])
+    handle.gradient(lambda node, grad: [mul_op(grad, derivative(conjugate(node.inputs[0])))])
 
 
 def _derive_quotient(handle: OpHandle, divisor: Callable[[Tensor], Tensor]) -> None:
     """Registers ``grad / conj(divisor(x))``."""
-    handle.gradient(lambda node, grad: [real_div_op(grad, divisor(conjugate(node._inputs[0])))])
+    handle.gradient(lambda node, grad: [real_div_op(grad, divisor(conjugate(node.inputs[0])))])
 
 
 _derive(square_op, lambda x: _scaled(2.0, x))
@@ -225,38 +239,38 @@ _derive_quotient(atanh_op, _one_minus_square)
 
 @abs_op.gradient
 def _abs_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, sign_op(node._inputs[0]))]
+    return [mul_op(grad, sign_op(node.inputs[0]))]
 
 
 @sign_op.gradient
 def _sign_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [handle_of("ZerosLike")(node._inputs[0])]
+    return [handle_of("ZerosLike")(node.inputs[0])]
 
 
 @exp_op.gradient
 def _exp_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [mul_op(grad, conjugate(node._outputs[0]))]
+    return [mul_op(grad, conjugate(node.outputs[0]))]
 
 
 @asinh_op.gradient
 def _asinh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, cosh_op(conjugate(node._outputs[0])))]
+    return [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))]
 
 
 @acosh_op.gradient
 def _acosh_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [real_div_op(grad, sinh_op(conjugate(node._outputs[0])))]
+    return [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))]
 
 
 @polygamma_op.gradient
 def _polygamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    n, x = node._inputs
+    n, x = node.inputs
     return [None, sum_to_operands(node, [None, mul_op(grad, polygamma_op(add_op(n, _number(1, n)), x))])[1]]
 
 
 @zeta_op.gradient
 def _zeta_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    x, q = node._inputs
+    x, q = node.inputs
     slope = mul_op(neg_op(x), zeta_op(add_op(x, _number(1, x)), q))
     return [None, sum_to_operands(node, [None, mul_op(grad, slope)])[1]]
 
@@ -264,7 +278,7 @@ def _zeta_gradient(node: Operation, grad: Tensor) -> list[Any]:
 def _by_grad_op(handle: OpHandle, grad_op: OpHandle, conjugates: bool = False) -> None:
     """Registers the gradient that the fused op ``grad_op(y, dy)`` computes from the output."""
     handle.gradient(
-        lambda node, grad: [grad_op(conjugate(node._outputs[0]) if conjugates else node._outputs[0], grad)]
+        lambda node, grad: [grad_op(conjugate(node.outputs[0]) if conjugates else node.outputs[0], grad)]
     )
 
 
@@ -278,33 +292,33 @@ _by_grad_op(tanh_op, tanh_grad_op, conjugates=True)
 
 @sigmoid_grad_op.gradient
 def _sigmoid_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    y, dy = (conjugate(t) for t in node._inputs)
+    y, dy = (conjugate(t) for t in node.inputs)
     product = mul_op(grad, dy)
     return [sub_op(product, mul_op(_scaled(2.0, product), y)), sigmoid_grad_op(y, grad)]
 
 
 @tanh_grad_op.gradient
 def _tanh_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    y, dy = (conjugate(t) for t in node._inputs)
+    y, dy = (conjugate(t) for t in node.inputs)
     return [mul_op(mul_op(_scaled(-2.0, grad), dy), y), tanh_grad_op(y, grad)]
 
 
 @sqrt_grad_op.gradient
 def _sqrt_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    quotient = real_div_op(grad, node._inputs[0])
-    return [neg_op(mul_op(conjugate(quotient), node._outputs[0])), _scaled(0.5, quotient)]
+    quotient = real_div_op(grad, node.inputs[0])
+    return [neg_op(mul_op(conjugate(quotient), node.outputs[0])), _scaled(0.5, quotient)]
 
 
 @rsqrt_grad_op.gradient
 def _rsqrt_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    y, dy = node._inputs
+    y, dy = node.inputs
     y = conjugate(y)
     slope = mul_op(mul_op(_scaled(-1.5, conjugate(grad)), dy), square_op(y))
     return [slope, rsqrt_grad_op(y, grad)]
 
 
 def _reciprocal_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    y, dy = node._inputs
+    y, dy = node.inputs
     y = conjugate(y)
     return [mul_op(mul_op(_scaled(-2.0, conjugate(grad)), dy), y), node.handle(y, grad)]
 
@@ -321,7 +335,7 @@ def _public(handle: OpHandle, function_name: str, text: str) -> Callable[..., Te
     def function(x: Any, name: str | None = None) -> Tensor:
         if type(x) is SparseTensor:
             return on_values(function, x, name)  # type: ignore[return-value]
-        return handle(x, name=name)  # type: ignore[no-any-return]
+        return handle(x, name=name)
 
     function.__name__ = function.__qualname__ = function_name
     function.__doc__ = f"{text}, element-wise."
@@ -363,23 +377,23 @@ is_finite = _public(is_finite_op, "is_finite", "Whether x is neither infinite no
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """The nearest whole number, halves to even; integers pass unchanged (``tf.round``)."""
+    """The nearest integer, halves to even; integers are returned unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
-    return x if x._dtype.is_integer else round_op(x, name=name)  # type: ignore[no-any-return]
+    return x if x.dtype.is_integer else round_op(x, name=name)
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
-        return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)  # type: ignore[no-any-return]
+        return neg_op(handle_of("Softplus")(neg_op(x)), name=scope)
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function (``tf.zeta``)."""
-    return zeta_op(x, q, name=name)  # type: ignore[no-any-return]
+    return zeta_op(x, q, name=name)
 
 
 def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
-    return polygamma_op(a, x, name=name)  # type: ignore[no-any-return]
+    return polygamma_op(a, x, name=name)

@@ -11,12 +11,12 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array_joining import concat
-from tfmini.ops.casting import cast
-from tfmini.ops.math_broadcast import same_shape, widened
-from tfmini.ops.math_elementwise import multiply, negative
-from tfmini.ops.scoping import name_scope
-from tfmini.shapes import RawShape, merge_raw
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import equal_shapes, same_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.joining import concat
+from tfmini.ops.math.broadcast import widened
+from tfmini.ops.math.elementwise import multiply, negative
 
 _FLOATS = "T: {half, bfloat16, float, double}"
 _ALPHA = "alpha: float = 0.2; T: {half, bfloat16, float, double} = DT_FLOAT"
@@ -40,16 +40,12 @@ softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; 
 softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
 
 
-def _merged_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(node._inputs[0]._shape, node._inputs[1]._shape)]
-
-
 for _handle in (relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_op):
     _handle.shape(same_shape)
 for _handle in (
     relu_grad_op, relu6_grad_op, elu_grad_op, selu_grad_op, leaky_relu_grad_op, softplus_grad_op, softsign_grad_op,
 ):  # fmt: skip
-    _handle.shape(_merged_shape)
+    _handle.shape(equal_shapes)
 
 # ---- kernels ------------------------------------------------------------------------------------
 
@@ -98,8 +94,8 @@ def _leaky_relu_factory(node: Any) -> Callable[..., Any]:
 def where_else_zero(mask: Any, values: Any) -> Any:
     """``values`` where the boolean ``mask`` is set and 0 elsewhere, infinities and NaN included.
 
-    The mask is widened to all-ones words and the bits are and-ed: three vectorised passes,
-    several times quicker than np.where or than a product that casts the mask.
+    The mask is widened to words of all ones and combined with the values by a bitwise and: three
+    vectorised passes, several times faster than np.where or a product with the mask.
     """
     if not isinstance(mask, np.ndarray) or values.itemsize not in (4, 8):
         return np.where(mask, values, values.dtype.type(0))[()]
@@ -153,11 +149,11 @@ def _leaky_relu_grad_factory(node: Any) -> Callable[..., Any]:
 
 
 def _from_output(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
-    return lambda node, grad: [handle(grad, node._outputs[0])]
+    return lambda node, grad: [handle(grad, node.outputs[0])]
 
 
 def _from_input(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
-    return lambda node, grad: [handle(grad, node._inputs[0])]
+    return lambda node, grad: [handle(grad, node.inputs[0])]
 
 
 relu_op.gradient(_from_output(relu_grad_op))
@@ -171,12 +167,12 @@ softsign_grad_op.not_differentiable()
 
 @leaky_relu_op.gradient
 def _leaky_relu_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node._inputs[0], alpha=node.attrs["alpha"])]
+    return [leaky_relu_grad_op(grad, node.inputs[0], alpha=node.attrs["alpha"])]
 
 
 def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
-    """Piecewise linear: the gradient of the gradient only passes through the incoming gradient."""
-    return lambda node, grad: [handle(grad, node._inputs[1]), None]
+    """The second gradient of a piecewise linear function depends only on the incoming gradient."""
+    return lambda node, grad: [handle(grad, node.inputs[1]), None]
 
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
@@ -185,30 +181,30 @@ relu6_grad_op.gradient(_rectifier_second(relu6_grad_op))
 
 @leaky_relu_grad_op.gradient
 def _leaky_relu_second(node: Operation, grad: Tensor) -> list[Any]:
-    return [leaky_relu_grad_op(grad, node._inputs[1], alpha=node.attrs["alpha"]), None]
+    return [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
 
 
 def _below_zero(values: Tensor, where: Tensor) -> Tensor:
     """``values`` where ``where`` is negative, else 0."""
-    return relu_grad_op(values, negative(where))  # type: ignore[no-any-return]
+    return relu_grad_op(values, negative(where))
 
 
 @elu_grad_op.gradient
 def _elu_second(node: Operation, grad: Tensor) -> list[Any]:
-    gradients, outputs = node._inputs
+    gradients, outputs = node.inputs
     return [elu_grad_op(grad, outputs), _below_zero(multiply(grad, gradients), outputs)]
 
 
 @selu_grad_op.gradient
 def _selu_second(node: Operation, grad: Tensor) -> list[Any]:
-    gradients, outputs = node._inputs
+    gradients, outputs = node.inputs
     return [selu_grad_op(grad, outputs), _below_zero(multiply(grad, gradients), outputs)]
 
 
 @softplus_grad_op.gradient
 def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
     # s(x) is the derivative of softplus; s' = s(x) s(-x).
-    gradients, features = node._inputs
+    gradients, features = node.inputs
     once = softplus_grad_op(multiply(grad, gradients), features)
     return [softplus_grad_op(grad, features), softplus_grad_op(once, negative(features))]
 
@@ -218,23 +214,23 @@ def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
 
 def relu(features: Any, name: str | None = None) -> Tensor:
     """``max(features, 0)`` (``tf.nn.relu``)."""
-    return relu_op(features, name=name)  # type: ignore[no-any-return]
+    return relu_op(features, name=name)
 
 
 def relu6(features: Any, name: str | None = None) -> Tensor:
     """``min(max(features, 0), 6)`` (``tf.nn.relu6``)."""
     with name_scope(name, "Relu6", [features]) as scope:
-        return relu6_op(convert_to_tensor(features, name="features"), name=scope)  # type: ignore[no-any-return]
+        return relu6_op(convert_to_tensor(features, name="features"), name=scope)
 
 
 def elu(features: Any, name: str | None = None) -> Tensor:
     """``exp(x) - 1`` below 0 and x above (``tf.nn.elu``)."""
-    return elu_op(features, name=name)  # type: ignore[no-any-return]
+    return elu_op(features, name=name)
 
 
 def selu(features: Any, name: str | None = None) -> Tensor:
     """The self-normalising `elu` (``tf.nn.selu``)."""
-    return selu_op(features, name=name)  # type: ignore[no-any-return]
+    return selu_op(features, name=name)
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
@@ -243,21 +239,21 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
         features = convert_to_tensor(features, name="features")
         if features.dtype.is_integer:
             features = cast(features, dtypes.float32)
-        return leaky_relu_op(features, alpha=alpha, name=scope)  # type: ignore[no-any-return]
+        return leaky_relu_op(features, alpha=alpha, name=scope)
 
 
 def softplus(features: Any, name: str | None = None) -> Tensor:
     """``log(exp(x) + 1)`` (``tf.nn.softplus``)."""
-    return softplus_op(features, name=name)  # type: ignore[no-any-return]
+    return softplus_op(features, name=name)
 
 
 def softsign(features: Any, name: str | None = None) -> Tensor:
     """``x / (abs(x) + 1)`` (``tf.nn.softsign``)."""
-    return softsign_op(features, name=name)  # type: ignore[no-any-return]
+    return softsign_op(features, name=name)
 
 
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
-    """Positive and negative parts side by side along ``axis`` (``tf.nn.crelu``)."""
+    """The positive and the negative part of ``features``, concatenated along ``axis`` (``tf.nn.crelu``)."""
     with name_scope(name, "CRelu", [features]) as scope:
         features = convert_to_tensor(features, name="features")
         both = concat([features, negative(features)], axis, name=scope)

@@ -1,21 +1,8 @@
-"""How the ``tf.nn`` functions read their arguments: deprecated twins, strides, paddings, formats."""
+"""Conversion of the arguments of ``tf.nn`` functions to attrs: strides and paddings."""
 
 from __future__ import annotations
 
 from typing import Any
-
-
-def either(new_name: str, new: Any, old_name: str, old: Any) -> Any:
-    """The value of an argument that also has a deprecated name.
-
-    Raises:
-      ValueError: when both names are used.
-    """
-    if old is None:
-        return new
-    if new is not None:
-        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
-    return old
 
 
 def spatial_sequence(value: Any, count: int, channel_index: int, name: str) -> list[int]:

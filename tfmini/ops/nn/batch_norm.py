@@ -10,8 +10,8 @@ import numpy as np
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.constant import constant
-from tfmini.ops.nn_windows import Array
+from tfmini.numerics.windows import Array
+from tfmini.ops.array.constant import constant
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _ATTRS = "epsilon: float = 0.0001; {momentum}data_format: {{'NHWC', 'NCHW'{more}}} = 'NHWC'; is_training: bool = true"
@@ -20,7 +20,7 @@ _T1, _T2 = "T: {float}; ", "T: {half, bfloat16, float}; U: {float}; "
 
 
 def _declare(version: str, statistics: str, types: str, reserves: int, more: str = "") -> tuple[Any, Any]:
-    """The forward and the backward op of one version."""
+    """Declares the forward and the gradient op of one version."""
     s, first = statistics, 4 if reserves == 3 else 3
     saved = "".join(f", reserve_space_{i}: {s}" for i in range(1, reserves + 1))
     scale = s if s == "T" else "float"
@@ -54,25 +54,25 @@ def _rank(node: Any) -> int:
 
 
 def _forward_shape(node: Operation) -> list[RawShape]:
-    x = with_rank(node._inputs[0]._shape, _rank(node))
+    x = with_rank(node.inputs[0].raw_shape, _rank(node))
     axis = 1 if _channels_first(node) else len(x) - 1
     depth = x[axis]
-    for tensor in node._inputs[1 : 3 if node.attrs["is_training"] else 5]:
-        depth = merge_dims(depth, with_rank(tensor._shape, 1)[0])
+    for tensor in node.inputs[1 : 3 if node.attrs["is_training"] else 5]:
+        depth = merge_dims(depth, with_rank(tensor.raw_shape, 1)[0])
     statistics: RawShape = (depth,)
     shapes: list[RawShape] = [x[:axis] + (depth,) + x[axis + 1 :], *[statistics] * 4]
     return shapes + [None] * (len(node.handle.op_def.outputs) - 5)
 
 
 def _backward_shape(node: Operation) -> list[RawShape]:
-    x = with_rank(node._inputs[1]._shape, _rank(node))
+    x = with_rank(node.inputs[1].raw_shape, _rank(node))
     depth = x[1 if _channels_first(node) else -1]
     unused: RawShape = (0,)
     return [x, (depth,), (depth,), unused, unused]
 
 
 def _channels_last(node: Any) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
-    """Functions to [pixels, channels] in float32 and back to the layout and type of the second argument."""
+    """Functions that convert to [pixels, channels] in float32, and back to the second argument's layout and type."""
     if not _channels_first(node):
         return (
             lambda v: v.reshape(-1, v.shape[-1]).astype(np.float32, copy=False),
@@ -100,7 +100,7 @@ def _forward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
     training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
     factor = np.float32(node.attrs.get("exponential_avg_factor", 1.0))
     flatten, restore = _channels_last(node)
-    extra = () if node.op != "FusedBatchNormV3" else (np.zeros(0, np.float32),)
+    extra = () if node.op != "FusedBatchNormV3" else (np.float32(0),)
 
     def normalize(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
         flat = flatten(x)
@@ -150,10 +150,10 @@ def _backward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
 def _gradient_of(backward: Any, reserves: int) -> Callable[..., list[Any]]:
     def gradient(node: Operation, grad: Tensor, *_: Any) -> list[Any]:
         attrs = {name: node.attrs[name] for name in ("epsilon", "data_format", "is_training")}
-        saved = list(node._outputs[3 : 3 + reserves])
+        saved = list(node.outputs[3 : 3 + reserves])
         if not node.attrs["is_training"]:
-            saved[:2] = node._inputs[3:5]
-        found = backward(grad, node._inputs[0], node._inputs[1], *saved, **attrs)
+            saved[:2] = node.inputs[3:5]
+        found = backward(grad, node.inputs[0], node.inputs[1], *saved, **attrs)
         return [found[0], found[1], found[2], None, None]
 
     return gradient
@@ -176,7 +176,7 @@ def fused_batch_norm(
 
     Args:
       x: [batch, rows, columns, channels], or channels second for NCHW.
-      mean, variance: the population's, to be given exactly when ``is_training`` is False.
+      mean, variance: of the population; required if ``is_training`` is False, refused otherwise.
 
     Raises:
       ValueError: when mean or variance is given in training.
@@ -188,7 +188,7 @@ def fused_batch_norm(
         raise ValueError("Both 'mean' and 'variance' must be None if is_training is True.")
     mean = constant([]) if mean is None else mean
     variance = constant([]) if variance is None else variance
-    # The bound of the GPU library, which TensorFlow applies everywhere.
+    # The lower bound of the GPU library; TensorFlow applies it on all devices.
     found = fused_batch_norm_v3_op(
         x, scale, offset, mean, variance, epsilon=max(epsilon, 1.001e-5), data_format=data_format,
         is_training=is_training, name=name,

@@ -12,12 +12,12 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.math_broadcast import HALVES
-from tfmini.ops.math_elementwise import multiply
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.nn_windows import Array
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics.windows import Array
+from tfmini.ops.math.broadcast import HALVES
+from tfmini.ops.math.elementwise import multiply
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.nn.activation import relu
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
@@ -25,7 +25,7 @@ _FORMAT = "T: numbertype; data_format: {'NHWC', 'NCHW'} = 'NHWC'"
 bias_add_op = op("BiasAdd(value: T, bias: T) -> output: T; " + _FORMAT)
 bias_add_v1_op = op("BiasAddV1(value: T, bias: T) -> output: T; T: numbertype")
 bias_add_grad_op = op("BiasAddGrad(out_backprop: T) -> output: T; " + _FORMAT)
-l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}")
+l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}", shape=[()])
 
 
 def _channel_axis(node: Any) -> int:
@@ -35,8 +35,8 @@ def _channel_axis(node: Any) -> int:
 @bias_add_op.shape
 @bias_add_v1_op.shape
 def _bias_shape(node: Operation) -> list[RawShape]:
-    value = node._inputs[0]._shape
-    bias = with_rank(node._inputs[1]._shape, 1)
+    value = node.inputs[0].raw_shape
+    bias = with_rank(node.inputs[1].raw_shape, 1)
     if value is None:
         return [None]
     if len(value) < 2:
@@ -47,15 +47,10 @@ def _bias_shape(node: Operation) -> list[RawShape]:
 
 @bias_add_grad_op.shape
 def _bias_grad_shape(node: Operation) -> list[RawShape]:
-    value = node._inputs[0]._shape
+    value = node.inputs[0].raw_shape
     if value is not None and len(value) < 2:
         raise ValueError(f"Shape must be at least rank 2 but is rank {len(value)}")
     return [(None if value is None else value[_channel_axis(node)],)]
-
-
-@l2_loss_op.shape
-def _l2_shape(node: Operation) -> list[RawShape]:
-    return [()]
 
 
 def _add_bias(value: Array, bias: Array) -> Array:
@@ -66,8 +61,8 @@ def _add_bias(value: Array, bias: Array) -> Array:
 
 def _bias_mismatch(value: Array, bias: Array) -> InvalidArgumentError:
     sizes = ["[" + ",".join(map(str, v.shape)) + "]" for v in (value, bias)]
-    return InvalidArgumentError(
-        None, None, f"Must provide as many biases as the last dimension of the input tensor: {sizes[1]} vs. {sizes[0]}"
+    return InvalidArgumentError.of(
+        f"Must provide as many biases as the last dimension of the input tensor: {sizes[1]} vs. {sizes[0]}"
     )
 
 
@@ -133,14 +128,14 @@ def _bias_v1_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @bias_add_grad_op.gradient
 def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    value = node._inputs[0]
+    value = node.inputs[0]
     zeros = multiply(value, convert_to_tensor(0, dtype=value.dtype.base_dtype))
     return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
 
 
 @l2_loss_op.gradient
 def _l2_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [multiply(node._inputs[0], grad)]
+    return [multiply(node.inputs[0], grad)]
 
 
 # ---- public functions ---------------------------------------------------------------------------
@@ -160,12 +155,12 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         layout = "NCHW" if data_format is not None and data_format.startswith("NC") else "NHWC"
         value = convert_to_tensor(value, name="input")
         bias = convert_to_tensor(bias, dtype=value.dtype.base_dtype, name="bias")
-        return bias_add_op(value, bias, data_format=layout, name=scope)  # type: ignore[no-any-return]
+        return bias_add_op(value, bias, data_format=layout, name=scope)
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
-    return l2_loss_op(t, name=name)  # type: ignore[no-any-return]
+    return l2_loss_op(t, name=name)
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:

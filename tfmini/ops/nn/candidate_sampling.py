@@ -1,7 +1,7 @@
 """Samplers of negative classes: uniform, log-uniform, learned and given unigrams (``tf.nn.*_candidate_sampler``).
 
-Without repetition a sampler draws until it has enough distinct classes; the expected counts then follow from the
-number of draws that took, as in TensorFlow.
+A sampler without repetition draws until it has enough distinct classes. The expected counts follow from the number
+of draws, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.random_sampling import generators
-from tfmini.ops.scoping import get_seed
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.random.functions import seed_attrs
+from tfmini.ops.random.sampling import generators
 from tfmini.shapes import RawShape, with_rank
 
 _SIGNATURE = (
@@ -36,7 +36,7 @@ fixed_op = op(
     " num_reserved_ids: int = 0; num_shards: int >= 1 = 1; shard: int >= 0 = 0; unigrams: list(float) = []; " + _SEEDS,
     stateful=True,
 )  # fmt: skip
-hits_op = op(
+hits_op: OpHandle[Any] = op(
     "ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64)"
     f" -> indices: int32, ids: int64, weights: float; num_true: int; {_SEEDS}"
 )
@@ -52,13 +52,13 @@ for _handle in (uniform_op, log_uniform_op, learned_op, all_op, fixed_op, hits_o
 def _sampler_shape(node: Operation) -> list[RawShape]:
     if node.attrs["num_sampled"] < 1:
         raise ValueError("num_sampled must be >= 1")
-    batch = with_rank(node._inputs[0]._shape, 2)[0]
+    batch = with_rank(node.inputs[0].raw_shape, 2)[0]
     count = node.attrs["num_sampled"]
     return [(count,), (batch, node.attrs["num_true"]), (count,)]
 
 
 class _Distribution:
-    """Probabilities of classes, drawn from by inversion."""
+    """A distribution of classes, sampled by inversion."""
 
     def __init__(self, probabilities: Any) -> None:
         self.probabilities = probabilities
@@ -74,7 +74,7 @@ class _Distribution:
 
 
 def _sample(distribution: _Distribution, random: Callable[[int], Any], count: int, unique: bool) -> tuple[Any, int]:
-    """``count`` classes, and how many draws they took."""
+    """``count`` classes, and the number of draws."""
     if not unique:
         return distribution.draw(random(count)), count
     chosen: dict[int, None] = {}
@@ -89,7 +89,7 @@ def _sample(distribution: _Distribution, random: Callable[[int], Any], count: in
 
 
 def _expected(probability: Any, count: int, tries: int) -> Any:
-    """How often a class is expected among the samples: p * n, or 1 - (1 - p) ** tries if none repeats."""
+    """The expected count of a class among the samples: p * n, or 1 - (1 - p) ** tries without repetition."""
     if tries == count:
         return (probability * count).astype(np.float32)
     return (-np.expm1(tries * np.log1p(-np.minimum(probability, 1.0 - 1e-12)))).astype(np.float32)
@@ -128,7 +128,7 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
 
 
 def _uniform_source(node: Any) -> Callable[[int], Any]:
-    """Doubles in [0, 1): the same ones for the same seeds."""
+    """A source of doubles in [0, 1), reproducible by the seeds."""
     seeded, free = generators(node)
     if seeded is None:
         return lambda count: free.random(count)
@@ -177,10 +177,10 @@ def _all_kernel(true_classes: Any, *, num_sampled: int) -> tuple[Any, ...]:
 
 @hits_op.shape
 def _hits_shape(node: Operation) -> list[RawShape]:
-    merged = with_rank(node._inputs[0]._shape, 2)
+    merged = with_rank(node.inputs[0].raw_shape, 2)
     if merged[1] is not None and merged[1] != node.attrs["num_true"]:
         raise ValueError(f"Dimension 1 in both shapes must be equal, but are {merged[1]} and {node.attrs['num_true']}")
-    with_rank(node._inputs[1]._shape, 1)
+    with_rank(node.inputs[1].raw_shape, 1)
     return [(None,), (None,), (None,)]
 
 
@@ -201,11 +201,6 @@ def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any
 # ---- public functions -----------------------------------------------------------------------
 
 
-def _seeds(seed: int | None) -> dict[str, int]:
-    first, second = get_seed(seed)
-    return {"seed": first or 0, "seed2": second or 0}
-
-
 def uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
@@ -215,18 +210,18 @@ def uniform_candidate_sampler(
     Args:
       true_classes: int64 [batch, num_true].
       num_true: target classes per example.
-      num_sampled: how many classes to draw.
-      unique: whether they must differ.
+      num_sampled: the number of classes to draw.
+      unique: whether they must be distinct.
       range_max: classes are in [0, range_max).
-      seed: makes the draws repeatable.
+      seed: makes the draws reproducible.
       name: of the op.
 
     Returns:
-      (sampled classes [num_sampled], expected counts of the true classes, of the sampled classes).
+      (sampled classes [num_sampled], expected counts of the true classes, expected counts of the sampled classes).
     """
     return uniform_op(
         true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
-        **_seeds(seed),
+        **seed_attrs(seed),
     )  # fmt: skip
 
 
@@ -234,10 +229,10 @@ def log_uniform_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """Classes by Zipf's law, frequent ones first (``tf.nn.log_uniform_candidate_sampler``); see the uniform one."""
+    """Classes by Zipf's law, for classes ordered by frequency (``tf.nn.log_uniform_candidate_sampler``)."""
     return log_uniform_op(
         true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
-        **_seeds(seed),
+        **seed_attrs(seed),
     )  # fmt: skip
 
 
@@ -245,10 +240,10 @@ def learned_unigram_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """Classes as often as they have been seen so far (``tf.nn.learned_unigram_candidate_sampler``)."""
+    """Classes by their frequency among the true classes so far (``tf.nn.learned_unigram_candidate_sampler``)."""
     return learned_op(
         true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, name=name,
-        **_seeds(seed),
+        **seed_attrs(seed),
     )  # fmt: skip
 
 
@@ -257,18 +252,18 @@ def fixed_unigram_candidate_sampler(
     distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
     seed: int | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """Classes by given weights to the power ``distortion`` (``tf.nn.fixed_unigram_candidate_sampler``).
+    """Classes by weights raised to the power ``distortion`` (``tf.nn.fixed_unigram_candidate_sampler``).
 
     Args:
       vocab_file: a file whose lines end with the weight, after a comma; or
       unigrams: the weights themselves.
-      num_reserved_ids: so many classes at the beginning are never drawn.
-      num_shards, shard: draw only classes of this residue.
+      num_reserved_ids: the number of first classes that are never drawn.
+      num_shards, shard: draw only classes c with c % num_shards == shard.
     """
     return fixed_op(
         true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max,
         vocab_file=vocab_file, distortion=distortion, num_reserved_ids=num_reserved_ids, num_shards=num_shards,
-        shard=shard, unigrams=list(unigrams), name=name, **_seeds(seed),
+        shard=shard, unigrams=list(unigrams), name=name, **seed_attrs(seed),
     )  # fmt: skip
 
 
@@ -277,13 +272,13 @@ def all_candidate_sampler(
 ) -> Any:
     """All classes, for checks and comparisons (``tf.nn.all_candidate_sampler``)."""
     return all_op(
-        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, name=name, **_seeds(seed)
+        true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, name=name, **seed_attrs(seed)
     )
 
 
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> Any:
-    """Where a sampled class is a true one: (example, sample, the lowest float) (``tf.nn.compute_accidental_hits``)."""
+    """The sampled classes that are true: (example, sample, the lowest float) (``tf.nn.compute_accidental_hits``)."""
     classes = convert_to_tensor(true_classes, dtypes.int64)
-    return hits_op(classes, sampled_candidates, num_true=num_true, name=name, **_seeds(seed))
+    return hits_op(classes, sampled_candidates, num_true=num_true, name=name, **seed_attrs(seed))

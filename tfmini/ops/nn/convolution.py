@@ -1,15 +1,16 @@
-"""The convolution functions of ``tf.nn``, over the ops of `nn_conv`."""
+"""The convolution functions of ``tf.nn``, on the ops of `conv`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import nn_conv
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.nn_arguments import either, padding_attrs, spatial_sequence
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.nn import conv as nn_conv
+from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence
 
 _ONES = (1, 1, 1, 1)
 
@@ -32,7 +33,7 @@ def conv2d(
       ValueError: for shapes that do not fit.
     """
     channels = 1 if data_format == "NCHW" else 3
-    return nn_conv.conv2d_op(  # type: ignore[no-any-return]
+    return nn_conv.conv2d_op(
         input,
         either("filters", filters, "filter", filter),
         strides=spatial_sequence(strides, 2, channels, "strides"),
@@ -49,7 +50,7 @@ def conv2d_backprop_filter(
     data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its filter, of shape ``filter_sizes`` (``tf.nn.conv2d_backprop_filter``)."""
-    return nn_conv.backprop_filter_op(  # type: ignore[no-any-return]
+    return nn_conv.backprop_filter_op(
         input, filter_sizes, out_backprop, strides=list(strides), use_cudnn_on_gpu=use_cudnn_on_gpu,
         data_format=data_format, dilations=list(dilations), name=name, **padding_attrs(padding),
     )  # fmt: skip
@@ -61,7 +62,7 @@ def conv2d_backprop_input(
     filters: Any = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its input, of shape ``input_sizes`` (``tf.nn.conv2d_backprop_input``)."""
-    return nn_conv.backprop_input_op(  # type: ignore[no-any-return]
+    return nn_conv.backprop_input_op(
         input_sizes, either("filters", filters, "filter", filter), out_backprop, strides=list(strides),
         use_cudnn_on_gpu=use_cudnn_on_gpu, data_format=data_format, dilations=list(dilations), name=name,
         **padding_attrs(padding),
@@ -84,7 +85,7 @@ def conv2d_transpose(
     filters = either("filters", filters, "filter", filter)
     channels = 1 if data_format.startswith("NC") else 3
     with name_scope(name, "conv2d_transpose", [value, filters, output_shape]) as scope:
-        return nn_conv.backprop_input_op(  # type: ignore[no-any-return]
+        return nn_conv.backprop_input_op(
             output_shape, filters, value, strides=spatial_sequence(strides, 2, channels, "strides"),
             data_format=data_format, dilations=spatial_sequence(dilations, 2, channels, "dilations"), name=scope,
             **padding_attrs(padding),
@@ -136,7 +137,7 @@ def depthwise_conv2d_native(
     Args:
       filter: [rows, columns, channels in, multiplier]; the result has channels in * multiplier channels.
     """
-    return nn_conv.depthwise_op(  # type: ignore[no-any-return]
+    return nn_conv.depthwise_op(
         input, filter, strides=list(strides), data_format=data_format, dilations=list(dilations), name=name,
         **padding_attrs(padding),
     )  # fmt: skip
@@ -147,7 +148,7 @@ def depthwise_conv2d_backprop_input(
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its input (``tf.nn.depthwise_conv2d_backprop_input``)."""
-    return nn_conv.depthwise_backprop_input_op(  # type: ignore[no-any-return]
+    return nn_conv.depthwise_backprop_input_op(
         input_sizes, filter, out_backprop, strides=list(strides), data_format=data_format,
         dilations=list(dilations), name=name, **padding_attrs(padding),
     )  # fmt: skip
@@ -158,7 +159,7 @@ def depthwise_conv2d_backprop_filter(
     dilations: Any = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its filter (``tf.nn.depthwise_conv2d_backprop_filter``)."""
-    return nn_conv.depthwise_backprop_filter_op(  # type: ignore[no-any-return]
+    return nn_conv.depthwise_backprop_filter_op(
         input, filter_sizes, out_backprop, strides=list(strides), data_format=data_format,
         dilations=list(dilations), name=name, **padding_attrs(padding),
     )  # fmt: skip
@@ -199,8 +200,61 @@ def separable_conv2d(
     rate = either("dilations", dilations, "rate", rate)
     with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
         pointwise_filter = convert_to_tensor(pointwise_filter, name="pointwise_filter")
-        sizes = pointwise_filter._shape
+        sizes = pointwise_filter.raw_shape
         if sizes is not None and (len(sizes) != 4 or any(d not in (1, None) for d in sizes[:2])):
             raise ValueError(f"The pointwise filter must be [1, 1, channels in, channels out], got {sizes}")
         deep = depthwise_conv2d(input, depthwise_filter, strides, padding, rate, "depthwise", data_format)
         return conv2d(deep, pointwise_filter, _ONES, "VALID", data_format=data_format or "NHWC", name=scope)
+
+
+# ---- three spatial dimensions -----------------------------------------------------------------------
+
+
+def conv3d(
+    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, data_format: str = "NDHWC",
+    dilations: Any = (1, 1, 1, 1, 1), name: str | None = None, filters: Any = None,
+) -> Tensor:  # fmt: skip
+    """Convolves volumes [batch, depth, rows, columns, channels] (``tf.nn.conv3d``).
+
+    Args:
+      filter: [depth, rows, columns, channels in, channels out].
+      strides: five ints in the layout of ``data_format``.
+      dilations: five ints.
+    """
+    return nn_conv.conv3d_op(
+        input, either("filters", filters, "filter", filter), strides=list(strides), padding=padding,
+        data_format=data_format, dilations=list(dilations), name=name,
+    )  # fmt: skip
+
+
+def conv3d_backprop_filter(
+    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NDHWC",
+    dilations: Any = (1, 1, 1, 1, 1), name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv3d` for its filter (``tf.nn.conv3d_backprop_filter``)."""
+    return nn_conv.conv3d_filter_op(
+        input, filter_sizes, out_backprop, strides=list(strides), padding=padding, data_format=data_format,
+        dilations=list(dilations), name=name,
+    )  # fmt: skip
+
+
+def conv3d_transpose(
+    value: Any, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: str = "SAME",
+    data_format: str = "NDHWC", name: str | None = None, input: Any = None, filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv3d` (``tf.nn.conv3d_transpose``).
+
+    Args:
+      value: [batch, depth, rows, columns, channels in].
+      filter: [depth, rows, columns, channels out, channels in].
+      output_shape: of the result.
+    """
+    filter = either("filters", filters, "filter", filter)
+    value = either("input", input, "value", value)
+    channels = 1 if data_format == "NCDHW" else 4
+    with name_scope(name, "conv3d_transpose", [value, filter, output_shape]) as scope:
+        return nn_conv.conv3d_input_op(
+            output_shape, filter, value, strides=spatial_sequence(strides, 3, channels, "strides"), padding=padding,
+            data_format=data_format, dilations=spatial_sequence(dilations, 3, channels, "dilations"), name=scope,
+        )  # fmt: skip

@@ -6,26 +6,26 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_filling import range as number_range
-from tfmini.ops.array_filling import zeros_like
-from tfmini.ops.array_identity import stop_gradient
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_shape import rank, reshape
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_slicing import slice_
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_comparison import greater_equal, less, where
-from tfmini.ops.math_elementwise import add, multiply, negative, subtract
-from tfmini.ops.math_unary import abs_op, exp, log, log1p
-from tfmini.ops.nn_activation import relu
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_softmax import log_softmax_op, softmax_op, softmax_xent_op, sparse_xent_op
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import range as number_range
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.identity import stop_gradient
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import rank, reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.slicing import slice_
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.math.comparison import greater_equal, less, where
+from tfmini.ops.math.elementwise import add, multiply, negative, subtract
+from tfmini.ops.math.unary import abs_op, exp, log, log1p
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn.softmax import log_softmax_op, softmax_op, softmax_xent_op, sparse_xent_op
 from tfmini.shapes import compatible_raw
 
 _NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -43,7 +43,7 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, d
 
 def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
     logits = convert_to_tensor(logits)
-    shape = logits._shape
+    shape = logits.raw_shape
     if isinstance(axis, Tensor):
         known = constant_value(axis)
         axis = axis if known is None else int(known)
@@ -53,19 +53,18 @@ def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
     if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
         return handle(logits, name=name)  # type: ignore[no-any-return]
     if shape is not None and not -len(shape) <= axis < len(shape):
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.of(
             f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
-            f" dimensions in the input. Received: dim={axis}",
-        )  # fmt: skip
+            f" dimensions in the input. Received: dim={axis}"
+        )
     swapped, order = _swap_with_last(logits, axis)
     return transpose(handle(swapped), order, name=name or "transpose")
 
 
 def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
-    """The tensor with ``axis`` and the last axis exchanged, and the permutation, its own inverse."""
-    if tensor._shape is not None and not isinstance(axis, Tensor):
-        order: Any = list(range(len(tensor._shape)))
+    """The tensor with ``axis`` and the last axis exchanged, and the permutation, which is its own inverse."""
+    if tensor.raw_shape is not None and not isinstance(axis, Tensor):
+        order: Any = list(range(len(tensor.raw_shape)))
         order[axis], order[-1] = order[-1], order[axis]
     else:
         count = rank(tensor)
@@ -77,7 +76,7 @@ def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
         order = concat(
             [number_range(position), reshape(last, [1]), number_range(add(position, 1), last), reshape(position, [1])],
             0,
-        )[:count]  # where the axis is the last one, it stands there twice
+        )[:count]  # If the axis is the last one, the list has it twice.
     return transpose(tensor, order), order
 
 
@@ -88,7 +87,7 @@ def softmax_cross_entropy_with_logits_v2(
 
     Args:
       labels: a probability distribution along ``axis`` for each example, the shape of ``logits``.
-      axis: the class axis, by default the last; it is missing in the result.
+      axis: the class axis, by default the last; the result does not have it.
     """
     axis = either("axis", axis, "dim", dim)
     axis = -1 if axis is None else axis
@@ -97,11 +96,11 @@ def softmax_cross_entropy_with_logits_v2(
         labels = convert_to_tensor(labels, name="labels")
         precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
         labels = cast(labels, precise.dtype)
-        static = logits._shape
+        static = logits.raw_shape
         if axis != -1 and (static is None or axis % len(static) != len(static) - 1):
             precise, labels = _class_last(precise, axis), _class_last(labels, axis)
         if _is_matrix(precise):
-            # Labels of another rank count as well when they have as many rows, as in TensorFlow.
+            # As in TensorFlow, labels of another rank are accepted if they have the same number of rows.
             cost = softmax_xent_op(precise, labels if _is_matrix(labels) else _flat(labels), name=scope)[0]
         else:
             sizes = shape_of(precise)
@@ -116,13 +115,13 @@ def softmax_cross_entropy_with_logits_v2(
 
 
 def _is_matrix(tensor: Tensor) -> bool:
-    return tensor._shape is not None and len(tensor._shape) == 2
+    return tensor.raw_shape is not None and len(tensor.raw_shape) == 2
 
 
 def _class_last(tensor: Tensor, axis: int) -> Tensor:
     """Moves ``axis`` to the end, keeping the order of the others."""
-    if tensor._shape is not None:
-        count = len(tensor._shape)
+    if tensor.raw_shape is not None:
+        count = len(tensor.raw_shape)
         rest = [i for i in range(count) if i != axis % count]
         return transpose(tensor, [*rest, axis % count])
     count_tensor = rank(tensor)
@@ -134,8 +133,8 @@ def _class_last(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    """All axes but the last made one."""
-    static = tensor._shape
+    """The tensor with all axes but the last merged into one."""
+    static = tensor.raw_shape
     if static is not None and static[-1] is not None:
         return reshape(tensor, [-1, static[-1]])
     last = slice_(shape_of(tensor), reshape(subtract(rank(tensor), 1), [1]), [1])
@@ -183,10 +182,10 @@ def sparse_softmax_cross_entropy_with_logits(
         logits = convert_to_tensor(logits)
         _check_sparse_shapes(labels, logits)
         precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
-        if logits._shape is not None and len(logits._shape) == 2:
+        if logits.raw_shape is not None and len(logits.raw_shape) == 2:
             cost = sparse_xent_op(precise, labels, name=name)[0]
         else:
-            # The op itself compares the numbers of rows and labels when it runs.
+            # The op compares the numbers of rows and labels in the step.
             flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]
             cost = reshape(flat, shape_of(labels))
             cost.set_shape(labels.shape)
@@ -195,18 +194,18 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 def _check_sparse_shapes(labels: Tensor, logits: Tensor) -> None:
-    if logits._shape is None:
+    if logits.raw_shape is None:
         return
-    if not logits._shape:
+    if not logits.raw_shape:
         raise ValueError(f"Logits cannot be scalars - received shape {logits.shape}.")
-    if labels._shape is None:
+    if labels.raw_shape is None:
         return
-    if len(labels._shape) != len(logits._shape) - 1:
+    if len(labels.raw_shape) != len(logits.raw_shape) - 1:
         raise ValueError(
-            f"Rank mismatch: Rank of labels (received {len(labels._shape)}) should equal rank of logits minus 1"
-            f" (received {len(logits._shape)})."
+            f"Rank mismatch: Rank of labels (received {len(labels.raw_shape)}) should equal rank of logits minus 1"
+            f" (received {len(logits.raw_shape)})."
         )
-    if not compatible_raw(labels._shape, logits._shape[:-1]):
+    if not compatible_raw(labels.raw_shape, logits.raw_shape[:-1]):
         raise ValueError(
             f"Shape mismatch: The shape of labels (received {labels.shape}) should equal the shape of logits except for"
             f" the last dimension (received {logits.shape})."
@@ -214,7 +213,7 @@ def _check_sparse_shapes(labels: Tensor, logits: Tensor) -> None:
 
 
 def _same_shapes(labels: Tensor, logits: Tensor, first: str = "logits", second: str = "labels") -> None:
-    if not compatible_raw(labels._shape, logits._shape):
+    if not compatible_raw(labels.raw_shape, logits.raw_shape):
         raise ValueError(f"{first} and {second} must have the same shape ({logits.shape} vs {labels.shape})")
 
 
@@ -257,7 +256,7 @@ def weighted_cross_entropy_with_logits(
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:
-    """``exp(c) - z c``, with Stirling's term for ``z!`` when ``compute_full_loss`` (``tf.nn.log_poisson_loss``)."""
+    """``exp(c) - z c``, plus Stirling's term for ``z!`` with ``compute_full_loss`` (``tf.nn.log_poisson_loss``)."""
     with name_scope(name, "log_poisson_loss", [log_input, targets]):
         log_input = convert_to_tensor(log_input, name="log_input")
         targets = convert_to_tensor(targets, name="targets")

@@ -1,4 +1,4 @@
-"""From class scores to label sequences: the greedy and the beam search decoder of CTC."""
+"""Decoders of CTC: greedy and beam search, from class scores to label sequences."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from tfmini.errors import FailedPreconditionError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
 
 Array = np.ndarray[Any, Any]
 Prefix = tuple[int, ...]
 
 _T = "T: {float32, float64} = DT_FLOAT"
-greedy_op = op(
+greedy_op: OpHandle[Any] = op(
     "CTCGreedyDecoder(inputs: T, sequence_length: int32) -> decoded_indices: int64, decoded_values: int64,"
     f" decoded_shape: int64, log_probability: T; merge_repeated: bool = false; {_T}"
 )
-beam_search_op = op(
+beam_search_op: OpHandle[Any] = op(
     "CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> decoded_indices: top_paths * int64,"
     " decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T;"
     f" beam_width: int >= 1; top_paths: int >= 1; merge_repeated: bool = true; {_T}"
@@ -31,7 +31,7 @@ beam_search_op.not_differentiable()
 
 
 def _batch(node: Operation) -> int | None:
-    scores, lengths = (t._shape for t in node._inputs)
+    scores, lengths = (t.raw_shape for t in node.inputs)
     return merge_raw((with_rank(scores, 3)[1],), with_rank(lengths, 1))[0]  # type: ignore[index]
 
 
@@ -48,10 +48,10 @@ def _beam_shape(node: Operation) -> list[RawShape]:
 
 def _check_lengths(scores: Array, lengths: Array) -> None:
     if lengths.shape != scores.shape[1:2]:
-        raise FailedPreconditionError(None, None, "len(sequence_length) != batch_size.")
+        raise FailedPreconditionError.of("len(sequence_length) != batch_size.")
     for item, length in enumerate(lengths.tolist()):
         if length > len(scores):
-            raise FailedPreconditionError(None, None, f"sequence_length({item}) <= {len(scores)}")
+            raise FailedPreconditionError.of(f"sequence_length({item}) <= {len(scores)}")
 
 
 def _sparse(rows: list[Prefix]) -> tuple[Array, Array, Array]:
@@ -102,8 +102,8 @@ def _merged(prefix: Prefix) -> Prefix:
 def _search(scores: Array, width: int) -> list[tuple[Prefix, float]]:
     """The most probable label sequences and their log probabilities, best first.
 
-    A beam is a sequence with the log probabilities of its alignments that end in a blank, and in
-    its last label.
+    A beam is a label sequence with two log probabilities: of its alignments that end in a blank, and of
+    those that end in its last label.
 
     Args:
       scores: (time, class) before the softmax; the last class is the blank.
@@ -121,7 +121,7 @@ def _search(scores: Array, width: int) -> list[tuple[Prefix, float]]:
 def _step(
     prefixes: list[Prefix], blank: Array, label: Array, row: Array, width: int
 ) -> tuple[list[Prefix], Array, Array]:
-    """One time step: each sequence stays or grows by one label, and the best ``width`` are kept."""
+    """One time step: extends each sequence by no label or one label, and keeps the best ``width`` sequences."""
     place = {prefix: i for i, prefix in enumerate(prefixes)}
     total = np.logaddexp(blank, label)
     last = np.array([prefix[-1] if prefix else -1 for prefix in prefixes])
@@ -152,7 +152,7 @@ def ctc_greedy_decoder(inputs: Any, sequence_length: Any, merge_repeated: bool =
     Args:
       inputs: scores (time, batch, class); the last class is the blank.
       sequence_length: int32 (batch,).
-      merge_repeated: repetitions without a blank between them are one label.
+      merge_repeated: whether repetitions without a blank between them are one label.
 
     Returns:
       A list of one int64 `SparseTensor` (batch, position), and the negative sum of the best scores, (batch, 1).
@@ -169,9 +169,9 @@ def ctc_beam_search_decoder(
     Args:
       inputs: scores (time, batch, class); the last class is the blank.
       sequence_length: int32 (batch,).
-      beam_width: how many sequences are followed.
-      top_paths: how many are returned.
-      merge_repeated: takes repetitions out of the result, also those that a blank had kept apart.
+      beam_width: the number of sequences that the search keeps.
+      top_paths: the number of sequences to return.
+      merge_repeated: whether to remove repeated labels from the result, even if a blank separated them.
 
     Returns:
       A list of ``top_paths`` int64 `SparseTensor` (batch, position), and log probabilities (batch, top_paths).

@@ -1,30 +1,30 @@
-"""The CTC loss: ``tf.nn.ctc_loss``, ``tf.nn.ctc_loss_v2`` and what prepares labels for it."""
+"""The CTC loss: ``tf.nn.ctc_loss``, ``tf.nn.ctc_loss_v2``, and functions that prepare labels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_filling import ones_like
-from tfmini.ops.array_identity import prevent_gradient
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_masking import boolean_mask, sequence_mask
-from tfmini.ops.array_scatter import scatter_nd
-from tfmini.ops.array_sets import unique
-from tfmini.ops.array_shape import expand_dims, shape
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.array_values import refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.ctc_alignment import Array, negative_log_likelihood, states_of
-from tfmini.ops.functional import map_fn
-from tfmini.ops.math_comparison import less, not_equal, where
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.reduce_functions import reduce_max, reduce_sum
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics.ctc_alignment import Array, negative_log_likelihood, states_of
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import ones_like
+from tfmini.ops.array.identity import prevent_gradient
+from tfmini.ops.array.index_sets import unique
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.masking import boolean_mask, sequence_mask
+from tfmini.ops.array.scatter import scatter_nd
+from tfmini.ops.array.shape import expand_dims, shape
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.flow.functional import map_fn
+from tfmini.ops.math.comparison import less, not_equal, where
+from tfmini.ops.math.reduce_functions import reduce_max, reduce_sum
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, merge_raw, with_rank
 
 _ATTRS = (
@@ -36,14 +36,14 @@ _INPUTS = (
     " -> loss: {0}, gradient: {0}"
 )
 ctc_loss_op = op("CTCLoss" + _INPUTS.format("T") + _ATTRS + "; T: {float32, float64} = DT_FLOAT")
-# In TensorFlow only a GPU has this one. Its blank is class 0 and an item may have no labels.
+# TensorFlow has this op only on GPUs. Its blank is class 0, and an item may have no labels.
 ctc_loss_v2_op = op("CTCLossV2" + _INPUTS.format("float32") + _ATTRS)
 
 
 @ctc_loss_op.shape
 @ctc_loss_v2_op.shape
 def _shape(node: Operation) -> list[RawShape]:
-    scores, indices, values, lengths = (t._shape for t in node._inputs)
+    scores, indices, values, lengths = (t.raw_shape for t in node.inputs)
     time, batch, classes = with_rank(scores, 3)
     merge_raw(with_rank(values, 1), with_rank(indices, 2)[:1])
     batch = merge_raw((batch,), with_rank(lengths, 1))[0]  # type: ignore[index]
@@ -93,7 +93,7 @@ def _label_lists(scores: Array, indices: Array, values: Array, lengths: Array) -
 
 
 def _checked(sequence: list[int], item: int, blank: int, collapse: bool) -> list[int]:
-    """The labels of an item, ended at the first null label."""
+    """The labels of an item up to the first null label."""
     found: list[int] = []
     ended = False
     for i, label in enumerate(sequence):
@@ -135,7 +135,7 @@ def _losses(
 @ctc_loss_v2_op.gradient
 def _gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
     own = prevent_gradient(
-        node._outputs[1],
+        node.outputs[1],
         message="Currently there is no way to take the second  derivative of ctc_loss due to the fused"
         " implementation's interaction  with tf.gradients()",
     )
@@ -152,16 +152,16 @@ def ctc_loss(
     Args:
       labels: int32 `SparseTensor` (batch, position); the last class is the blank.
       inputs: scores before the softmax, (time, batch, class).
-      sequence_length: int32 (batch,), how many time steps of each item count.
+      sequence_length: int32 (batch,), the number of valid time steps of each item.
       preprocess_collapse_repeated: drop repeated labels first.
-      ctc_merge_repeated: repeated classes of an alignment without a blank between them are one label.
-      ignore_longer_outputs_than_inputs: items with more labels than time steps count nothing, and are no error.
+      ctc_merge_repeated: whether repeated classes of an alignment without a blank between them are one label.
+      ignore_longer_outputs_than_inputs: items with more labels than time steps have loss 0 instead of an error.
       time_major: False: the inputs are (batch, time, class).
       logits: another name of ``inputs``.
 
     Raises:
-      TypeError: when the labels are no `SparseTensor`.
-      InvalidArgumentError: when the step runs, for labels that do not fit.
+      TypeError: when the labels are not a `SparseTensor`.
+      InvalidArgumentError: in the step, for labels that do not fit.
     """
     if not isinstance(labels, SparseTensor):
         raise TypeError("Expected labels (first argument) to be a SparseTensor")
@@ -184,10 +184,10 @@ def ctc_loss_v2(
       labels: int32 (batch, position) with ``label_length``, or a `SparseTensor`.
       logits: float32 (time, batch, class) before the softmax.
       label_length: (batch,), None for sparse labels.
-      logit_length: (batch,), how many time steps of each item count.
+      logit_length: (batch,), the number of valid time steps of each item.
       logits_time_major: False: the logits are (batch, time, class).
-      unique: what `ctc_unique_labels` gives; nothing is gained by it here.
-      blank_index: the class that stands for no label; negative counts from the end. Default 0 for dense labels.
+      unique: the result of `ctc_unique_labels`; it saves no work in tfmini.
+      blank_index: the blank class; a negative number counts from the end. Default for dense labels: 0.
 
     Raises:
       ValueError: for sparse labels without ``blank_index``.
@@ -222,13 +222,13 @@ def _sparse_v2(labels: SparseTensor, scores: Tensor, lengths: Any, blank: int, c
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The distinct labels of each row and where each label is among them (``tf.nn.ctc_unique_labels``).
+    """The distinct labels of each row, and each label's position among them (``tf.nn.ctc_unique_labels``).
 
     Args:
       labels: (batch, position).
 
     Returns:
-      The distinct labels, filled with zeros, and the position of each label, both shaped like ``labels``.
+      The distinct labels as int64, padded with zeros, and the position of each label; both shaped like ``labels``.
     """
     with name_scope(name, "ctc_unique_labels", [labels]):
         labels = convert_to_tensor(labels, name="labels")
@@ -237,21 +237,21 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
             found = unique(row)
             size = shape(row, out_type=dtypes.int64)
             places = expand_dims(where(sequence_mask(shape(found.y)))[:, 1], 1)
-            return [scatter_nd(places, found.y, size), found.idx]
+            return [scatter_nd(places, cast(found.y, dtypes.int64), size), found.idx]
 
-        found = map_fn(of_row, labels, dtype=[labels.dtype, dtypes.int32])
+        found = map_fn(of_row, labels, dtype=[dtypes.int64, dtypes.int32])
         return found[0], found[1]
 
 
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Labels with repetitions taken out (``tf.nn.collapse_repeated``).
+    """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 
     Args:
       labels: (batch, position).
-      seq_length: (batch,), how many labels of each row count.
+      seq_length: (batch,), the number of valid labels of each row.
 
     Returns:
-      The collapsed labels, filled with zeros, and their numbers.
+      The collapsed labels, padded with zeros, and their number in each row.
     """
     with name_scope(name, "collapse_repeated_labels", [labels, seq_length]):
         labels = convert_to_tensor(labels, name="labels")

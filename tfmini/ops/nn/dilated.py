@@ -1,4 +1,4 @@
-"""Convolution and pooling in one to three dimensions by one function each, with holes (``tf.nn.convolution``…)."""
+"""Functions for convolution and pooling in one to three dimensions, with dilation (``tf.nn.convolution``…)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_shape, nn_convolution, nn_pooling, nn_volume_pooling, nn_volumes
-from tfmini.ops.array_blocks import batch_to_space_nd, space_to_batch_nd
-from tfmini.ops.array_filling import zeros
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.blocks import batch_to_space_nd, space_to_batch_nd
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.nn import convolution as nn_convolution
+from tfmini.ops.nn import pooling as nn_pooling
 from tfmini.shapes import TensorShape
 
 
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Any, Any]:
-    """Paddings that make sizes divide by blocks, and what to crop after (``tf.required_space_to_batch_paddings``).
+    """Paddings that make blocks divide the sizes, and the crops after it (``tf.required_space_to_batch_paddings``).
 
     Args:
       input_shape: int32 [N], the spatial sizes.
@@ -56,7 +58,7 @@ def required_space_to_batch_paddings(
 
 
 def _paddings(sizes: Any, blocks: Any, base: Any, *, join: Callable[..., Any]) -> tuple[Any, Any]:
-    """The same arithmetic for arrays and tensors."""
+    """The arithmetic, for arrays as well as tensors."""
     start, end = (base[:, 0], base[:, 1]) if not isinstance(base, Tensor) else (
         getitem(base, (slice(None), 0)), getitem(base, (slice(None), 1)),
     )  # fmt: skip
@@ -69,7 +71,7 @@ def with_space_to_batch(
     input: Any, dilation_rate: Any, padding: str, op: Any, filter_shape: Any = None, spatial_dims: Any = None,
     data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Runs ``op`` with holes: over blocks of the input, each without holes (``tf.nn.with_space_to_batch``).
+    """Runs ``op`` with dilation, as an op without dilation on a batch of blocks (``tf.nn.with_space_to_batch``).
 
     Args:
       input: [batch, …spatial sizes, …].
@@ -78,7 +80,7 @@ def with_space_to_batch(
       op: (input, num_spatial_dims, padding) -> output.
       filter_shape: the window, for "SAME".
       spatial_dims: the axes, ascending; default the first N after the batch.
-      data_format: axes begin at 2 when it begins with "NC".
+      data_format: if it begins with "NC", the spatial axes begin at 2.
 
     Raises:
       ValueError: for rates, axes or ranks that do not fit.
@@ -127,7 +129,7 @@ def _blockwise(
         base = np.zeros([len(axes), 2], np.int32)
     else:
         raise ValueError(f"Invalid padding method {padding!r}")
-    static = input._shape
+    static = input.raw_shape
     sizes: Any = None if static is None else [static[a] for a in axes]
     if sizes is None or None in sizes:
         dynamic = array_shape.shape(input)
@@ -168,7 +170,7 @@ def _steps(count: int, strides: Any, dilation_rate: Any) -> tuple[list[int], lis
     """Strides and rates, one per spatial axis.
 
     Raises:
-      ValueError: for a wrong number of values, values below one, or both above one.
+      ValueError: for a wrong number of values, for values below one, and if strides and rates both exceed one.
     """
     found = []
     for label, values in (("dilation_rate", dilation_rate), ("strides", strides)):
@@ -215,8 +217,8 @@ def convolution(
         input, filter = convert_to_tensor(input, name="input"), convert_to_tensor(filter, name="filter")
         count = _conv_axes(input, filter)
         first = _is_channels_first(data_format)
-        depth = None if input._shape is None else input._shape[1 if first else -1]
-        wanted = None if filter._shape is None else filter._shape[-2]
+        depth = None if input.raw_shape is None else input.raw_shape[1 if first else -1]
+        wanted = None if filter.raw_shape is None else filter.raw_shape[-2]
         if depth is not None and wanted and depth % wanted:
             raise ValueError(
                 f"number of input channels does not match corresponding dimension of filter, {depth} != {wanted}"
@@ -226,7 +228,7 @@ def convolution(
 
 
 def _conv_axes(input: Tensor, filter: Tensor) -> int:
-    ranks = [len(t._shape) for t in (input, filter) if t._shape is not None]
+    ranks = [len(t.raw_shape) for t in (input, filter) if t.raw_shape is not None]
     if not ranks:
         raise ValueError("rank of input and filter cannot both be unknown")
     if len(ranks) == 2 and ranks[0] != ranks[1]:
@@ -250,7 +252,7 @@ def _convolve(
         layout = "NCHW" if first else "NHWC"
         return nn_convolution.conv2d(input, filter, steps, padding, data_format=layout, dilations=rates, name=scope)
     layout = "NCDHW" if first else "NDHWC"
-    return nn_volumes.conv3d(input, filter, steps, padding, layout, rates, scope)
+    return nn_convolution.conv3d(input, filter, steps, padding, layout, rates, scope)
 
 
 # ---- pooling --------------------------------------------------------------------------------
@@ -260,7 +262,7 @@ def pool(
     input: Any, window_shape: Any, pooling_type: str, padding: Any, dilation_rate: Any = None, strides: Any = None,
     name: str | None = None, data_format: str | None = None, dilations: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Max or average pooling over one, two or three spatial axes, possibly with holes (``tf.nn.pool``).
+    """Max or average pooling over one, two or three spatial axes, with dilation (``tf.nn.pool``).
 
     Args:
       input: [batch, …spatial, channels], or channels second when ``data_format`` begins with "NC".
@@ -307,12 +309,12 @@ def _pooled(
     if count == 2:
         flat = nn_pooling.max_pool if kind == "max" else nn_pooling.avg_pool
         return flat(input, window, steps, padding, "NCHW" if first else "NHWC", scope)
-    deep = nn_volume_pooling.max_pool3d if kind == "max" else nn_volume_pooling.avg_pool3d
+    deep = nn_pooling.max_pool3d if kind == "max" else nn_pooling.avg_pool3d
     return deep(input, window, steps, padding, "NCDHW" if first else "NDHWC", scope)
 
 
 def _of_rank(input: Any, one: Any, two: Any, three: Any) -> Any:
-    """What belongs to the number of spatial axes of ``input``."""
+    """The function for the number of spatial axes of ``input``."""
     rank = convert_to_tensor(input).shape.ndims
     if rank is None or not 3 <= rank <= 5:
         raise ValueError(f"input tensor must be of rank 3, 4 or 5 but was {rank}.")
@@ -323,7 +325,7 @@ def max_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
     """Max pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.max_pool_v2``)."""
-    function = _of_rank(input, max_pool1d, nn_pooling.max_pool, nn_volume_pooling.max_pool3d)
+    function = _of_rank(input, max_pool1d, nn_pooling.max_pool, nn_pooling.max_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 
@@ -332,7 +334,7 @@ def avg_pool_v2(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
     """Mean pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.avg_pool_v2``)."""
-    function = _of_rank(input, avg_pool1d, nn_pooling.avg_pool, nn_volume_pooling.avg_pool3d)
+    function = _of_rank(input, avg_pool1d, nn_pooling.avg_pool, nn_pooling.avg_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 
@@ -348,7 +350,7 @@ def _pool1d(function: Any, name: str, input: Any, ksize: Any, strides: Any, padd
 
 
 def _one(values: Any, first: bool) -> list[int]:
-    """Four values of a 2-D op from one, or from three in the layout of the data."""
+    """The four values of a 2-D op, from one value or from three in the layout of the data."""
     values = [int(v) for v in np.ravel(values)]
     if len(values) == 3:
         values = [values[2] if first else values[1]]
@@ -406,7 +408,7 @@ def conv_transpose(
     input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str | None = None,
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The transpose of `convolution`, by the length of ``output_shape`` (``tf.nn.conv_transpose``)."""
+    """The transpose of `convolution`; the length of ``output_shape`` gives the rank (``tf.nn.conv_transpose``)."""
     with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
         rank = convert_to_tensor(output_shape).shape.as_list()[0]
         if rank not in (3, 4, 5):
@@ -414,7 +416,7 @@ def conv_transpose(
         layout = data_format or ("NWC", "NHWC", "NDHWC")[rank - 3]
         if rank == 3:
             return conv1d_transpose(input, filters, output_shape, strides, padding, layout, dilations, scope)
-        function: Any = nn_convolution.conv2d_transpose if rank == 4 else nn_volumes.conv3d_transpose
+        function: Any = nn_convolution.conv2d_transpose if rank == 4 else nn_convolution.conv3d_transpose
         return function(  # type: ignore[no-any-return]
             input, filters, output_shape, strides, padding, layout, name=scope, dilations=dilations
         )

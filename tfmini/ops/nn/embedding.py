@@ -8,27 +8,27 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_filling import range as number_range
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_partition import dynamic_partition, parallel_dynamic_stitch
-from tfmini.ops.array_shape import rank, reshape, size
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_slicing import slice_
-from tfmini.ops.casting import cast
-from tfmini.ops.clip import clip_by_norm
-from tfmini.ops.constant import constant
-from tfmini.ops.math_comparison import greater, greater_equal, less, logical_and, where
-from tfmini.ops.math_elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
-from tfmini.ops.math_powers import pow as power
-from tfmini.ops.math_segments import segment_sum_op
-from tfmini.ops.math_unary import sqrt
-from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.reduce_functions import reduce_prod, reduce_sum
-from tfmini.ops.scoping import colocate_with, name_scope
-from tfmini.ops.sparse_functions import sparse_fill_empty_rows, sparse_reshape, sparse_retain
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import range as number_range
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.partition import dynamic_partition, parallel_dynamic_stitch
+from tfmini.ops.array.shape import rank, reshape, size
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.slicing import slice_
+from tfmini.ops.math.clip import clip_by_norm
+from tfmini.ops.math.comparison import greater, greater_equal, less, logical_and, where
+from tfmini.ops.math.elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
+from tfmini.ops.math.powers import pow as power
+from tfmini.ops.math.reduce_functions import reduce_prod, reduce_sum
+from tfmini.ops.math.segments import segment_sum_op
+from tfmini.ops.math.unary import sqrt
+from tfmini.ops.sparse.functions import sparse_fill_empty_rows, sparse_reshape, sparse_retain
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.shapes import merge_raw
 
 
@@ -45,7 +45,7 @@ def embedding_lookup(
       max_norm: rows of a larger L2 norm are scaled down to it.
 
     Raises:
-      ValueError: for no table, or an unknown strategy.
+      ValueError: without a table, or for an unknown strategy.
     """
     tables = _tables(params)
     with name_scope(name, "embedding_lookup", [*tables, ids]) as scope:
@@ -73,7 +73,7 @@ def _anchor(table: Any) -> Any:
 
 
 def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Tensor:
-    """Sends each id to its part, gathers there, beside the part, and puts the rows back in order."""
+    """Gathers each id on the device of its part, and restores the order of the rows."""
     count = len(tables)
     flat = reshape(ids, [-1])
     positions = number_range(size(flat))
@@ -95,7 +95,7 @@ def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Ten
 
 
 def _contiguous(tables: list[Any], flat: Tensor) -> tuple[Tensor, Tensor]:
-    """Parts of equal size, the first ``total % parts`` of them one larger."""
+    """The part of each id, for parts of equal size of which the first ``total % parts`` have one row more."""
     total = _total_rows(tables, flat.dtype)
     per_part, extras = floordiv(total, len(tables)), floormod(total, len(tables))
     larger = add(per_part, 1)
@@ -129,16 +129,16 @@ def _reshaped(found: Tensor, tables: list[Any], ids: Tensor) -> Tensor:
         with colocate_with(_anchor(tables[0])):
             tail = slice_(shape_of(tables[0]), [1], [-1])
     result = reshape(found, concat([shape_of(ids), tail], 0))
-    if ids._shape is not None and element is not None:
-        result.set_shape(ids._shape + element)
+    if ids.raw_shape is not None and element is not None:
+        result.set_shape(ids.raw_shape + element)
     return result
 
 
 def _clipped(rows: Tensor, ids: Tensor, max_norm: float | None) -> Tensor:
     if max_norm is None:
         return rows
-    if ids._shape is not None and rows._shape is not None:
-        return clip_by_norm(rows, max_norm, axes=[*range(len(ids._shape), len(rows._shape))])  # type: ignore[no-any-return]
+    if ids.raw_shape is not None and rows.raw_shape is not None:
+        return clip_by_norm(rows, max_norm, axes=[*range(len(ids.raw_shape), len(rows.raw_shape))])  # type: ignore[no-any-return]
     return clip_by_norm(rows, max_norm, axes=number_range(rank(ids), rank(rows)))  # type: ignore[no-any-return]
 
 
@@ -175,12 +175,12 @@ def embedding_lookup_sparse(
 
 
 def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name: str) -> Tensor:
-    # One weight per row, beside any number of embedding axes.
+    # One weight per row, broadcast over the embedding axes.
     ones = handle_of("Fill")(reshape(subtract(rank(rows), 1), [1]), 1)
     column = reshape(weights, concat([shape_of(weights), ones], 0))
     total = segment_sum_op(multiply(rows, column), lines, name=name if combiner == "sum" else None)
     if combiner == "sum":
-        return total  # type: ignore[no-any-return]
+        return total
     if combiner == "mean":
         return div_no_nan(total, segment_sum_op(column, lines), name=name)
     return div_no_nan(total, sqrt(segment_sum_op(power(column, 2), lines)), name=name)
@@ -191,9 +191,9 @@ def safe_embedding_lookup_sparse(
     combiner: str = "mean", default_id: int | None = None, name: str | None = None, partition_strategy: str = "div",
     max_norm: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """`embedding_lookup_sparse` that bears rows without ids (``tf.nn.safe_embedding_lookup_sparse``).
+    """`embedding_lookup_sparse` that accepts rows without ids (``tf.nn.safe_embedding_lookup_sparse``).
 
-    Ids below 0 and, unless sums are wanted, ids of weights that are not positive are left out.
+    It ignores negative ids and, unless the combiner is "sum", ids with weights that are not positive.
 
     Args:
       sparse_ids: ``[d0, …, dn]``; the result has shape ``[d0, …, dn-1, embedding]``.
@@ -219,8 +219,8 @@ def safe_embedding_lookup_sparse(
             rows = where(empty, handle_of("ZerosLike")(rows), rows)
         result = reshape(rows, concat([cast(outer, dtypes.int32), slice_(shape_of(rows), [1], [-1])], 0), name=scope)
         axes = sparse_ids.get_shape().ndims
-        if axes is not None and rows._shape is not None:
-            result.set_shape((None,) * (axes - 1) + rows._shape[1:])
+        if axes is not None and rows.raw_shape is not None:
+            result.set_shape((None,) * (axes - 1) + rows.raw_shape[1:])
         return result
 
 

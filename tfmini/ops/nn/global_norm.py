@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_batch_norm import Array
-from tfmini.ops.nn_norm import batch_normalization
+from tfmini.ops.nn.batch_norm import Array
+from tfmini.ops.nn.normalization import batch_normalization
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _ATTRS = "; T: numbertype; variance_epsilon: float; scale_after_normalization: bool"
@@ -25,22 +25,22 @@ norm_grad_op.not_differentiable()
 
 
 def _depth(node: Operation, vectors: Any) -> int | None:
-    depth = with_rank(node._inputs[0]._shape, 4)[3]
+    depth = with_rank(node.inputs[0].raw_shape, 4)[3]
     for vector in vectors:
-        depth = merge_dims(depth, with_rank(vector._shape, 1)[0])
+        depth = merge_dims(depth, with_rank(vector.raw_shape, 1)[0])
     return depth
 
 
 @norm_op.shape
 def _norm_shape(node: Operation) -> list[RawShape]:
-    depth = _depth(node, node._inputs[1:])
-    return [(*with_rank(node._inputs[0]._shape, 4)[:3], depth)]
+    depth = _depth(node, node.inputs[1:])
+    return [(*with_rank(node.inputs[0].raw_shape, 4)[:3], depth)]
 
 
 @norm_grad_op.shape
 def _norm_grad_shape(node: Operation) -> list[RawShape]:
-    depth = _depth(node, node._inputs[1:4])
-    return [(*with_rank(node._inputs[0]._shape, 4)[:3], depth), (depth,), (depth,), (depth,), (depth,)]
+    depth = _depth(node, node.inputs[1:4])
+    return [(*with_rank(node.inputs[0].raw_shape, 4)[:3], depth), (depth,), (depth,), (depth,), (depth,)]
 
 
 @norm_op.kernel("CPU")
@@ -73,7 +73,7 @@ def _norm_grad_kernel(
 
 @norm_op.gradient
 def _norm_gradient(node: Operation, grad: Tensor) -> Any:
-    t, m, v, _, gamma = node._inputs
+    t, m, v, _, gamma = node.inputs
     attrs = {name: node.attrs[name] for name in ("variance_epsilon", "scale_after_normalization")}
     return list(norm_grad_op(t, m, v, gamma, grad, **attrs))
 
@@ -85,7 +85,7 @@ def batch_norm_with_global_normalization(
 ) -> Tensor:  # fmt: skip
     """`batch_normalization` of images ``[batch, rows, columns, channels]`` with statistics per channel.
 
-    (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` counts only if ``scale_after_normalization``.
+    (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` is used only with ``scale_after_normalization``.
     """
     t, m, v = either("input", input, "t", t), either("mean", mean, "m", m), either("variance", variance, "v", v)
     scale = gamma if scale_after_normalization else None

@@ -1,4 +1,4 @@
-"""Max pooling that also tells where each maximum was (``tf.nn.max_pool_with_argmax``)."""
+"""Max pooling that also returns the position of each maximum (``tf.nn.max_pool_with_argmax``)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_windows import Array, Axis, output_size, window_axis
+from tfmini.graph.registry import OpHandle, op
+from tfmini.numerics.windows import Array, padded
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.nn.window_attrs import Windows, check_lengths
 from tfmini.shapes import RawShape, with_rank
 
 _ATTRS = (
     "; ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'};"
     " include_batch_in_index: bool = false; Targmax: {int32, int64}"
 )
-argmax_op = op("MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS + " = DT_INT64; T: realnumbertype")
+argmax_op: OpHandle[Any] = op(
+    "MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS + " = DT_INT64; T: realnumbertype"
+)
 argmax_grad_op = op(
     "MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
 )
@@ -30,61 +33,42 @@ argmax_grad_grad_op = op(
 
 @argmax_op.shape
 def _argmax_shape(node: Operation) -> list[RawShape]:
-    image = with_rank(node._inputs[0]._shape, 4)
-    windows, strides = node.attrs["ksize"], node.attrs["strides"]
-    for name, values in (("ksize", windows), ("strides", strides)):
-        if len(values) != 4:
-            raise ValueError(
-                f"MaxPoolWithArgmax requires the {name} attribute to contain 4 values, but got: {len(values)}"
-            )
-    if any(values[axis] != 1 for values in (windows, strides) for axis in (0, 3)):
+    image = with_rank(node.inputs[0].raw_shape, 4)
+    ksize, strides = node.attrs["ksize"], node.attrs["strides"]
+    check_lengths(node.type, 4, ksize=ksize, strides=strides)
+    if any(values[axis] != 1 for values in (ksize, strides) for axis in (0, 3)):
         raise ValueError("Pooling is not yet supported on the batch or depth dimension.")
-    rows, columns = (output_size(image[i], windows[i], strides[i], 1, node.attrs["padding"]) for i in (1, 2))
-    return [(image[0], rows, columns, image[3])] * 2
+    return [(image[0], *Windows(node.attrs).out_sizes(image[1:3], ksize[1:3]), image[3])] * 2
 
 
 @argmax_grad_op.shape
 def _argmax_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 4)]
+    return [with_rank(node.inputs[0].raw_shape, 4)]
 
 
 @argmax_grad_grad_op.shape
 def _argmax_grad_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[2]._shape, 4)]
-
-
-def _axes(node: Any, image: Array) -> tuple[Axis, Axis]:
-    attrs = node.attrs
-    try:
-        rows, columns = (
-            window_axis(image.shape[i], attrs["ksize"][i], attrs["strides"][i], 1, attrs["padding"]) for i in (1, 2)
-        )
-    except ValueError as error:
-        refuse(str(error))
-    return rows, columns
+    return [with_rank(node.inputs[2].raw_shape, 4)]
 
 
 @argmax_op.kernel_factory("CPU")
 def _argmax_factory(node: Any) -> Callable[[Array], tuple[Array, Array]]:
     kind = node.attrs["Targmax"].numpy
+    windows, ksize = Windows(node.attrs), tuple(node.attrs["ksize"][1:3])
 
     def max_pool(image: Array) -> tuple[Array, Array]:
-        rows, columns = _axes(node, image)
-        lowest = np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf
-        borders = [(0, 0), (rows.before, rows.after), (columns.before, columns.after), (0, 0)]
-        source = np.pad(image, borders, constant_values=lowest)
-        places = np.pad(np.arange(image[0].size, dtype=kind).reshape(1, *image.shape[1:]), borders,
-                        constant_values=-1)  # fmt: skip
+        axes = windows.axes(image.shape[1:3], ksize)
+        source = padded(image, axes, np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf)
+        places = padded(np.arange(image[0].size, dtype=kind).reshape(1, *image.shape[1:]), axes, -1, keep=True)
         best: Any = None
-        for i in range(rows.window):
-            for j in range(columns.window):
-                here, place = (x[:, rows.offsets(i), columns.offsets(j)] for x in (source, places))
-                if best is None:
-                    best, found = here.copy(), np.repeat(place, len(image), axis=0)
-                    continue
-                better = (here > best) | ((found < 0) & (place >= 0))  # the border never counts
-                np.copyto(best, here, where=better)
-                np.copyto(found, place, where=better)
+        for _, where in axes.elements():
+            here, place = source[where], places[where]
+            if best is None:
+                best, found = here.copy(), np.repeat(place, len(image), axis=0)
+                continue
+            better = (here > best) | ((found < 0) & (place >= 0))  # The border is never the maximum.
+            np.copyto(best, here, where=better)
+            np.copyto(found, place, where=better)
         if node.attrs["include_batch_in_index"]:
             found += (np.arange(len(image), dtype=kind) * image[0].size)[:, None, None, None]
         return best, found
@@ -127,17 +111,17 @@ def _attrs(node: Operation) -> dict[str, Any]:
 
 @argmax_op.gradient
 def _argmax_gradient(node: Operation, grad: Tensor, _: Any) -> list[Any]:
-    return [argmax_grad_op(node._inputs[0], grad, node._outputs[1], **_attrs(node))]
+    return [argmax_grad_op(node.inputs[0], grad, node.outputs[1], **_attrs(node))]
 
 
 @argmax_grad_op.gradient
 def _argmax_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, argmax_grad_grad_op(node._inputs[0], grad, node._inputs[2], **_attrs(node)), None]
+    return [None, argmax_grad_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
 
 
 @argmax_grad_grad_op.gradient
 def _argmax_grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, argmax_grad_op(node._inputs[0], grad, node._inputs[2], **_attrs(node)), None]
+    return [None, argmax_grad_op(node.inputs[0], grad, node.inputs[2], **_attrs(node)), None]
 
 
 def max_pool_with_argmax(
@@ -150,7 +134,7 @@ def max_pool_with_argmax(
       input: [batch, rows, columns, channels].
       ksize, strides: ``[1, rows, columns, 1]``.
       Targmax: the type of positions, int64 or int32.
-      include_batch_in_index: count positions through the batch, and not from each image's start.
+      include_batch_in_index: count positions from the start of the batch instead of each image's.
 
     Raises:
       ValueError: for another data format.

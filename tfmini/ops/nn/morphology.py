@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tfmini.deprecated_arguments import either
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_layout import reverse
-from tfmini.ops.array_values import refuse
-from tfmini.ops.math_elementwise import negative
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_windows import Array, Axis, output_size, window_axis
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape, second_shape
+from tfmini.numerics.windows import Array, Axes, padded
+from tfmini.ops.array.layout import reverse
+from tfmini.ops.math.elementwise import negative
+from tfmini.ops.nn.window_attrs import Windows, check_lengths
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _ATTRS = "; T: realnumbertype; strides: list(int) >= 4; rates: list(int) >= 4; padding: {'SAME', 'VALID'}"
 dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _ATTRS)
 dilation_input_op = op(
-    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS
+    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _ATTRS, shape=same_shape
 )
 dilation_filter_op = op(
-    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS
+    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _ATTRS, shape=second_shape
 )
 dilation_input_op.not_differentiable()
 dilation_filter_op.not_differentiable()
@@ -31,55 +32,32 @@ dilation_filter_op.not_differentiable()
 
 @dilation_op.shape
 def _dilation_shape(node: Operation) -> list[RawShape]:
-    image, window = with_rank(node._inputs[0]._shape, 4), with_rank(node._inputs[1]._shape, 3)
-    strides, rates = node.attrs["strides"], node.attrs["rates"]
-    for name, values in (("strides", strides), ("rates", rates)):
-        if len(values) != 4:
-            raise ValueError(f"Dilation2D requires the {name} attribute to contain 4 values, but got: {len(values)}")
+    image, window = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[1].raw_shape, 3)
+    for name in ("strides", "rates"):
+        values = node.attrs[name]
+        check_lengths(node.type, 4, **{name: values})
         if values[0] != 1 or values[3] != 1:
             raise ValueError(f"Current implementation does not yet support {name} in the batch and depth dimensions.")
-    rows, columns = (
-        output_size(image[i], window[i - 1], strides[i], rates[i], node.attrs["padding"]) for i in (1, 2)
-    )
-    return [(image[0], rows, columns, merge_dims(image[3], window[2]))]
+    pixels = Windows(node.attrs, "rates").out_sizes(image[1:3], window[:2])
+    return [(image[0], *pixels, merge_dims(image[3], window[2]))]
 
 
-@dilation_input_op.shape
-def _input_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
+def _placer(node: Any) -> Callable[[Array, Array], tuple[Array, Axes]]:
+    """A function of image and filter that returns the image with a border of the lowest value, and its windows."""
+    windows = Windows(node.attrs, "rates")
+
+    def place(image: Array, window: Array) -> tuple[Array, Axes]:
+        axes = windows.axes(image.shape[1:3], window.shape[:2])
+        return padded(image, axes, np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf), axes
+
+    return place
 
 
-@dilation_filter_op.shape
-def _filter_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[1]._shape]
-
-
-def _placed(node: Any, image: Array, window: Array) -> tuple[Array, Axis, Axis]:
-    """The image with a border that never wins, and where the windows lie."""
-    attrs = node.attrs
-    try:
-        rows, columns = (
-            window_axis(image.shape[i], window.shape[i - 1], attrs["strides"][i], attrs["rates"][i], attrs["padding"])
-            for i in (1, 2)
-        )
-    except ValueError as error:
-        refuse(str(error))
-    lowest = np.iinfo(image.dtype).min if image.dtype.kind in "iu" else -np.inf
-    widths = [(0, 0), (rows.before, rows.after), (columns.before, columns.after), (0, 0)]
-    return np.pad(image, widths, constant_values=lowest), rows, columns
-
-
-def _offsets(rows: Axis, columns: Axis) -> Iterator[tuple[int, int, slice, slice]]:
-    for i in range(rows.window):
-        for j in range(columns.window):
-            yield i, j, rows.offsets(i), columns.offsets(j)
-
-
-def _largest(source: Array, window: Array, rows: Axis, columns: Axis) -> tuple[Array, Array]:
+def _largest(source: Array, window: Array, axes: Axes) -> tuple[Array, Array]:
     """The largest sum of each window, and the number of the first offset that has it."""
     best: Any = None
-    for number, (i, j, row, column) in enumerate(_offsets(rows, columns)):
-        here = source[:, row, column] + window[i, j]
+    for number, (place, where) in enumerate(axes.elements()):
+        here = source[where] + window[place]
         if best is None:
             best, first = here, np.zeros(here.shape, np.int32)
             continue
@@ -91,34 +69,40 @@ def _largest(source: Array, window: Array, rows: Axis, columns: Axis) -> tuple[A
 
 @dilation_op.kernel_factory("CPU")
 def _dilation_factory(node: Any) -> Callable[[Array, Array], Array]:
+    place = _placer(node)
+
     def dilation(image: Array, window: Array) -> Array:
-        source, rows, columns = _placed(node, image, window)
-        return _largest(source, window, rows, columns)[0]
+        source, axes = place(image, window)
+        return _largest(source, window, axes)[0]
 
     return dilation
 
 
 @dilation_input_op.kernel_factory("CPU")
 def _input_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+    place = _placer(node)
+
     def backprop(image: Array, window: Array, grad: Array) -> Array:
-        source, rows, columns = _placed(node, image, window)
-        _, first = _largest(source, window, rows, columns)
+        source, axes = place(image, window)
+        _, first = _largest(source, window, axes)
         total = np.zeros(source.shape, grad.dtype)
-        for number, (_, _, row, column) in enumerate(_offsets(rows, columns)):
-            total[:, row, column] += np.where(first == number, grad, 0)
-        return total[:, rows.before : rows.before + rows.size, columns.before : columns.before + columns.size]
+        for number, (_, where) in enumerate(axes.elements()):
+            total[where] += np.where(first == number, grad, 0)
+        return total[axes.inner]
 
     return backprop
 
 
 @dilation_filter_op.kernel_factory("CPU")
 def _filter_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
+    place = _placer(node)
+
     def backprop(image: Array, window: Array, grad: Array) -> Array:
-        source, rows, columns = _placed(node, image, window)
-        _, first = _largest(source, window, rows, columns)
+        source, axes = place(image, window)
+        _, first = _largest(source, window, axes)
         total = np.zeros_like(window)
-        for number, (i, j, _, _) in enumerate(_offsets(rows, columns)):
-            total[i, j] = np.where(first == number, grad, 0).sum(axis=(0, 1, 2))
+        for number, (element, _) in enumerate(axes.elements()):
+            total[element] = np.where(first == number, grad, 0).sum(axis=(0, 1, 2))
         return total
 
     return backprop
@@ -127,14 +111,14 @@ def _filter_factory(node: Any) -> Callable[[Array, Array, Array], Array]:
 @dilation_op.gradient
 def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
     attrs = {name: node.attrs[name] for name in ("strides", "rates", "padding")}
-    return [dilation_input_op(*node._inputs, grad, **attrs), dilation_filter_op(*node._inputs, grad, **attrs)]
+    return [dilation_input_op(*node.inputs, grad, **attrs), dilation_filter_op(*node.inputs, grad, **attrs)]
 
 
 def dilation2d(
     input: Any, filter: Any = None, strides: Any = None, rates: Any = None, padding: Any = None,
     name: str | None = None, filters: Any = None, dilations: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The largest of pixel plus filter over each window, channel by channel (``tf.nn.dilation2d``).
+    """The maximum of pixel plus filter over each window, channel by channel (``tf.nn.dilation2d``).
 
     Args:
       input: [batch, rows, columns, channels].
@@ -142,14 +126,14 @@ def dilation2d(
       strides, rates: ``[1, rows, columns, 1]``.
       padding: "SAME" or "VALID".
     """
-    return dilation_op(  # type: ignore[no-any-return]
+    return dilation_op(
         input, either("filters", filters, "filter", filter), strides=strides,
         rates=either("dilations", dilations, "rates", rates), padding=padding, name=name,
     )  # fmt: skip
 
 
 def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
-    """The smallest of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
+    """The minimum of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:
         mirrored = reverse(kernel, [0, 1])
         dilated = dilation_op(negative(value), mirrored, strides=strides, rates=rates, padding=padding)

@@ -1,4 +1,4 @@
-"""Normalisation built from other ops: moments, batch and L2 normalisation, dropout; and ``LRN``."""
+"""Normalisation made of other ops: moments, batch and L2 normalisation, dropout; and ``LRN``."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 
 import numpy as np
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
+from tfmini.deprecated_arguments import either
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_filling import zeros_like
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_identity import identity, stop_gradient
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_shape import size, squeeze
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_comparison import greater_equal, not_equal
-from tfmini.ops.math_elementwise import (
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics.windows import Array
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.identity import identity, stop_gradient
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.shape import size, squeeze
+from tfmini.ops.math.comparison import greater_equal, not_equal
+from tfmini.ops.math.elementwise import (
     add,
     maximum,
     multiply,
@@ -30,12 +33,9 @@ from tfmini.ops.math_elementwise import (
     subtract,
     truediv,
 )
-from tfmini.ops.math_unary import reciprocal, rsqrt, sigmoid, square
-from tfmini.ops.nn_arguments import either
-from tfmini.ops.nn_windows import Array
-from tfmini.ops.random_values import random_uniform
-from tfmini.ops.reduce_functions import reduce_mean, reduce_prod, reduce_sum
-from tfmini.ops.scoping import name_scope
+from tfmini.ops.math.reduce_functions import reduce_mean, reduce_prod, reduce_sum
+from tfmini.ops.math.unary import reciprocal, rsqrt, sigmoid, square
+from tfmini.ops.random.functions import random_uniform
 from tfmini.shapes import RawShape, as_raw, merge_raw, with_rank
 
 _LRN_ATTRS = (
@@ -48,12 +48,12 @@ lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> ou
 
 @lrn_op.shape
 def _lrn_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 4)]
+    return [with_rank(node.inputs[0].raw_shape, 4)]
 
 
 @lrn_grad_op.shape
 def _lrn_grad_shape(node: Operation) -> list[RawShape]:
-    first, second, third = (with_rank(t._shape, 4) for t in node._inputs)
+    first, second, third = (with_rank(t.raw_shape, 4) for t in node.inputs)
     return [merge_raw(merge_raw(first, second), third)]
 
 
@@ -87,7 +87,7 @@ def _lrn_grad(
 @lrn_op.gradient
 def _lrn_gradient(node: Operation, grad: Tensor) -> list[Any]:
     attrs = {name: node.attrs[name] for name in ("depth_radius", "bias", "alpha", "beta")}
-    return [lrn_grad_op(grad, node._inputs[0], node._outputs[0], **attrs)]
+    return [lrn_grad_op(grad, node.inputs[0], node.outputs[0], **attrs)]
 
 
 lrn_grad_op.not_differentiable()
@@ -97,7 +97,7 @@ def local_response_normalization(
     input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
-    return lrn_op(  # type: ignore[no-any-return]
+    return lrn_op(
         input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name
     )
 
@@ -132,7 +132,7 @@ def sufficient_statistics(
     axes = sorted({int(a) for a in np.ravel(axes)})
     with name_scope(name, "sufficient_statistics", [x, shift]):
         x = convert_to_tensor(x, name="x")
-        sizes = None if x._shape is None else [x._shape[a] for a in axes]
+        sizes = None if x.raw_shape is None else [x.raw_shape[a] for a in axes]
         if sizes is not None and None not in sizes:
             counts = convert_to_tensor(float(math.prod(sizes)), x.dtype.base_dtype, name="count")
         else:
@@ -149,14 +149,14 @@ def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Mean and variance over ``axes`` where each element counts by its weight (``tf.nn.weighted_moments``)."""
+    """Weighted mean and variance over ``axes`` (``tf.nn.weighted_moments``)."""
     keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
     with name_scope(name, "weighted_moments", [x, frequency_weights, axes]):
         x = convert_to_tensor(x, name="x")
         narrow = x.dtype.base_dtype is dtypes.float16
         wide = cast(x, dtypes.float32) if narrow else x
         weights = cast(convert_to_tensor(frequency_weights, name="frequency_weights"), wide.dtype.base_dtype)
-        whole = add(weights, zeros_like(wide))  # broadcast, so that each element has its weight
+        whole = add(weights, zeros_like(wide))  # Broadcast, so that each element has its weight.
         total = reduce_sum(whole, axes, keepdims=True)
         mean = reduce_sum(multiply(whole, wide), axes, keepdims=True) / total
         spread = multiply(whole, squared_difference(wide, stop_gradient(mean)))
@@ -190,7 +190,7 @@ def batch_normalization(
         if scale is not None:
             inverse = multiply(inverse, scale)
         shift = multiply(mean, inverse)
-        # By the operator: an offset that is a Python or numpy value takes the type of the rest.
+        # By the operator, so that an offset that is a Python or numpy value takes the other operand's type.
         shift = negative(shift) if offset is None else offset - shift
         return add(multiply(x, cast(inverse, x.dtype)), cast(shift, x.dtype))
 
@@ -233,8 +233,8 @@ def dropout(
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
-      keep_prob: ``1 - rate``, the older way to say it.
-      noise_shape: the shape of the decisions, broadcast to ``x``; default that of ``x``.
+      keep_prob: ``1 - rate``; the old argument.
+      noise_shape: the shape of the random mask, which is broadcast to ``x``; default: that of ``x``.
 
     Raises:
       ValueError: for a rate outside [0, 1), no rate at all, or integers in ``x``.
@@ -280,13 +280,13 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     if isinstance(noise_shape, Tensor):
         return noise_shape
     sizes = as_raw(noise_shape)
-    if sizes is None or x._shape is None or len(sizes) != len(x._shape):
+    if sizes is None or x.raw_shape is None or len(sizes) != len(x.raw_shape):
         return noise_shape
-    return [own if d is None else d for d, own in zip(sizes, x._shape)]
+    return [own if d is None else d for d, own in zip(sizes, x.raw_shape)]
 
 
 def _drop(x: Tensor, rate: Tensor, noise_shape: Any, seed: int | None) -> Tensor:
-    """The nodes stand in TensorFlow's order, so that seeds derived from it agree."""
+    """The nodes are in TensorFlow's order, so that seeds derived from node numbers agree."""
     noise = random_uniform(noise_shape, seed=seed, dtype=x.dtype.base_dtype)
     dtype = rate.dtype.base_dtype
     kept = subtract(convert_to_tensor(1, dtype=dtype, name="sub/x"), rate, name="sub")

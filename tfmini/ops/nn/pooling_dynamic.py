@@ -7,10 +7,10 @@ from typing import Any
 
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.nn_pooling import max_pool_grad_grad_of, max_pool_grad_of, max_pool_of, pooled_shape
-from tfmini.ops.nn_windows import Array
+from tfmini.numerics.windows import Array
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.nn.pooling import max_pool_grad_grad_of, max_pool_grad_of, max_pool_of, pooled_shape
 from tfmini.shapes import RawShape, merge_raw, with_rank
 
 _ATTRS = "; padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: realnumbertype"
@@ -27,25 +27,26 @@ max_pool_grad_grad_v2_op = op("MaxPoolGradGradV2" + _GRAD + _ATTRS)
 
 @max_pool_v2_op.shape
 def _shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 4)
-    sizes = [constant_value(t) for t in node._inputs[1:]]
+    with_rank(node.inputs[0].raw_shape, 4)
+    sizes = [constant_value(t) for t in node.inputs[1:]]
     if any(size is None for size in sizes):
         return [(None,) * 4]
-    return [pooled_shape(node, sizes[0].tolist(), sizes[1].tolist())]  # type: ignore[union-attr]
+    attrs = {**node.attrs, "ksize": sizes[0].tolist(), "strides": sizes[1].tolist()}  # type: ignore[union-attr]
+    return [pooled_shape(node, attrs)]
 
 
 @max_pool_grad_v2_op.shape
 def _grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 4)]
+    return [with_rank(node.inputs[0].raw_shape, 4)]
 
 
 @max_pool_grad_grad_v2_op.shape
 def _grad_grad_shape(node: Operation) -> list[RawShape]:
-    return [merge_raw(with_rank(node._inputs[1]._shape, 4), None)]
+    return [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)]
 
 
 def _sized(attrs: Mapping[str, Any], ksize: Array, strides: Array) -> dict[str, Any]:
-    """The attrs of the op whose window and strides are fixed."""
+    """The attrs of the op with fixed window and strides."""
     for name, sizes in (("ksize", ksize), ("strides", strides)):
         if sizes.shape != (4,):
             refuse(f"Sliding window {name} field must specify 4 dimensions")
@@ -79,17 +80,17 @@ def _attrs(node: Operation) -> dict[str, Any]:
 
 @max_pool_v2_op.gradient
 def _gradient(node: Operation, grad: Tensor) -> list[Any]:
-    image, ksize, strides = node._inputs
-    return [max_pool_grad_v2_op(image, node._outputs[0], grad, ksize, strides, **_attrs(node)), None, None]
+    image, ksize, strides = node.inputs
+    return [max_pool_grad_v2_op(image, node.outputs[0], grad, ksize, strides, **_attrs(node)), None, None]
 
 
 @max_pool_grad_v2_op.gradient
 def _grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    image, result, _, ksize, strides = node._inputs
+    image, result, _, ksize, strides = node.inputs
     return [None, None, max_pool_grad_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node)), None, None]
 
 
 @max_pool_grad_grad_v2_op.gradient
 def _grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    image, result, _, ksize, strides = node._inputs
+    image, result, _, ksize, strides = node.inputs
     return [None, None, max_pool_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node)), None, None]

@@ -7,27 +7,28 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_shape, candidate_sampling
-from tfmini.ops.array_filling import ones_like, zeros_like
-from tfmini.ops.array_identity import stop_gradient
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_slicing import slice as slice_tensor
-from tfmini.ops.casting import cast
-from tfmini.ops.math_matmul import matmul
-from tfmini.ops.math_unary import log
-from tfmini.ops.nn_cross_entropy import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
-from tfmini.ops.nn_embedding import embedding_lookup
-from tfmini.ops.reduce_functions import reduce_sum
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_layout import to_dense_op
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.identity import stop_gradient
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.array.slicing import slice as slice_tensor
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reduce_functions import reduce_sum
+from tfmini.ops.math.unary import log
+from tfmini.ops.nn import candidate_sampling
+from tfmini.ops.nn.cross_entropy import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
+from tfmini.ops.nn.embedding import embedding_lookup
+from tfmini.ops.sparse.layout import to_dense_op
 
 
 def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tuple[Tensor, Tensor]:
-    """The rows of the true classes, then those of the sampled ones, in one lookup."""
+    """The rows of the true and of the sampled classes, by one lookup."""
     both = embedding_lookup(table, concat([labels, sampled], 0), partition_strategy=strategy)
     count = getitem(array_shape.shape(labels), 0)
-    more = len(both._shape or ()) - 1
+    more = len(both.raw_shape or ()) - 1
     first = slice_tensor(both, [0] * (more + 1), stack([count, *[-1] * more]))
     return first, slice_tensor(both, stack([count, *[0] * more]), [-1] * (more + 1))
 
@@ -70,7 +71,7 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
     rows, ids, weights = candidate_sampling.compute_accidental_hits(labels, sampled, num_true)
     indices = concat([array_shape.reshape(rows, [-1, 1]), array_shape.reshape(cast(ids, dtypes.int32), [-1, 1])], 1)
     found = to_dense_op(indices, array_shape.shape(like), weights, 0.0, validate_indices=False)
-    return cast(found, like._dtype.base_dtype)  # type: ignore[no-any-return]
+    return cast(found, like.dtype.base_dtype)  # type: ignore[no-any-return]
 
 
 def nce_loss(
@@ -85,12 +86,12 @@ def nce_loss(
       biases: [num_classes].
       labels: int64 [batch, num_true].
       inputs: [batch, dim].
-      num_sampled: negative classes to draw per batch.
-      num_classes: how many classes there are.
+      num_sampled: the number of negative classes per batch.
+      num_classes: the number of all classes.
       num_true: target classes per example.
-      sampled_values: of a candidate sampler; default: log-uniform.
+      sampled_values: the result of a candidate sampler; default: the log-uniform one.
       remove_accidental_hits: ignore sampled classes that are targets.
-      partition_strategy: how ``weights`` are split over a list.
+      partition_strategy: the distribution of ``weights`` over a list; see `embedding_lookup`.
       name: of the scope.
     """
     logits, targets = _sampled_logits(
@@ -108,7 +109,7 @@ def sampled_softmax_loss(
 ) -> Tensor:  # fmt: skip
     """The softmax loss of each example over true and sampled classes (``tf.nn.sampled_softmax_loss``).
 
-    The arguments are those of `nce_loss`; ``seed`` makes the draws repeatable.
+    The arguments are those of `nce_loss`; ``seed`` makes the draws reproducible.
     """
     logits, targets = _sampled_logits(
         weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True,

@@ -9,13 +9,13 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.array_shape import expand_dims
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.math_broadcast import HALVES
-from tfmini.ops.math_elementwise import add, multiply, negative, subtract
-from tfmini.ops.math_reductions import sum_op
-from tfmini.ops.math_unary import exp
-from tfmini.ops.nn_windows import Array
+from tfmini.numerics.windows import Array
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.math.broadcast import HALVES
+from tfmini.ops.math.elementwise import add, multiply, negative, subtract
+from tfmini.ops.math.reductions import sum_op
+from tfmini.ops.math.unary import exp
 from tfmini.shapes import RawShape, broadcast_raw, merge_dims, with_rank
 
 _T = "T: {half, bfloat16, float, double}"
@@ -33,7 +33,7 @@ sparse_xent_op = op(
 @softmax_op.shape
 @log_softmax_op.shape
 def _softmax_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     if shape == ():
         raise ValueError("Shape must be at least rank 1 but is rank 0")
     return [shape]
@@ -41,14 +41,14 @@ def _softmax_shape(node: Operation) -> list[RawShape]:
 
 @softmax_xent_op.shape
 def _xent_shape(node: Operation) -> list[RawShape]:
-    shape = with_rank(broadcast_raw(node._inputs[0]._shape, node._inputs[1]._shape), 2)
+    shape = with_rank(broadcast_raw(node.inputs[0].raw_shape, node.inputs[1].raw_shape), 2)
     return [shape[:1], shape]
 
 
 @sparse_xent_op.shape
 def _sparse_xent_shape(node: Operation) -> list[RawShape]:
-    features = with_rank(node._inputs[0]._shape, 2)
-    labels = with_rank(node._inputs[1]._shape, 1)
+    features = with_rank(node.inputs[0].raw_shape, 2)
+    labels = with_rank(node.inputs[1].raw_shape, 1)
     batch = merge_dims(features[0], labels[0])
     return [(batch,), (batch, features[1])]
 
@@ -98,7 +98,7 @@ log_softmax_op.kernel_factory("CPU")(_over_rows(_log_softmax))
 
 
 def _xent(logits: Array, labels: Array) -> tuple[Array, Array]:
-    """Loss per row, and its gradient for the logits, from one exponential per element."""
+    """The loss per row and its gradient for the logits, with one exponential per element."""
     scaled = _scaled(logits)
     backprop = np.exp(scaled)
     total = backprop.sum(axis=1, keepdims=True)
@@ -137,11 +137,9 @@ def _broadcast(logits: Array, labels: Array) -> tuple[Array, ...]:
     try:
         return tuple(np.broadcast_arrays(logits, labels))
     except ValueError:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "logits and labels must be broadcastable: "
-            f"logits_size={_bracketed(logits)} labels_size={_bracketed(labels)}",
+            f"logits_size={_bracketed(logits)} labels_size={_bracketed(labels)}"
         ) from None
 
 
@@ -151,25 +149,21 @@ def _bracketed(array: Array) -> str:
 
 def _check_labels(logits: Array, labels: Array) -> None:
     if np.ndim(labels) != 1:
-        raise InvalidArgumentError(None, None, f"labels must be 1-D, but got shape {list(np.shape(labels))}")
+        raise InvalidArgumentError.of(f"labels must be 1-D, but got shape {list(np.shape(labels))}")
     classes = logits.shape[1]
     if logits.shape[0] != labels.shape[0]:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "logits and labels must have the same first dimension, "
-            f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}",
+            f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}"
         )
     if not labels.size:
         return
     if labels.min() < 0 or labels.max() >= classes:
         wrong = next(v for v in labels.tolist() if not 0 <= v < classes)
         values = " ".join(map(str, labels.tolist()))
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
-            f"Label values: {values}",
+            f"Label values: {values}"
         )
 
 
@@ -199,38 +193,38 @@ def _sparse_xent_factory(node: Any) -> Any:
 
 
 def _last_sum(value: Tensor) -> Tensor:
-    return sum_op(value, [-1], keep_dims=True)  # type: ignore[no-any-return]
+    return sum_op(value, [-1], keep_dims=True)
 
 
 @softmax_op.gradient
 def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    softmax = node._outputs[0]
+    softmax = node.outputs[0]
     return [multiply(subtract(grad, _last_sum(multiply(grad, softmax))), softmax)]
 
 
 @log_softmax_op.gradient
 def _log_softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [subtract(grad, multiply(_last_sum(grad), exp(node._outputs[0])))]
+    return [subtract(grad, multiply(_last_sum(grad), exp(node.outputs[0])))]
 
 
 def _is_zero(grad: Tensor | None) -> bool:
     if grad is None or grad.op.type in ("ZerosLike", "Zeros"):
         return True
     if grad.op.type == "Fill":
-        value = constant_value(grad.op._inputs[1])
+        value = constant_value(grad.op.inputs[1])
         return value is not None and not np.any(value)
     known = constant_value(grad)
     return known is not None and not np.any(known)
 
 
 def _logits_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> Tensor:
-    """The gradient for the logits, the second derivative included where the backprop output was used."""
+    """The gradient for the logits, with the second derivative if the backprop output is used."""
     column = expand_dims(grad_loss, -1)
-    first = multiply(column, node._outputs[1])
+    first = multiply(column, node.outputs[1])
     if _is_zero(grad_backprop):
         return first
     assert grad_backprop is not None
-    softmax = softmax_op(node._inputs[0])
+    softmax = softmax_op(node.inputs[0])
     second = multiply(subtract(grad_backprop, _last_sum(multiply(grad_backprop, softmax))), softmax)
     return add(first, second)
 
@@ -238,7 +232,7 @@ def _logits_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor |
 @softmax_xent_op.gradient
 def _xent_gradient(node: Operation, grad_loss: Tensor, grad_backprop: Tensor | None) -> list[Any]:
     logits = _logits_gradient(node, grad_loss, grad_backprop)
-    return [logits, multiply(expand_dims(grad_loss, -1), negative(log_softmax_op(node._inputs[0])))]
+    return [logits, multiply(expand_dims(grad_loss, -1), negative(log_softmax_op(node.inputs[0])))]
 
 
 @sparse_xent_op.gradient

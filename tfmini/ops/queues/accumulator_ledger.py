@@ -1,6 +1,6 @@
-"""What an accumulator remembers of the gradients it was offered: whose, of which step, and what became of them.
+"""The ledger of an accumulator: per step and contributor, how many gradients were accepted and dropped.
 
-Only gradients that come with a contributor are written down, as those of synchronous training do.
+It records only gradients with a contributor, such as those of synchronous training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Entry:
 class AccumulatorLedger:
     """The entries of one accumulator, one per global step, oldest first; the caller holds the accumulator's lock.
 
-    Entries beyond a bound are forgotten; what they counted stays in ``forgotten``.
+    Entries beyond a bound are removed; their counts are added to ``forgotten``.
     """
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class AccumulatorLedger:
         self.forgotten = Counter[str]()
 
     def note(self, step: int, who: str, fresh: bool) -> None:
-        """A gradient came while the accumulator was at ``step``; it was accepted if ``fresh``, else dropped."""
+        """Records a gradient that arrived at global step ``step``; it was accepted if ``fresh``, else dropped."""
         entry = self._entry(step)
         (entry.accepted if fresh else entry.stale)[who] += 1
 
     def taken(self, step: int) -> None:
-        """The mean of everything accepted and not yet taken was taken at ``step``."""
+        """Records that the mean of all accepted gradients was taken at ``step``."""
         self._entry(step)
         for entry in reversed(self._entries):
             if entry.taken:

@@ -1,19 +1,20 @@
-"""Accumulator ops: ``ConditionalAccumulator``, its resource twin, ``SparseConditionalAccumulator``."""
+"""Accumulator ops: ``ConditionalAccumulator`` (by reference and by handle), ``SparseConditionalAccumulator``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
-from tfmini.ops.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
+from tfmini.ops.queues.accumulator_state import AccumulatorState, DenseAccumulatorState, SparseAccumulatorState
 from tfmini.ops.shared_state import find_or_create
-from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import RawShape, format_raw
 
 _ATTRS = """dtype: numbertype
@@ -22,45 +23,65 @@ _ATTRS = """dtype: numbertype
     shared_name: string = ''
     reduction_type: {'MEAN', 'SUM'} = 'MEAN'"""
 
-accumulator = op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", stateful=True)
-accumulator_v1 = op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True)
-sparse_accumulator = op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True)
-apply_gradient = op(
+accumulator = op(
+    f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", stateful=True, shape=[(2,)], on_ps=True
+)
+accumulator_v1 = op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
+sparse_accumulator = op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", stateful=True, shape=[(2,)])
+apply_gradient: OpHandle[Operation] = op(
     "ResourceAccumulatorApplyGradient(handle: resource, local_step: int64, gradient: dtype); dtype: numbertype",
     stateful=True,
+    shape=[],
+    accumulator="apply",
 )
-apply_gradient_v1 = op(
+apply_gradient_v1: OpHandle[Operation] = op(
     "AccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient: dtype); dtype: numbertype",
     stateful=True,
+    shape=[],
+    accumulator="apply",
 )
 num_accumulated = op(
-    "ResourceAccumulatorNumAccumulated(handle: resource) -> num_accumulated: int32", stateful=True
+    "ResourceAccumulatorNumAccumulated(handle: resource) -> num_accumulated: int32", stateful=True, shape=[()]
 )
-num_accumulated_v1 = op("AccumulatorNumAccumulated(handle: Ref(string)) -> num_accumulated: int32", stateful=True)
-set_global_step = op("ResourceAccumulatorSetGlobalStep(handle: resource, new_global_step: int64)", stateful=True)
-set_global_step_v1 = op("AccumulatorSetGlobalStep(handle: Ref(string), new_global_step: int64)", stateful=True)
+num_accumulated_v1 = op(
+    "AccumulatorNumAccumulated(handle: Ref(string)) -> num_accumulated: int32", stateful=True, shape=[()]
+)
+set_global_step: OpHandle[Operation] = op(
+    "ResourceAccumulatorSetGlobalStep(handle: resource, new_global_step: int64)", stateful=True, shape=[]
+)
+set_global_step_v1: OpHandle[Operation] = op(
+    "AccumulatorSetGlobalStep(handle: Ref(string), new_global_step: int64)", stateful=True, shape=[]
+)
 take_gradient = op(
     "ResourceAccumulatorTakeGradient(handle: resource, num_required: int32) -> average: dtype; dtype: numbertype",
     stateful=True,
+    shape=unknown_shapes,
+    accumulator="take",
 )
 take_gradient_v1 = op(
     "AccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> average: dtype; dtype: numbertype",
     stateful=True,
+    shape=unknown_shapes,
+    accumulator="take",
 )
-sparse_apply_gradient = op(
+sparse_apply_gradient: OpHandle[Operation] = op(
     """SparseAccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient_indices: int64, gradient_values: dtype, gradient_shape: int64)
         dtype: numbertype
         has_known_shape: bool""",  # noqa: E501 - a declaration is one line
     stateful=True,
+    shape=[],
+    accumulator="apply",
 )
-sparse_take_gradient = op(
+sparse_take_gradient: OpHandle[Any] = op(
     """SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> indices: int64, values: dtype, shape: int64
         dtype: numbertype""",  # noqa: E501
     stateful=True,
+    shape=unknown_shapes,
+    accumulator="take",
 )
-# Not TensorFlow's: they are never in a graph unless somebody asks for the ledger.
-ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True)
-ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True)
+# Not in TensorFlow: a graph has them only if the program asks for the ledger.
+ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True, shape=[()])
+ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True, shape=[()])
 
 for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
                 ledger, ledger_v1, num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient,
@@ -68,80 +89,39 @@ for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient,
     _handle.not_differentiable()
 
 
-# ---- shapes ---------------------------------------------------------------------------------
-
-
-@accumulator.shape
-@accumulator_v1.shape
-@sparse_accumulator.shape
-def _handle_shape(node: Operation) -> list[RawShape]:
-    return [(2,)]
-
-
-@num_accumulated.shape
-@num_accumulated_v1.shape
-@ledger.shape
-@ledger_v1.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@take_gradient.shape
-@take_gradient_v1.shape
-@sparse_take_gradient.shape
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None] * len(node.op_def.outputs)
-
-
-@apply_gradient.shape
-@apply_gradient_v1.shape
-@sparse_apply_gradient.shape
-@set_global_step.shape
-@set_global_step_v1.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
 # ---- kernels --------------------------------------------------------------------------------
 
 
-@accumulator.state_kernel("CPU")
-@accumulator_v1.state_kernel("CPU")
-def _dense_state(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape,
-    reduction_type: bytes,
-) -> DenseAccumulatorState:  # fmt: skip
-    def create(name: str) -> DenseAccumulatorState:
-        return DenseAccumulatorState(name, dtype, shape, reduction_type.decode())
+def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., AccumulatorState]:
+    def find(
+        resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape,
+        reduction_type: bytes,
+    ) -> AccumulatorState:  # fmt: skip
+        def create(name: str) -> AccumulatorState:
+            return state(name, dtype, shape, reduction_type.decode())
 
-    return find_or_create(resources, container, shared_name, node, "accumulator", create)
+        return find_or_create(resources, container, shared_name, node, kind, create)
+
+    return find
 
 
-@sparse_accumulator.state_kernel("CPU")
-def _sparse_state(
-    resources: Any, *, container: bytes, shared_name: bytes, node: Any, dtype: DType, shape: RawShape,
-    reduction_type: bytes,
-) -> SparseAccumulatorState:  # fmt: skip
-    def create(name: str) -> SparseAccumulatorState:
-        return SparseAccumulatorState(name, dtype, shape, reduction_type.decode())
-
-    return find_or_create(resources, container, shared_name, node, "sparse accumulator", create)
+accumulator.state_kernel("CPU")(_state_of(DenseAccumulatorState, "accumulator"))
+accumulator_v1.state_kernel("CPU")(_state_of(DenseAccumulatorState, "accumulator"))
+sparse_accumulator.state_kernel("CPU")(_state_of(SparseAccumulatorState, "sparse accumulator"))
 
 
 def _check_dtype(state: AccumulatorState, dtype: DType) -> None:
     if state.dtype is not dtype:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Signature mismatch, have gradients of type {cpp_name(dtype)}, expected {cpp_name(state.dtype)}"
-            f" (accumulator '{state.name}')",
+            f" (accumulator '{state.name}')"
         )
 
 
 def _scalar_step(local_step: Any) -> int:
     if np.ndim(local_step):
         text = f"Argument local_step must be scalar, but had bad shape {format_raw(np.shape(local_step))}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return int(local_step)
 
 
@@ -156,7 +136,7 @@ def _apply(
 
 
 def _contributor(node: Any, resources: Any) -> str:
-    """Who brings a gradient: the ``_contributor`` of its node, or its session where that is empty."""
+    """The contributor of a gradient: the attr ``_contributor`` of its node, or the session if that is empty."""
     named = node.attrs.get("_contributor")
     if named is None:
         return ""
@@ -177,7 +157,7 @@ def _apply_sparse(
 @ledger.kernel("CPU")
 @ledger_v1.kernel("CPU")
 def _read_ledger(state: AccumulatorState) -> bytes:
-    import json  # some ms that `import tfmini` saves
+    import json  # Imported here to save some ms in `import tfmini`.
 
     with state.lock:
         plain = state.ledger.as_plain()

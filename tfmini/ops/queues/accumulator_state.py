@@ -1,7 +1,8 @@
-"""Conditional accumulators: gradients gathered until somebody takes their mean.
+"""Conditional accumulators: collect gradients until an op takes their mean.
 
-A gradient counts only if it was computed at or after the accumulator's global step; a stale one
-is dropped. Taking waits for the required number of gradients and moves the global step on by one.
+A gradient is accepted only if it was computed at or after the accumulator's global step; a stale
+one is dropped. Taking the mean waits for the required number of gradients and increases the global
+step by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.waiting import Wait
-from tfmini.ops.accumulator_ledger import AccumulatorLedger
+from tfmini.ops.queues.accumulator_ledger import AccumulatorLedger
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -44,15 +45,15 @@ class TakeGradient(Attempt):
 
 
 class AccumulatorState(WaitingState):
-    """What dense and sparse accumulators have in common.
+    """Base of dense and sparse accumulators.
 
     Attributes:
       step: gradients of earlier local steps are stale.
       count: gradients accumulated since the last take.
-      applied, stale, taken: how many gradients were accepted and dropped, and how many means were
-        taken, since the accumulator was made.
-      applied_by, stale_by: the same per contributor, for callers that say who they are.
-      ledger: what became of the gradients of such callers, step by step.
+      applied, stale, taken: the numbers of accepted gradients, dropped gradients and taken means since
+        the accumulator was made.
+      applied_by, stale_by: the same per contributor, for gradients that have one.
+      ledger: the same for each step.
     """
 
     def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
@@ -102,11 +103,11 @@ class AccumulatorState(WaitingState):
         """Answers with the reduction of the gradients once there are ``required``."""
         if required <= 0:
             text = f"Argument num_required must be positive, but was {required}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         self.submit(self.takers, TakeGradient(wait, self, required))
 
     def take(self) -> Any:
-        """The reduction of all gradients so far, under the lock; starts anew."""
+        """Returns the reduction of all gradients so far and removes them; called under the lock."""
         if self.applied_by:
             self.ledger.taken(self.step)
         self.step += 1
@@ -116,7 +117,7 @@ class AccumulatorState(WaitingState):
         return result
 
     def statistics(self) -> dict[str, Any]:
-        """The counters, for people and tools."""
+        """The counters, for reports."""
         with self.lock:
             return {
                 "step": self.step,
@@ -129,9 +130,9 @@ class AccumulatorState(WaitingState):
             }
 
     def clear(self) -> None:
-        """The accumulator is dropped from its task; whoever waits is told."""
+        """Called when the task removes the accumulator; fails all waiting ops."""
         text = f"Accumulator '{self.name}' was deleted by a reset of its container."
-        self.fail_all(errors.CancelledError(None, None, text))
+        self.fail_all(errors.CancelledError.of(text))
 
     def _check(self, gradient: Any) -> None:
         raise NotImplementedError
@@ -144,7 +145,7 @@ class AccumulatorState(WaitingState):
 
 
 def _mismatch(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, f"Shape mismatch: {text}")
+    return errors.InvalidArgumentError.of(f"Shape mismatch: {text}")
 
 
 class DenseAccumulatorState(AccumulatorState):
@@ -153,7 +154,7 @@ class DenseAccumulatorState(AccumulatorState):
     def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
         super().__init__(name, dtype, shape, reduction)
         self._sum: Any = None
-        self._is_own = False  # the first gradient is somebody else's array: it is added to only in a copy
+        self._is_own = False  # Other ops may share the first gradient's array, so sums go to a copy.
 
     def _check(self, gradient: Any) -> None:
         got = np.shape(gradient)
@@ -192,12 +193,12 @@ class SparseAccumulatorState(AccumulatorState):
         indices, values, shape = gradient
         if np.ndim(indices) != 1:
             text = f"Input indices should be vector but received shape: {format_raw(np.shape(indices))}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         if not np.ndim(values):
-            raise errors.InvalidArgumentError(None, None, "Values cannot be 0-dimensional.")
+            raise errors.InvalidArgumentError.of("Values cannot be 0-dimensional.")
         if len(values) != len(indices):
             text = f"Expected {len(indices)} non-empty input values, got {len(values)}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         if shape is not None:
             self._check_dense_shape(shape)
         self._check_rows(indices)
@@ -258,7 +259,7 @@ class SparseAccumulatorState(AccumulatorState):
 
 
 def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:
-    """The merged rows of two lists of rows, and where the rows of each stand in it."""
+    """The merged rows of two lists of rows, and the positions of each list's rows in it."""
     if (np.diff(a) > 0).all() and (np.diff(b) > 0).all():
         merged = np.union1d(a, b)
         return merged, np.searchsorted(merged, a), np.searchsorted(merged, b)
@@ -266,7 +267,7 @@ def _merge(a: Any, b: Any) -> tuple[Any, Any, Any]:
 
 
 def _merge_unsorted(a: Any, b: Any) -> tuple[Any, Any, Any]:
-    """As a merge of sorted lists does it, step by step: TensorFlow's result also for lists that are not sorted."""
+    """Merges element by element, which gives TensorFlow's result also for lists that are not sorted."""
     merged: list[int] = []
     old: list[int] = []
     new: list[int] = []

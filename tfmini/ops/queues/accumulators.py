@@ -7,13 +7,13 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import accumulator_ops
-from tfmini.ops.casting import cast
+from tfmini.ops.array.casting import cast
+from tfmini.ops.queues import accumulator_ops
 from tfmini.shapes import TensorShape
 
 
 class ConditionalAccumulatorBase:
-    """Gathers gradients; gives their mean when enough have come (``tf.ConditionalAccumulatorBase``).
+    """Collects gradients and returns their mean when there are enough (``tf.ConditionalAccumulatorBase``).
 
     Args:
       dtype: of the gradients.
@@ -47,7 +47,7 @@ class ConditionalAccumulatorBase:
         return getattr(accumulator_ops, name if is_resource else f"{name}_v1")
 
     def num_accumulated(self, name: str | None = None) -> Tensor:
-        """How many gradients are in it, an int32 scalar."""
+        """The number of gradients in it, an int32 scalar."""
         return self._op("num_accumulated")(self._accumulator_ref, name=name or f"{self._name}_NumAccumulated")  # type: ignore[no-any-return]
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
@@ -60,12 +60,12 @@ def _as_int64(value: Any) -> Tensor:
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """Gathers dense gradients (``tf.ConditionalAccumulator``).
+    """Collects dense gradients (``tf.ConditionalAccumulator``).
 
     Args:
       dtype: float16, float32 or float64.
-      shape: of the gradients; None where it is unknown.
-      shared_name: under which other sessions find it.
+      shape: of the gradients; None if it is unknown.
+      shared_name: the name by which other sessions find it.
       name: of the handle.
       reduction_type: ``MEAN`` or ``SUM``.
     """
@@ -80,24 +80,24 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         super().__init__(dtype, shape, handle)
 
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
-        """Adds a gradient, unless its ``local_step`` is before the global step: then it is dropped.
+        """Adds a gradient, or drops it if its ``local_step`` is before the global step.
 
         Raises:
-          ValueError: when its shape cannot be the accumulator's.
+          ValueError: when its static shape does not match the accumulator's.
         """
         tensor = convert_to_tensor(grad, self._dtype)
         tensor.shape.assert_is_compatible_with(self._shape)
         return self._op("apply_gradient")(self._accumulator_ref, _as_int64(local_step), tensor, name=name)  # type: ignore[no-any-return]
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
-        """Waits for ``num_required`` gradients; gives the mean (or sum) of all that have come and starts anew."""
+        """Waits for ``num_required`` gradients; returns the mean (or sum) of all gradients so far and removes them."""
         out: Tensor = self._op("take_gradient")(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
         out.set_shape(self._shape)
         return out
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """Gathers indexed slices (``tf.SparseConditionalAccumulator``); arguments as of `ConditionalAccumulator`.
+    """Collects indexed slices (``tf.SparseConditionalAccumulator``); arguments like `ConditionalAccumulator`.
 
     The mean of a row is over the gradients that have this row.
     """
@@ -118,14 +118,14 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def apply_grad(
         self, grad_indices: Any, grad_values: Any, grad_shape: Any = None, local_step: Any = 0, name: str | None = None
     ) -> Operation:
-        """Adds a gradient, unless its ``local_step`` is before the global step: then it is dropped.
+        """Adds a gradient, or drops it if its ``local_step`` is before the global step.
 
         Args:
           grad_indices: [N], rows in increasing order.
           grad_values: [N, …].
           grad_shape: of the dense gradient, if known.
         """
-        return accumulator_ops.sparse_apply_gradient(  # type: ignore[no-any-return]
+        return accumulator_ops.sparse_apply_gradient(
             self._accumulator_ref,
             _as_int64(local_step),
             cast(grad_indices, dtypes.int64),
@@ -136,7 +136,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Any:
-        """Waits for ``num_required`` gradients; gives (indices, values, shape) of their mean (or sum)."""
+        """Waits for ``num_required`` gradients; returns (indices, values, shape) of their mean (or sum)."""
         return accumulator_ops.sparse_take_gradient(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:

@@ -1,4 +1,4 @@
-"""What waits in a queue's lines: enqueues, closes and dequeues, each as a small state machine."""
+"""The attempts in a queue's lines: enqueues, closes and dequeues, each a small state machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfmini.graph.waiting import Wait
 from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt
 
 if TYPE_CHECKING:
-    from tfmini.ops.queue_state import QueueState
+    from tfmini.ops.queues.queue_state import QueueState
 
 
 class _QueueAttempt(Attempt):
@@ -50,7 +50,7 @@ class Enqueue(_QueueAttempt):
 
 
 class EnqueueMany(_QueueAttempt):
-    """Adds the rows of a batch; what has been added stays, whatever happens to the rest."""
+    """Adds the rows of a batch; added rows stay even if the attempt is cancelled."""
 
     __slots__ = ("batch", "added")
 
@@ -79,7 +79,7 @@ class EnqueueMany(_QueueAttempt):
 
 
 class Close(_QueueAttempt):
-    """Closes the queue when the enqueues before it are through."""
+    """Closes the queue after the enqueues before it."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Close(_QueueAttempt):
     def advance(self) -> int:
         queue = self.queue
         if queue.is_closed:
-            return self.fail(errors.CancelledError(None, None, f"Queue '{queue.name}' is already closed."))
+            return self.fail(errors.CancelledError.of(f"Queue '{queue.name}' is already closed."))
         queue.is_closed = True
         return OVER
 
@@ -113,7 +113,7 @@ class Dequeue(_QueueAttempt):
 
 
 class DequeueMany(_QueueAttempt):
-    """Takes elements as they come until it has a batch; gives them back when it cannot have all."""
+    """Takes elements one by one until it has a batch; gives them back if it cannot get all."""
 
     __slots__ = ("missing", "allow_fewer", "taken")
 
@@ -137,7 +137,7 @@ class DequeueMany(_QueueAttempt):
             self.give_back()
             if not self.allow_fewer or not queue.size():
                 if self.allow_fewer and queue.enqueuers:
-                    return STUCK  # an enqueue that is just starting may still bring something
+                    return STUCK  # An enqueue that is starting may still add an element.
                 return self.fail(queue.insufficient_error(requested, size))
             self.missing = queue.size()
         return self._take(min(queue.available(), self.missing))
@@ -153,12 +153,12 @@ class DequeueMany(_QueueAttempt):
 
     def answer(self) -> None:
         if self.error is None:
-            self.result = self.queue.as_batch(self.taken)  # copies much, so not under the lock
+            self.result = self.queue.as_batch(self.taken)  # Outside of the lock, because it copies much.
         super().answer()
 
 
 class DequeueSorted(DequeueMany):
-    """Takes a batch only when all of it is there, since a later element may have to come first."""
+    """Takes a batch only when all its elements are in the queue, because a later element may sort first."""
 
     __slots__ = ()
 

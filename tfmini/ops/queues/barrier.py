@@ -1,4 +1,4 @@
-"""``Barrier``: a map from keys to tuples whose components come one by one; complete tuples are taken in order."""
+"""``Barrier``: a map from keys to tuples, filled component by component; complete tuples are taken in order."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
-from tfmini.ops.component_arguments import as_shape_list, as_type_list
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.queue_state import PriorityQueueState
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
+from tfmini.ops.queues.queue_state import PriorityQueueState
 from tfmini.ops.shared_state import find_or_create, handle_value
-from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import RawShape, TensorShape, format_raw, unknown_shape
 
 barrier_op = op(
@@ -27,21 +27,26 @@ barrier_op = op(
         container: string = ''
         shared_name: string = ''""",
     stateful=True,
+    shape=[(2,)],
 )
-insert_many_op = op(
-    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True
+insert_many_op: OpHandle[Operation] = op(
+    "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True,
+    shape=[],
 )
-take_many_op = op(
+take_many_op: OpHandle[Any] = op(
     """BarrierTakeMany(handle: Ref(string), num_elements: int32) -> indices: int64, keys: string, values: component_types
         component_types: list(type) >= 1
         allow_small_batch: bool = false
         wait_for_incomplete: bool = false
         timeout_ms: int = -1""",  # noqa: E501 - a declaration is one line
     stateful=True,
+    shape=unknown_shapes,
 )
-close_op = op("BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", stateful=True)
-ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True)
-incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True)
+close_op: OpHandle[Operation] = op(
+    "BarrierClose(handle: Ref(string)); cancel_pending_enqueues: bool = false", stateful=True, shape=[]
+)
+ready_size_op = op("BarrierReadySize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
+incomplete_size_op = op("BarrierIncompleteSize(handle: Ref(string)) -> size: int32", stateful=True, shape=[()])
 
 for _handle in (barrier_op, insert_many_op, take_many_op, close_op, ready_size_op, incomplete_size_op):
     _handle.not_differentiable()
@@ -66,15 +71,15 @@ class BarrierState:
         self._lock = threading.Lock()
 
     def insert_many(self, component: int, keys: Any, values: Any) -> None:
-        """Gives one component to each of ``keys``; those that become complete can be taken.
+        """Inserts one component for each of ``keys``; tuples that become complete can be taken.
 
         Raises:
-          InvalidArgumentError: for a component that is there already, or of another shape.
+          InvalidArgumentError: for a component that was inserted before, or of another shape.
           CancelledError: for new keys after closing.
         """
         if len(keys) and not np.size(values):
             text = f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         complete: list[tuple[Any, ...]] = []
         with self._lock:
             self._refuse_if_closed(len(keys))
@@ -88,28 +93,24 @@ class BarrierState:
 
     def _refuse_if_closed(self, count: int) -> None:
         if self.is_closed and (self._cancels or (count and not self.incomplete)):
-            raise errors.CancelledError(
-                None,
-                None,
+            raise errors.CancelledError.of(
                 f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._cancels)}."
-                f"  Number of new insertions: {count}.  Number of incomplete keys: {len(self.incomplete)}.",
+                f"  Number of new insertions: {count}.  Number of incomplete keys: {len(self.incomplete)}."
             )
 
     def _insert(self, i: int, key: bytes, component: int, value: Any, complete: list[tuple[Any, ...]]) -> None:
         parts = self.incomplete.get(key)
         if parts is None:
             if self.is_closed:
-                raise errors.CancelledError(
-                    None,
-                    None,
+                raise errors.CancelledError.of(
                     f"Barrier {self.name} is closed, but attempted to insert a brand new key: {key.decode()}."
                     f"  Pending enqueues cancelled: {int(self._cancels)}.  Insertion index: {i}."
-                    f"  Number of incomplete keys: {len(self.incomplete)}.",
+                    f"  Number of incomplete keys: {len(self.incomplete)}."
                 )
             parts = self.incomplete[key] = [np.int64(self._next)] + [None] * len(self.dtypes)
         if parts[1 + component] is not None:
             text = f"Key {key.decode()} already has a value for component {component} in barrier {self.name}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         parts[1 + component] = value
         if all(part is not None for part in parts):
             del self.incomplete[key]
@@ -134,23 +135,21 @@ class BarrierState:
                 else:
                     available += len(self.incomplete)
                 if available < max(count, 1):
-                    raise errors.OutOfRangeError(
-                        None,
-                        None,
+                    raise errors.OutOfRangeError.of(
                         f"Barrier '{self.name}' is closed and has insufficient elements (requested {count},"
-                        f" total size {available})",
+                        f" total size {available})"
                     )
         self.ready.dequeue_many(wait, count, allow_small_batch)
 
     def close(self, cancel: bool) -> None:
-        """Refuses new keys; with ``cancel`` incomplete ones are dropped.
+        """Refuses new keys; with ``cancel``, incomplete tuples are dropped.
 
         Raises:
-          CancelledError: when it is closed already, unless this is the first call that cancels.
+          CancelledError: when it is closed already, except for the first call with ``cancel``.
         """
         with self._lock:
             if self.is_closed and (self._cancels or not cancel):
-                raise errors.CancelledError(None, None, f"Barrier '{self.name}' is already closed.")
+                raise errors.CancelledError.of(f"Barrier '{self.name}' is already closed.")
             self.is_closed, self._cancels = True, cancel
             if cancel:
                 self.incomplete.clear()
@@ -159,41 +158,16 @@ class BarrierState:
             self._enqueue([], True)
 
     def read(self) -> Any:
-        """What the reference reads as."""
+        """The value of the reference."""
         return handle_value(self.name)
 
     def clear(self) -> None:
-        """The barrier is dropped from its task."""
+        """Called when the task removes the barrier."""
         self.ready.clear()
 
 
 def _text(value: Any) -> str:
     return format_raw(np.shape(value))
-
-
-# ---- shapes ---------------------------------------------------------------------------------
-
-
-@barrier_op.shape
-def _handle_shape(node: Operation) -> list[RawShape]:
-    return [(2,)]
-
-
-@insert_many_op.shape
-@close_op.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
-@ready_size_op.shape
-@incomplete_size_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@take_many_op.shape
-def _take_shape(node: Operation) -> list[RawShape]:
-    return [None] * (2 + len(node.attrs["component_types"]))
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -205,10 +179,10 @@ def _state(
     shapes: list[RawShape], capacity: int,
 ) -> BarrierState:  # fmt: skip
     if len(shapes) != len(component_types):
-        raise errors.InvalidArgumentError(None, None, "All of the component shapes must be specified")
+        raise errors.InvalidArgumentError.of("All of the component shapes must be specified")
     if capacity != -1:
         text = "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."  # noqa: E501
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
 
     def create(name: str) -> BarrierState:
         return BarrierState(name, component_types, shapes)
@@ -221,11 +195,9 @@ def _state(
     for what, (has, wanted) in sides_of.items():
         if has != wanted:
             sides = [", ".join(has), ", ".join(wanted)]
-            raise errors.InvalidArgumentError(
-                None,
-                None,
+            raise errors.InvalidArgumentError.of(
                 f"Shared barrier '{state.name}' has component {what} {sides[0]} but requested component {what} were"
-                f" {sides[1]}",
+                f" {sides[1]}"
             )
     return state
 
@@ -234,11 +206,11 @@ def _state(
 def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, component_index: int) -> tuple[()]:
     if component_index >= len(state.dtypes):
         text = f"The component ID is out of range {component_index} > num_components (= {len(state.dtypes)})"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if T is not state.dtypes[component_index]:
         expected = cpp_name(state.dtypes[component_index])
         text = f"Signature mismatch, have: string_ref,string,{cpp_name(T)}-> expected: string_ref,string,{expected}->"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     state.insert_many(component_index, keys, values)
     return ()
 
@@ -246,7 +218,7 @@ def _insert_many(state: BarrierState, keys: Any, values: Any, *, T: DType, compo
 @take_many_op.async_kernel("CPU")
 def _take_many(wait: Wait, state: BarrierState, num_elements: Any, *, allow_small_batch: bool) -> None:
     if np.ndim(num_elements):
-        raise errors.InvalidArgumentError(None, None, "num_elements must be a scalar.")
+        raise errors.InvalidArgumentError.of("num_elements must be a scalar.")
     state.take_many(wait, int(num_elements), allow_small_batch)
 
 
@@ -272,7 +244,7 @@ class Barrier:
     Args:
       types: of the components of a value.
       shapes: fully defined, of the components.
-      shared_name: under which other sessions find it.
+      shared_name: the name by which other sessions find it.
       name: of the handle.
 
     Raises:
@@ -302,14 +274,14 @@ class Barrier:
         return self._barrier_ref.op.name
 
     def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
-        """Gives ``values[i]`` as that component to ``keys[i]``."""
+        """Inserts ``values[i]`` as that component of the tuple of ``keys[i]``."""
         name = name or f"{self._name}_BarrierInsertMany"
-        return insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)  # type: ignore[no-any-return]
+        return insert_many_op(self._barrier_ref, keys, values, component_index=component_index, name=name)
 
     def take_many(
         self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
     ) -> Any:
-        """Takes complete tuples, those whose first component came first at first; waits for them.
+        """Takes complete tuples in the order of their first components; waits for them.
 
         Returns:
           (indices, keys, values): int64 [n] order numbers, string [n], and a list of [n, …].
@@ -326,14 +298,14 @@ class Barrier:
         return found
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Refuses new keys; with ``cancel_pending_enqueues`` also what is missing of the others."""
+        """Refuses new keys; with ``cancel_pending_enqueues``, also further components of incomplete tuples."""
         name = name or f"{self._name}_BarrierClose"
-        return close_op(self._barrier_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name)  # type: ignore[no-any-return]
+        return close_op(self._barrier_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name)
 
     def ready_size(self, name: str | None = None) -> Tensor:
-        """How many complete tuples there are, an int32 scalar."""
-        return ready_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierReadySize")  # type: ignore[no-any-return]
+        """The number of complete tuples, an int32 scalar."""
+        return ready_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierReadySize")
 
     def incomplete_size(self, name: str | None = None) -> Tensor:
-        """How many incomplete tuples there are, an int32 scalar."""
-        return incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")  # type: ignore[no-any-return]
+        """The number of incomplete tuples, an int32 scalar."""
+        return incomplete_size_op(self._barrier_ref, name=name or f"{self._name}_BarrierIncompleteSize")

@@ -19,8 +19,8 @@ def as_shape_list(shapes: Any, unknown_dim_allowed: bool = False) -> list[Tensor
     """One shape or a list of them, as a list; None for no shapes.
 
     Raises:
-      ValueError: for shapes that are not known well enough.
-      TypeError: for anything but shapes.
+      ValueError: for shapes that are not fully defined (or of unknown rank, where partial shapes are allowed).
+      TypeError: for values that are not shapes.
     """
     if unknown_dim_allowed:
         is_list = isinstance(shapes, Sequence) and bool(shapes)
@@ -46,7 +46,7 @@ def as_name_list(names: Any, count: int) -> list[str] | None:
     """One name or a list of them, as a list; None for no names.
 
     Raises:
-      ValueError: when there are not as many names as components.
+      ValueError: when the number of names is not that of the components.
     """
     if names is None:
         return None
@@ -57,7 +57,7 @@ def as_name_list(names: Any, count: int) -> list[str] | None:
 
 
 def values_of(vals: Any) -> list[Any]:
-    """The values among what a user puts in, for name scopes."""
+    """The component values of an element as a list, for name scopes."""
     if isinstance(vals, dict):
         return list(vals.values())
     return list(vals) if isinstance(vals, (list, tuple)) else [vals]

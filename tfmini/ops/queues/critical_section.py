@@ -1,4 +1,4 @@
-"""``tf.CriticalSection``: parts of steps that never run at the same time."""
+"""``tf.CriticalSection``: mutual exclusion of parts of steps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tfmini import dtypes
 from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_identity import identity
+from tfmini.graph.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
+from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group
 from tfmini.ops.control import tuple as tuple_of
-from tfmini.ops.mutex import consume_lock_op, mutex_lock_op, mutex_op
-from tfmini.ops.scoping import add_to_collection, colocate_with, control_dependencies, get_collection, name_scope
+from tfmini.ops.queues.mutex import consume_lock_op, mutex_lock_op, mutex_op
 
 CRITICAL_SECTIONS = "critical_sections"
 CRITICAL_SECTION_EXECUTIONS = "critical_section_executions"
 
 
 class _Execution(NamedTuple):
-    """One ``execute``: which resources it uses, and whether it wants them for itself."""
+    """One call of ``execute``: the resources that it uses, and whether its access is exclusive."""
 
     op: Operation
     handle: Tensor
@@ -29,7 +29,7 @@ class _Execution(NamedTuple):
 
 
 def _identity(value: Any) -> Any:
-    if hasattr(value, "identity"):  # a TensorArray
+    if hasattr(value, "identity"):  # Such as a TensorArray.
         return value.identity()
     return group(value) if isinstance(value, Operation) else identity(value)
 
@@ -39,7 +39,7 @@ class CriticalSection:
 
     Args:
       name: of the mutex.
-      shared_name: under which other sessions find it; default: the name.
+      shared_name: the name by which other sessions find it; default: the name.
 
     Raises:
       NotImplementedError: for ``critical_section_def``, as in TensorFlow.
@@ -65,7 +65,7 @@ class CriticalSection:
         return self._handle.op.name
 
     def execute(self, fn: Callable[[], Any], exclusive_resource_access: bool = True, name: str | None = None) -> Any:
-        """Adds what ``fn`` adds to the graph, to be run by one step at a time.
+        """Calls ``fn``, whose ops then run in one step at a time.
 
         Args:
           fn: takes nothing, returns tensors or operations.
@@ -73,7 +73,7 @@ class CriticalSection:
           name: of the name scope.
 
         Returns:
-          What ``fn`` returned, available when the mutex has been released.
+          The result of ``fn``, available after the mutex has been released.
 
         Raises:
           ValueError: when ``fn`` uses the section itself, or resources of another section.
@@ -86,7 +86,7 @@ class CriticalSection:
                 result = fn()
             created = graph._order[before:]
             _wait_for_arguments(created, lock.op)
-            used = list({id(t): t for op in created for t in op._inputs if t.dtype is dtypes.resource}.values())
+            used = list({id(t): t for op in created for t in op.inputs if t.dtype is dtypes.resource}.values())
             self._check_resources(used, exclusive_resource_access)
             flat = [_identity(value) for value in nest.flatten(result)]
             with control_dependencies(flat):
@@ -126,8 +126,8 @@ class CriticalSection:
 
 
 def _wait_for_arguments(created: list[Operation], lock: Operation) -> None:
-    """Locks only when all that comes from outside is there, so that the mutex is never held for a wait."""
-    inside = {*created, lock, *lock._control_inputs, *(t.op for t in lock._inputs)}
-    outside = {source for op in created for source in (*(t.op for t in op._inputs), *op._control_inputs)} - inside
+    """Locks only after all inputs from outside are computed, so that no op waits for them while holding the mutex."""
+    inside = {*created, lock, *lock.control_inputs, *(t.op for t in lock.inputs)}
+    outside = {source for op in created for source in (*(t.op for t in op.inputs), *op.control_inputs)} - inside
     if outside:
         lock._add_control_input(group(*sorted(outside, key=lambda op: op._id)))

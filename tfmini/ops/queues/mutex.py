@@ -1,8 +1,8 @@
 """Mutexes of a task: ``MutexV2``, ``MutexLock``, ``ConsumeMutexLock``.
 
-The output of ``MutexLock`` is a token that holds the mutex. It is released when it is consumed, and
-at the latest when its step has ended and nothing refers to the token any more, so a step that fails
-in between does not keep it.
+The output of ``MutexLock`` is a token that holds the mutex. The mutex is released when the token is
+consumed, and at the latest when the step has ended and nothing refers to the token. So a step that fails
+in between does not keep the mutex.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ import threading
 from typing import Any
 
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
+from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.waiting import Wait
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
-from tfmini.shapes import RawShape
 
-mutex_op = op("MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", stateful=True)
-mutex_lock_op = op("MutexLock(mutex: resource) -> mutex_lock: variant", stateful=True)
-consume_lock_op = op("ConsumeMutexLock(mutex_lock: variant)", stateful=True)
+mutex_op = op(
+    "MutexV2() -> resource: resource; container: string = ''; shared_name: string = ''", stateful=True, shape=[()]
+)
+mutex_lock_op = op("MutexLock(mutex: resource) -> mutex_lock: variant", stateful=True, shape=[()])
+consume_lock_op: OpHandle[Operation] = op("ConsumeMutexLock(mutex_lock: variant)", stateful=True, shape=[])
 
 for _handle in (mutex_op, mutex_lock_op, consume_lock_op):
     _handle.not_differentiable()
 
 
 class LockToken:
-    """Holds a mutex until it is released or forgotten."""
+    """Holds a mutex until the token is released or garbage-collected."""
 
     __slots__ = ("_mutex",)
 
@@ -33,7 +34,7 @@ class LockToken:
         self._mutex: MutexState | None = mutex
 
     def release(self) -> None:
-        """Gives the mutex to the next one; a second call does nothing."""
+        """Gives the mutex to the next waiting op; a second call does nothing."""
         mutex, self._mutex = self._mutex, None
         if mutex is not None:
             mutex.release()
@@ -63,11 +64,11 @@ class _Lock(Attempt):
 
 
 class MutexState(WaitingState):
-    """A mutex and who waits for it."""
+    """A mutex and the ops that wait for it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(1)
-        # A token may be forgotten by the garbage collector inside any call, this class's included.
+        # The garbage collector may release a token inside any call, also of this class.
         self.lock = threading.RLock()  # type: ignore[assignment]
         self.name = name
         self.is_locked = False
@@ -77,21 +78,10 @@ class MutexState(WaitingState):
         self.submit(self.lines[0], _Lock(wait, self))
 
     def release(self) -> None:
-        """Frees it; for tokens."""
+        """Frees the mutex; called by tokens."""
         with self.lock:
             self.is_locked = False
         self.changed()
-
-
-@mutex_op.shape
-@mutex_lock_op.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@consume_lock_op.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
 
 
 @mutex_op.state_kernel("CPU")

@@ -1,18 +1,19 @@
-"""Queue ops: ``FIFOQueueV2`` and its siblings, enqueue, dequeue, close; with handles and with the old references."""
+"""Queue ops: ``FIFOQueueV2`` and other kinds, enqueue, dequeue, close; by handle and by the old references."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.dtypes import DType, int64
+from tfmini.dtypes import DType, cpp_name, int64
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.shape_functions import unknown_shapes
+from tfmini.graph.traits import Traits
 from tfmini.graph.waiting import Wait
-from tfmini.ops.queue_state import (
+from tfmini.ops.queues.queue_state import (
     UNBOUNDED,
     PaddingQueueState,
     PriorityQueueState,
@@ -20,7 +21,6 @@ from tfmini.ops.queue_state import (
     ShuffleQueueState,
 )
 from tfmini.ops.shared_state import find_or_create
-from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 _QUEUE = """component_types: list(type) >= 1
@@ -43,21 +43,25 @@ _PRIORITY = """component_types: list(type) >= 0 = []
     shared_name: string = ''"""
 
 
-def _queue(name: str, attrs: str) -> tuple[OpHandle, OpHandle]:
-    """The op with a resource handle, and the old one with a reference."""
-    new = op(f"{name}V2() -> handle: resource\n{attrs}", stateful=True)
-    old = op(f"{name}() -> handle: Ref(string)\n{attrs}", stateful=True)
+def _queue(name: str, attrs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares a queue op with a resource handle, and the old op with a reference."""
+    new = op(f"{name}V2() -> handle: resource\n{attrs}", stateful=True, shape=[()])
+    old = op(f"{name}() -> handle: Ref(string)\n{attrs}", stateful=True, shape=[(2,)])
     return new, old
 
 
-def _access(name: str, inputs: str, outputs: str, attrs: str = "") -> tuple[OpHandle, OpHandle]:
-    """An op on a queue, for each kind of handle."""
-    result = f" -> {outputs}" if outputs else ""
-    new = op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", stateful=True)
-    old = op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", stateful=True)
+def _access(
+    name: str, inputs: str, outputs: str, attrs: str = "", shape: ShapeRule | None = None, **traits: Unpack[Traits]
+) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares an op on a queue, for each kind of handle."""
+    result, rule = (f" -> {outputs}", shape or unknown_shapes) if outputs else ("", [])
+    new = op(f"{name}V2(handle: resource{inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
+    old = op(f"{name}(handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, shape=rule, **traits)
     return new, old
 
 
+_ELEMENTS = "components: component_types"
+Q = TypeVar("Q", bound=QueueState)
 _TAKES = "component_types: list(type) >= 1; timeout_ms: int = -1"
 _GIVES = "Tcomponents: list(type) >= 1; timeout_ms: int = -1"
 
@@ -65,17 +69,17 @@ fifo_queue, fifo_queue_v1 = _queue("FIFOQueue", _QUEUE)
 padding_fifo_queue, padding_fifo_queue_v1 = _queue("PaddingFIFOQueue", _QUEUE)
 random_shuffle_queue, random_shuffle_queue_v1 = _queue("RandomShuffleQueue", _SHUFFLE)
 priority_queue, priority_queue_v1 = _queue("PriorityQueue", _PRIORITY)
-fake_queue = op("FakeQueue(resource: resource) -> handle: Ref(string)", stateful=True)
-enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES)
-enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES)
-dequeue, dequeue_v1 = _access("QueueDequeue", "", "components: component_types", _TAKES)
-dequeue_many, dequeue_many_v1 = _access("QueueDequeueMany", ", n: int32", "components: component_types", _TAKES)
-dequeue_up_to, dequeue_up_to_v1 = _access("QueueDequeueUpTo", ", n: int32", "components: component_types", _TAKES)
+fake_queue = op("FakeQueue(resource: resource) -> handle: Ref(string)", stateful=True, shape=[(2,)])
+enqueue, enqueue_v1 = _access("QueueEnqueue", ", components: Tcomponents", "", _GIVES, queue="enqueue")
+enqueue_many, enqueue_many_v1 = _access("QueueEnqueueMany", ", components: Tcomponents", "", _GIVES, queue="enqueue")
+dequeue, dequeue_v1 = _access("QueueDequeue", "", _ELEMENTS, _TAKES, queue="dequeue")
+dequeue_many, dequeue_many_v1 = _access("QueueDequeueMany", ", n: int32", _ELEMENTS, _TAKES, queue="dequeue")
+dequeue_up_to, dequeue_up_to_v1 = _access("QueueDequeueUpTo", ", n: int32", _ELEMENTS, _TAKES, queue="dequeue")
 close, close_v1 = _access("QueueClose", "", "", "cancel_pending_enqueues: bool = false")
-size, size_v1 = _access("QueueSize", "", "size: int32")
-is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool")
-# Not TensorFlow's: for a queue on a server that outlives the run whose end closed it.
-queue_reopen = op("_QueueReopen(handle: resource)", stateful=True)
+size, size_v1 = _access("QueueSize", "", "size: int32", shape=[()])
+is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=[()])
+# Not in TensorFlow: reopens a queue on a server that a finished run has closed.
+queue_reopen: OpHandle[Operation] = op("_QueueReopen(handle: resource)", stateful=True, shape=[])
 
 _NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
 _OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
@@ -87,24 +91,6 @@ for _handle in (*_OLD, *_WITHOUT_OUTPUT, *_SCALAR, *_BATCHES, dequeue, dequeue_v
     _handle.not_differentiable()
 
 
-# ---- shapes ---------------------------------------------------------------------------------
-
-
-def _give_shape(handles: Sequence[OpHandle], function: Callable[[Operation], list[RawShape]]) -> None:
-    for handle in handles:
-        handle.shape(function)
-
-
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None] * len(node.attrs["component_types"])
-
-
-_give_shape(_SCALAR, lambda node: [()])
-_give_shape(_OLD, lambda node: [(2,)])
-_give_shape(_WITHOUT_OUTPUT, lambda node: [])
-_give_shape((dequeue, dequeue_v1, *_BATCHES), _unknown)
-
-
 # ---- the queues -----------------------------------------------------------------------------
 
 
@@ -114,11 +100,7 @@ def _fifo(
     resources: Any, *, container: bytes, shared_name: bytes, node: Any, component_types: list[DType],
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
-    def create(name: str) -> QueueState:
-        return QueueState(name, capacity, component_types, shapes)
-
-    queue = find_or_create(resources, container, shared_name, node, "queue", create)
-    return _checked(queue, node, QueueState, capacity, component_types, shapes)
+    return _found(resources, container, shared_name, node, QueueState, capacity, component_types, shapes)
 
 
 @padding_fifo_queue.state_kernel("CPU")
@@ -128,18 +110,11 @@ def _padding(
     shapes: list[RawShape], capacity: int,
 ) -> QueueState:  # fmt: skip
     if len(component_types) != len(shapes):
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Shapes must be provided for all components, but received {len(component_types)} dtypes and"
-            f" {len(shapes)} shapes.",
+            f" {len(shapes)} shapes."
         )
-
-    def create(name: str) -> QueueState:
-        return PaddingQueueState(name, capacity, component_types, shapes)
-
-    queue = find_or_create(resources, container, shared_name, node, "queue", create)
-    return _checked(queue, node, PaddingQueueState, capacity, component_types, shapes)
+    return _found(resources, container, shared_name, node, PaddingQueueState, capacity, component_types, shapes)
 
 
 @random_shuffle_queue.state_kernel("CPU")
@@ -150,17 +125,14 @@ def _shuffle(
 ) -> QueueState:  # fmt: skip
     limit = UNBOUNDED if capacity < 0 else capacity
     if min_after_dequeue < 0:
-        raise errors.InvalidArgumentError(None, None, f"min_after_dequeue {min_after_dequeue} must be >= 0")
+        raise errors.InvalidArgumentError.of(f"min_after_dequeue {min_after_dequeue} must be >= 0")
     if min_after_dequeue >= limit:
         text = f"min_after_dequeue {min_after_dequeue} must be < capacity {limit}"
-        raise errors.InvalidArgumentError(None, None, text)
-
-    def create(name: str) -> QueueState:
-        return ShuffleQueueState(name, capacity, component_types, shapes, min_after_dequeue, (seed, seed2))
-
-    queue = find_or_create(resources, container, shared_name, node, "queue", create)
-    _checked(queue, node, ShuffleQueueState, capacity, component_types, shapes)
-    assert isinstance(queue, ShuffleQueueState)
+        raise errors.InvalidArgumentError.of(text)
+    queue = _found(
+        resources, container, shared_name, node, ShuffleQueueState, capacity, component_types, shapes,
+        min_after_dequeue, (seed, seed2),
+    )  # fmt: skip
     if queue.min_after_dequeue != min_after_dequeue:
         raise _differs(queue, "min_after_dequeue", queue.min_after_dequeue, "min_after_dequeue was", min_after_dequeue)
     if (seed or seed2) and (seed, seed2) != queue.seeds:
@@ -176,12 +148,7 @@ def _priority(
 ) -> QueueState:  # fmt: skip
     types = [int64, *component_types]
     all_shapes: list[RawShape] = [(), *shapes] if shapes or not component_types else []
-
-    def create(name: str) -> QueueState:
-        return PriorityQueueState(name, capacity, types, all_shapes)
-
-    queue = find_or_create(resources, container, shared_name, node, "queue", create)
-    return _checked(queue, node, PriorityQueueState, capacity, types, all_shapes)
+    return _found(resources, container, shared_name, node, PriorityQueueState, capacity, types, all_shapes)
 
 
 @fake_queue.kernel("CPU")
@@ -189,20 +156,22 @@ def _fake(resource: QueueState) -> QueueState:
     return resource
 
 
-def _checked(
-    queue: QueueState, node: Any, kind: type[QueueState], capacity: int, types: list[DType], shapes: list[RawShape]
-) -> QueueState:
-    """``queue``, if it is what the node asks for.
+def _found(
+    resources: Any, container: bytes, shared_name: bytes, node: Any, kind: type[Q], capacity: int, types: list[DType],
+    shapes: list[RawShape], *more: Any,
+) -> Q:  # fmt: skip
+    """The queue behind a handle node, made with ``more`` if there is none yet.
 
     Raises:
       InvalidArgumentError: when a queue of the same name was made with other parameters.
     """
+    queue = find_or_create(
+        resources, container, shared_name, node, "queue", lambda name: kind(name, capacity, types, shapes, *more)
+    )
     if type(queue) is not kind:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Shared queue '{queue.name}' has type '{queue.kind}' that does not match type of Node '{node.name}':"
-            f" {node.op}",
+            f" {node.op}"
         )
     limit = UNBOUNDED if capacity < 0 else capacity
     if queue.capacity != limit:
@@ -217,7 +186,7 @@ def _checked(
 
 def _differs(queue: QueueState, what: str, has: Any, asked: str, requested: Any) -> errors.OpError:
     text = f"Shared queue '{queue.name}' has {what} {has} but requested {asked} {requested}"
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 def _types(types: list[DType]) -> str:
@@ -241,8 +210,8 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
         head = "resource" + more
         sides = [f"{head},{','.join(map(cpp_name, t))}->" if arrow == "in" else f"{head}->{','.join(map(cpp_name, t))}"
                  for t in (have, queue.dtypes)]  # fmt: skip
-        raise errors.InvalidArgumentError(
-            None, None, f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')"
+        raise errors.InvalidArgumentError.of(
+            f"Signature mismatch, have: {sides[0]} expected: {sides[1]} (queue '{queue.name}')"
         )
 
 
@@ -288,7 +257,7 @@ def _dequeue_up_to(wait: Wait, queue: QueueState, n: Any, *, component_types: li
 def _count(n: Any, name: str) -> int:
     count = int(n)
     if count < 0:
-        raise errors.InvalidArgumentError(None, None, f"{name} requested {count} < 0 elements")
+        raise errors.InvalidArgumentError.of(f"{name} requested {count} < 0 elements")
     return count
 
 

@@ -1,8 +1,8 @@
-"""The queues themselves: elements, the lines of waiting ops, and closing.
+"""The state of queues: elements, the lines of waiting ops, and closing.
 
 An element is a tuple of component values. Enqueues and closes wait in one line, dequeues in
-another, each strictly first come, first served: a dequeue of many at the head keeps what it has got
-so far and holds up those behind it, which is what makes batches of one taker consecutive.
+another, and each line is served in order. A dequeue of many elements at the head keeps the elements
+that it has and blocks the dequeues behind it, so that a batch has consecutive elements.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType, string
 from tfmini.graph.waiting import Wait
-from tfmini.ops.philox import PhiloxGenerator
-from tfmini.ops.queue_attempts import Close, Dequeue, DequeueMany, DequeueSorted, Enqueue, EnqueueMany
+from tfmini.numerics.philox import PhiloxGenerator
+from tfmini.ops.queues.attempts import Close, Dequeue, DequeueMany, DequeueSorted, Enqueue, EnqueueMany
 from tfmini.ops.waiting_line import WaitingState
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -60,7 +60,7 @@ class QueueState(WaitingState):
         self.submit(self.enqueuers, Enqueue(wait, self, tuple(element)))
 
     def enqueue_many(self, wait: Wait, batch: Sequence[Any]) -> None:
-        """Adds the rows of ``batch`` as elements, one by one as there is room."""
+        """Adds the rows of ``batch`` as elements, one by one when there is room."""
         self.check_batch(batch)
         if not len(batch[0]):
             wait.done(())
@@ -72,9 +72,9 @@ class QueueState(WaitingState):
         self.submit(self.dequeuers, Dequeue(wait, self))
 
     def dequeue_many(self, wait: Wait, count: int, allow_fewer: bool) -> None:
-        """Takes ``count`` elements as one batch; with ``allow_fewer``, what is left after closing."""
+        """Takes ``count`` elements as one batch; with ``allow_fewer``, the remaining ones after closing."""
         if not self.shapes:
-            raise errors.InvalidArgumentError(None, None, self.needs_shapes_text.format(self.kind))
+            raise errors.InvalidArgumentError.of(self.needs_shapes_text.format(self.kind))
         if not count:
             wait.done(self.as_batch([]))
             return
@@ -84,13 +84,13 @@ class QueueState(WaitingState):
         return DequeueMany(wait, self, count, allow_fewer)
 
     def close(self, wait: Wait, cancel_pending_enqueues: bool) -> None:
-        """Refuses further elements, once the enqueues that wait are through, or at once without them."""
+        """Refuses further elements after the waiting enqueues, or cancels those and refuses at once."""
         if not cancel_pending_enqueues:
             self.submit(self.enqueuers, Close(wait, self))
             return
         with self.lock:
             self.is_closed = True
-        self.fail_all(errors.CancelledError(None, None, "Enqueue operation was cancelled"), self.enqueuers)
+        self.fail_all(errors.CancelledError.of("Enqueue operation was cancelled"), self.enqueuers)
         wait.done(())
 
     def reopen(self) -> None:
@@ -99,28 +99,28 @@ class QueueState(WaitingState):
             self.is_closed = False
 
     def clear(self) -> None:
-        """The queue is dropped from its task: elements are lost and whoever waits is told."""
+        """Called when the task removes the queue: drops the elements and fails all waiting ops."""
         text = f"{self.kind} '{self.name}' was deleted by a reset of its container."
         with self.lock:
             self.is_closed = True
             self._elements.clear()
-        self.fail_all(errors.CancelledError(None, None, text))
+        self.fail_all(errors.CancelledError.of(text))
 
     # ---- elements, under the lock -----------------------------------------------------------
 
     def size(self) -> int:
-        """How many elements it holds."""
+        """The number of elements."""
         return len(self._elements)
 
     def available(self) -> int:
-        """How many elements may be taken now."""
+        """The number of elements that may be taken now."""
         return len(self._elements)
 
     def push(self, element: Element) -> None:
         """Adds an element.
 
         Raises:
-          InvalidArgumentError: when the element itself is wrong.
+          InvalidArgumentError: when the element is not valid.
         """
         self._elements.append(element)
 
@@ -129,7 +129,7 @@ class QueueState(WaitingState):
         return self._elements.popleft()  # type: ignore[no-any-return]
 
     def put_back(self, elements: list[Element]) -> None:
-        """Undoes `pop` of these, in the order in which they were taken."""
+        """Undoes `pop` of these elements, given in the order in which they were taken."""
         self._elements.extendleft(reversed(elements))
 
     # ---- checks and batches -----------------------------------------------------------------
@@ -145,13 +145,13 @@ class QueueState(WaitingState):
                 raise _shape_mismatch(i, expected, np.shape(value))
 
     def check_batch(self, batch: Sequence[Any]) -> None:
-        """Refuses a batch whose rows do not fit, or whose components differ in their number.
+        """Refuses a batch whose rows do not fit, or whose components have different numbers of rows.
 
         Raises:
           InvalidArgumentError: naming the component.
         """
         if not np.ndim(batch[0]):
-            raise errors.InvalidArgumentError(None, None, "EnqueueMany requires components of rank at least 1.")
+            raise errors.InvalidArgumentError.of("EnqueueMany requires components of rank at least 1.")
         rows = len(batch[0])
         for i, value in enumerate(batch):
             shape = np.shape(value)
@@ -161,15 +161,13 @@ class QueueState(WaitingState):
                 if not compatible_raw(expected, shape):
                     raise _shape_mismatch(i, expected, shape)
             elif not shape or shape[0] != rows:
-                raise errors.InvalidArgumentError(
-                    None,
-                    None,
+                raise errors.InvalidArgumentError.of(
                     "All input tensors must have the same size in the 0th dimension."
-                    f" Component {i} has {shape[0] if shape else 0}, and should have {rows}",
+                    f" Component {i} has {shape[0] if shape else 0}, and should have {rows}"
                 )
 
     def as_batch(self, elements: list[Element]) -> tuple[Any, ...]:
-        """The elements as one array per component, with the number of elements in front."""
+        """The elements as one array per component; the first dimension counts elements."""
         columns: Iterable[Any] = zip(*elements) if elements else [()] * len(self.dtypes)
         return tuple(
             self._column(values, dtype, np.shape(values[0]) if values else tuple(d or 0 for d in shape or ()))
@@ -190,22 +188,20 @@ class QueueState(WaitingState):
     # ---- messages ---------------------------------------------------------------------------
 
     def closed_error(self) -> errors.OpError:
-        """What an enqueue gets from a closed queue."""
-        return errors.CancelledError(None, None, f"{self.kind} '{self.name}' is closed.")
+        """The error of an enqueue on a closed queue."""
+        return errors.CancelledError.of(f"{self.kind} '{self.name}' is closed.")
 
     def insufficient_error(self, requested: int, size: int) -> errors.OpError:
-        """What a dequeue gets from a closed queue that has too few elements."""
-        return errors.OutOfRangeError(
-            None,
-            None,
+        """The error of a dequeue on a closed queue with too few elements."""
+        return errors.OutOfRangeError.of(
             f"{self.kind} '{self.name}' is closed and has insufficient elements"
-            f" (requested {requested}, current size {size})",
+            f" (requested {requested}, current size {size})"
         )
 
 
 def _shape_mismatch(component: int, expected: RawShape, got: tuple[int, ...]) -> errors.OpError:
     text = f"Shape mismatch in tuple component {component}. Expected {format_raw(expected)}, got {format_raw(got)}"
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 class PaddingQueueState(QueueState):
@@ -226,11 +222,11 @@ class PaddingQueueState(QueueState):
 
 
 class ShuffleQueueState(QueueState):
-    """A queue that gives its elements in random order and keeps some back for mixing.
+    """A queue that returns its elements in random order and retains some for mixing.
 
     Attributes:
-      min_after_dequeue: how many elements must remain while it is open.
-      seeds: as given; zeros stand for a random choice.
+      min_after_dequeue: the number of elements that must remain while it is open.
+      seeds: the given seeds; zeros: chosen at random.
     """
 
     kind = "RandomShuffleQueue"
@@ -275,7 +271,7 @@ class ShuffleQueueState(QueueState):
 
 
 class PriorityQueueState(QueueState):
-    """A queue that gives the element with the smallest priority first; equals in the order they came."""
+    """A queue that returns the element with the smallest priority first, and equal ones in their order."""
 
     kind = "PriorityQueue"
     needs_shapes_text = "{}'s DequeueMany requires the components to have specified shapes."
@@ -288,7 +284,7 @@ class PriorityQueueState(QueueState):
     def push(self, element: Element) -> None:
         if np.shape(element[0]):
             text = "Expected the priority element to be a scalar, but received shape: "
-            raise errors.InvalidArgumentError(None, None, text + format_raw(np.shape(element[0])))
+            raise errors.InvalidArgumentError.of(text + format_raw(np.shape(element[0])))
         heapq.heappush(self._elements, (int(element[0]), next(self._order), element))
 
     def pop(self) -> Element:

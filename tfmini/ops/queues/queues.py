@@ -10,23 +10,23 @@ from tfmini import dtypes as types
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import queue_ops
-from tfmini.ops.component_arguments import as_name_list, as_shape_list, as_type_list, values_of
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import get_seed, name_scope
+from tfmini.graph.scoping import get_seed, name_scope
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.queues import queue_ops
+from tfmini.ops.queues.component_arguments import as_name_list, as_shape_list, as_type_list, values_of
 from tfmini.shapes import TensorShape, unknown_shape
 
 
 class QueueBase:
     """A queue of elements, each a tuple of tensors (``tf.QueueBase``); see the subclasses.
 
-    The queue lives on the device of its handle and outlives steps; sessions that name the same
+    The queue is on the device of its handle and outlives steps; sessions that use the same
     ``shared_name`` share it.
 
     Args:
       dtypes: of the components of an element.
       shapes: of the components, or None.
-      names: of the components; then elements are dictionaries.
+      names: of the components; if given, elements are dictionaries.
       queue_ref: the handle.
 
     Raises:
@@ -49,7 +49,7 @@ class QueueBase:
         """The queue at ``index`` (an int tensor) of a list of queues.
 
         Raises:
-          TypeError: when the list is empty, holds other things, or their components differ.
+          TypeError: when the list is empty, holds other objects, or the queues' components differ.
         """
         if not queues or not isinstance(queues, list) or not all(isinstance(q, QueueBase) for q in queues):
             raise TypeError("A list of queues expected")
@@ -120,8 +120,8 @@ class QueueBase:
           name: default ``<queue>_enqueue``.
 
         Returns:
-          An operation. It fails with `CancelledError` when the queue is closed before or, with
-          ``cancel_pending_enqueues``, while it waits.
+          An operation. It fails with `CancelledError` when the queue is closed or, with
+          ``cancel_pending_enqueues``, is being closed while it waits.
 
         Raises:
           ValueError, TypeError: when the values do not fit the components.
@@ -135,8 +135,8 @@ class QueueBase:
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Adds the slices of ``vals`` along their first dimension as elements; waits while the queue is full.
 
-        Not atomic: elements of other enqueues may come in between, and what was added before a
-        cancellation stays. Arguments and errors as of `enqueue`.
+        It is not atomic: elements of other enqueues may come in between, and elements that were added
+        before a cancellation stay. Arguments and errors are those of `enqueue`.
         """
         with name_scope(name, f"{self._name}_EnqueueMany", values_of(vals)) as scope:
             tensors = self._components(vals)
@@ -147,7 +147,7 @@ class QueueBase:
             return self._op("enqueue_many")(self._queue_ref, tensors, name=scope)  # type: ignore[no-any-return]
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Takes one element; waits while there is none.
+        """Takes one element; waits while the queue is empty.
 
         Returns:
           A tensor, a list of tensors, or with names a dictionary. They fail with
@@ -159,11 +159,11 @@ class QueueBase:
         return self._element(found)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Takes ``n`` elements as one batch; waits until there are as many.
+        """Takes ``n`` elements as one batch; waits until the queue has ``n``.
 
         Returns:
-          As `dequeue`, with ``n`` as additional first dimension. They fail with `OutOfRangeError`
-          when the queue is closed and fewer are left, which then stay in the queue.
+          Like `dequeue`, with ``n`` as additional first dimension. They fail with `OutOfRangeError`
+          when the queue is closed and has fewer elements, which then stay in the queue.
         """
         name = name or f"{self._name}_DequeueMany"
         found = self._op("dequeue_many")(self._queue_ref, n, component_types=self._dtypes, name=name)
@@ -173,7 +173,7 @@ class QueueBase:
         return self._element(found)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Takes ``n`` elements as one batch, or after closing those that are left, at least one."""
+        """Takes ``n`` elements as one batch; after closing, the remaining ones, at least one."""
         name = name or f"{self._name}_DequeueUpTo"
         found = self._op("dequeue_up_to")(self._queue_ref, n, component_types=self._dtypes, name=name)
         for output, shape in zip(found, self._shapes):
@@ -189,8 +189,8 @@ class QueueBase:
         """Refuses further enqueues; dequeues go on until the queue is empty.
 
         Args:
-          cancel_pending_enqueues: whether the enqueues that wait are cancelled. Otherwise the
-            operation waits for those that came before it.
+          cancel_pending_enqueues: whether to cancel waiting enqueues. Otherwise the operation waits
+            for those that came before it.
           name: default ``<queue>_Close``.
         """
         name = name or f"{self._name}_Close"
@@ -206,21 +206,21 @@ class QueueBase:
 
 
 def _common_shape(a: TensorShape, b: TensorShape) -> TensorShape:
-    """What is known of both shapes alike."""
+    """The most specific shape that describes both."""
     if a.ndims is None or a.ndims != b.ndims:
         return unknown_shape()
     return TensorShape([x if x == y else None for x, y in zip(a.as_list(), b.as_list())])
 
 
 class FIFOQueue(QueueBase):
-    """A queue that gives elements in the order in which they came (``tf.FIFOQueue``).
+    """A queue that returns elements in the order of their enqueues (``tf.FIFOQueue``).
 
     Args:
-      capacity: the most elements it holds; negative for no bound.
+      capacity: the most elements that it holds; negative: no bound.
       dtypes: of the components of an element.
       shapes: fully defined, of the components; needed for ``dequeue_many``.
-      names: of the components; then elements are dictionaries.
-      shared_name: under which other sessions find it.
+      names: of the components; if given, elements are dictionaries.
+      shared_name: the name by which other sessions find it.
       name: of the handle.
     """
 
@@ -239,10 +239,10 @@ class PaddingFIFOQueue(QueueBase):
     """A `FIFOQueue` whose batches are padded with zeros (``tf.PaddingFIFOQueue``).
 
     Args:
-      shapes: of the components; sizes that are None may differ between elements.
+      shapes: of the components; unknown sizes (None) may differ between elements.
 
     Raises:
-      ValueError: when there are not as many shapes as dtypes.
+      ValueError: when the numbers of shapes and dtypes differ.
     """
 
     def __init__(
@@ -264,10 +264,10 @@ class PaddingFIFOQueue(QueueBase):
 
 
 class RandomShuffleQueue(QueueBase):
-    """A queue that gives its elements in random order (``tf.RandomShuffleQueue``).
+    """A queue that returns its elements in random order (``tf.RandomShuffleQueue``).
 
     Args:
-      min_after_dequeue: how many elements stay in the queue, for mixing, until it is closed.
+      min_after_dequeue: the number of elements that stay in the queue, for mixing, until it is closed.
       seed: of the order; see ``tf.set_random_seed``.
     """
 
@@ -281,9 +281,9 @@ class RandomShuffleQueue(QueueBase):
         if seed1 is None and seed2 is None:
             seed1, seed2 = 0, 0
         elif seed is None and shared_name is not None:
-            import hashlib  # some ms that `import tfmini` saves
+            import hashlib  # Imported here to save some ms in `import tfmini`.
 
-            # All graphs that share the queue must agree on its seeds, whatever the number of ops before it.
+            # All graphs that share the queue must have the same seeds, whatever the number of ops before it.
             digest = hashlib.md5((str(seed1) + shared_name).encode(), usedforsecurity=False).hexdigest()
             seed2 = int(digest[:8], 16) & 0x7FFFFFFF
         handle = queue_ops.random_shuffle_queue(
@@ -294,7 +294,7 @@ class RandomShuffleQueue(QueueBase):
 
 
 class PriorityQueue(QueueBase):
-    """A queue that gives the smallest priority first (``tf.PriorityQueue``).
+    """A queue that returns the element with the smallest priority first (``tf.PriorityQueue``).
 
     The first component of an element is its priority, an int64 scalar; it is not among ``types``.
     """

@@ -8,21 +8,21 @@ from tfmini import dtypes as types
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import staging_ops
-from tfmini.ops.component_arguments import values_of
+from tfmini.graph.scoping import colocate_with, name_scope
 from tfmini.ops.control import identity, no_op
-from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.ops.queues import staging_ops
+from tfmini.ops.queues.component_arguments import values_of
 from tfmini.shapes import TensorShape, unknown_shape
 
 
 class BaseStagingArea:
-    """What both staging areas have in common.
+    """Base of the staging areas.
 
     Args:
       dtypes: of the values of a tuple.
       shapes: of the values, or None.
-      names: of the values; then tuples are dictionaries.
-      shared_name: under which other graphs find it.
+      names: of the values; if given, tuples are dictionaries.
+      shared_name: the name by which other graphs find it.
       capacity: the most tuples; 0 for no limit.
       memory_limit: the most bytes; 0 for no limit.
 
@@ -49,7 +49,7 @@ class BaseStagingArea:
         self._names = names
         self._capacity = capacity
         self._memory_limit = memory_limit
-        # All ops on the area go to the device on which it was made.
+        # All ops on the area are placed on the device on which it was made.
         with name_scope(f"{self._name}_root"):
             self._coloc_op = no_op()
 
@@ -122,7 +122,7 @@ class BaseStagingArea:
         return [vals[self._names[i]] for i in indices], indices
 
     def _here(self, tensors: Any) -> list[Tensor]:
-        """The tensors on the present device, which may not be the area's."""
+        """The tensors on the current device, which may differ from the area's."""
         found = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
         if no_op().device != self._coloc_op.device:
             found = [identity(t, None) for t in found]
@@ -147,16 +147,16 @@ class StagingArea(BaseStagingArea):
                 values = [values]
             tensors, _ = self._check_put_dtypes(values, list(range(len(values))))
             with colocate_with(self._coloc_op):
-                return staging_ops.stage(tensors, name=scope, **self._attrs())  # type: ignore[no-any-return]
+                return staging_ops.stage(tensors, name=scope, **self._attrs())
 
     def get(self, name: str | None = None) -> Any:
-        """Takes the oldest tuple; waits while there is none."""
+        """Takes the oldest tuple; waits while the area is empty."""
         with colocate_with(self._coloc_op):
             found = staging_ops.unstage(dtypes=self._dtypes, name=name or f"{self._name}_get", **self._attrs())
         return self._tuple(found, range(len(self._dtypes)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Gives the tuple at ``index`` without taking it; waits until there is one."""
+        """Returns the tuple at ``index`` without taking it; waits until it exists."""
         with colocate_with(self._coloc_op):
             found = staging_ops.stage_peek(
                 index, dtypes=self._dtypes, name=name or f"{self._name}_peek", **self._attrs()
@@ -164,19 +164,19 @@ class StagingArea(BaseStagingArea):
         return self._tuple(found, range(len(self._dtypes)))
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many tuples there are, an int32 scalar."""
-        return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())  # type: ignore[no-any-return]
+        """The number of tuples, an int32 scalar."""
+        return staging_ops.stage_size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())
 
     def clear(self, name: str | None = None) -> Operation:
         """Forgets all tuples."""
-        return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())  # type: ignore[no-any-return]
+        return staging_ops.stage_clear(dtypes=self._dtypes, name=name or f"{self._name}_clear", **self._attrs())
 
 
 class MapStagingArea(BaseStagingArea):
-    """A buffer of tuples by int64 key, which may be put and taken in parts (``tf.contrib.staging.MapStagingArea``).
+    """A map from int64 keys to tuples, which may be put and taken in parts (``tf.contrib.staging.MapStagingArea``).
 
     Args:
-      ordered: whether `get` without a key gives the smallest key first.
+      ordered: whether `get` without a key returns the smallest key first.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class MapStagingArea(BaseStagingArea):
 
         Args:
           vals: a list with ``indices``, or with names a dictionary.
-          indices: which values of the tuple these are, increasing.
+          indices: the positions of the values in the tuple, increasing.
         """
         with name_scope(name, f"{self._name}_put", values_of(vals)) as scope:
             tensors, places = self._check_put_dtypes(vals, indices)
@@ -222,14 +222,14 @@ class MapStagingArea(BaseStagingArea):
         return list(indices), [self._dtypes[i] for i in indices]
 
     def peek(self, key: Any, indices: Any = None, name: str | None = None) -> Any:
-        """Gives values of the tuple of ``key`` without taking them; waits for the key."""
+        """Returns values of the tuple of ``key`` without taking them; waits for the key."""
         places, dtypes = self._asked_for(indices)
         with colocate_with(self._coloc_op):
             found = self._ops.peek(key, places, dtypes=dtypes, name=name or f"{self._name}_pop", **self._attrs())
         return self._tuple(found, places)
 
     def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> Any:
-        """Takes values of the tuple of ``key``, or of any; waits for it.
+        """Takes values of the tuple of ``key``, or of any tuple; waits for it.
 
         Returns:
           (key, values).
@@ -244,11 +244,11 @@ class MapStagingArea(BaseStagingArea):
         return self._here(found[0])[0], self._tuple(found[1], places)
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many complete tuples there are, an int32 scalar."""
+        """The number of complete tuples, an int32 scalar."""
         return self._ops.size(dtypes=self._dtypes, name=name or f"{self._name}_size", **self._attrs())  # type: ignore[no-any-return]
 
     def incomplete_size(self, name: str | None = None) -> Tensor:
-        """How many incomplete tuples there are, an int32 scalar."""
+        """The number of incomplete tuples, an int32 scalar."""
         name = name or f"{self._name}_incomplete_size"
         return self._ops.incomplete_size(dtypes=self._dtypes, name=name, **self._attrs())  # type: ignore[no-any-return]
 

@@ -1,6 +1,6 @@
 """Ops of staging areas: ``Stage``, ``Unstage``, … and the ``MapStage`` and ``OrderedMapStage`` families.
 
-They have no handle: the area is found by container and name on the op's own device.
+They have no handle: an op finds the area by container and name on its own device.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.registry import OpHandle, ShapeRule, op
+from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
-from tfmini.ops.staging_state import MapStageState, StageState
-from tfmini.shapes import RawShape
+from tfmini.ops.queues.staging_state import MapStageState, StageState
 
 _ATTRS = """capacity: int >= 0 = 0
     memory_limit: int >= 0 = 0
@@ -24,31 +24,33 @@ _ATTRS = """capacity: int >= 0 = 0
     shared_name: string = ''"""
 _SOME = _ATTRS.replace("dtypes: list(type)", "dtypes: list(type) >= 1")
 
-stage = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True)
-unstage = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True)
-stage_peek = op(f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True)
-stage_size = op(f"StageSize() -> size: int32\n{_ATTRS}", stateful=True)
-stage_clear = op(f"StageClear()\n{_ATTRS}", stateful=True)
+stage: OpHandle[Operation] = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True, shape=[])
+unstage: OpHandle[Any] = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes)
+stage_peek: OpHandle[Any] = op(
+    f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes
+)
+stage_size = op(f"StageSize() -> size: int32\n{_ATTRS}", stateful=True, shape=[()])
+stage_clear: OpHandle[Operation] = op(f"StageClear()\n{_ATTRS}", stateful=True, shape=[])
 
 
 class MapOps:
     """The ops of one kind of map staging area."""
 
     def __init__(self, prefix: str) -> None:
-        def make(name: str, signature: str, attrs: str) -> OpHandle:
-            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True)
+        def make(name: str, signature: str, attrs: str, shape: ShapeRule = unknown_shapes) -> OpHandle[Any]:
+            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True, shape=shape)
 
         put_attrs = f"{_ATTRS}\nfake_dtypes: list(type) >= 1"
-        self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs)
+        self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs, [])
         self.peek = make("Peek", "(key: int64, indices: int32) -> values: dtypes", _SOME)
         self.pop = make("Unstage", "(key: int64, indices: int32) -> values: dtypes", _SOME)
         self.pop_any = make("UnstageNoKey", "(indices: int32) -> key: int64, values: dtypes", _SOME)
-        self.size = make("Size", "() -> size: int32", _ATTRS)
-        self.incomplete_size = make("IncompleteSize", "() -> size: int32", _ATTRS)
-        self.clear = make("Clear", "()", _ATTRS)
+        self.size = make("Size", "() -> size: int32", _ATTRS, [()])
+        self.incomplete_size = make("IncompleteSize", "() -> size: int32", _ATTRS, [()])
+        self.clear = make("Clear", "()", _ATTRS, [])
 
-    def all(self) -> list[OpHandle]:
-        """All of them."""
+    def all(self) -> list[OpHandle[Any]]:
+        """All ops of this kind."""
         return [self.put, self.peek, self.pop, self.pop_any, self.size, self.incomplete_size, self.clear]
 
 
@@ -56,26 +58,6 @@ map_ops, ordered_map_ops = MapOps("Map"), MapOps("OrderedMap")
 
 for _handle in (stage, unstage, stage_peek, stage_size, stage_clear, *map_ops.all(), *ordered_map_ops.all()):
     _handle.not_differentiable()
-
-
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
-for _handle in (unstage, stage_peek, map_ops.peek, map_ops.pop, ordered_map_ops.peek, ordered_map_ops.pop):
-    _handle.shape(lambda node: [None] * len(node.attrs["dtypes"]))
-for _handle in (map_ops.pop_any, ordered_map_ops.pop_any):
-    _handle.shape(lambda node: [None] * (1 + len(node.attrs["dtypes"])))
-for _ops in (map_ops, ordered_map_ops):
-    _ops.size.shape(_scalar)
-    _ops.incomplete_size.shape(_scalar)
-stage_size.shape(_scalar)
-for _handle in (stage, stage_clear, map_ops.put, map_ops.clear, ordered_map_ops.put, ordered_map_ops.clear):
-    _handle.shape(_nothing)
 
 
 # ---- Stage ----------------------------------------------------------------------------------
@@ -141,17 +123,17 @@ def _map_area(resources: Any, node: Any) -> MapStageState:
         name,
         lambda: MapStageState(name, *limits, len(attrs["dtypes"]), ordered),
     )
-    # Ops that take values name only the types they ask for: the widest op knows the width of a tuple.
+    # Ops that take values have only the types of those values, so the op with the most types gives the tuple's width.
     area.width = max(area.width, len(attrs["dtypes"]))
     return area
 
 
 def _key(key: Any) -> int:
     if not np.size(key):
-        raise errors.InvalidArgumentError(None, None, "key must not be empty")
+        raise errors.InvalidArgumentError.of("key must not be empty")
     if np.size(key) != 1:
         text = f"key must be an int64 scalar, got tensor with shape: {list(np.shape(key))}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return int(np.ravel(key)[0])
 
 

@@ -14,7 +14,7 @@ from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
 
 def size_in_bytes(values: Any) -> int:
-    """What a tuple of values counts against a memory limit."""
+    """The size of a tuple of values, for the memory limit."""
     return sum(len(v) if isinstance(v, bytes) else np.asarray(v).nbytes for v in values if v is not None)
 
 
@@ -43,7 +43,7 @@ class _Try(Attempt):
 
 
 class _Area(WaitingState):
-    """What both kinds of areas have in common: limits, and clearing.
+    """Base of both kinds of areas: limits, and clearing.
 
     Attributes:
       capacity: the most tuples; 0 for no limit.
@@ -64,36 +64,34 @@ class _Area(WaitingState):
         return fits and (not self.capacity or count < self.capacity)
 
     def check_limit(self, size: int) -> None:
-        """Refuses what can never fit.
+        """Refuses a tuple that can never fit.
 
         Raises:
-          ResourceExhaustedError: when ``size`` alone is over the memory limit.
+          ResourceExhaustedError: when ``size`` exceeds the memory limit.
         """
         if self.memory_limit and size > self.memory_limit:
-            raise errors.ResourceExhaustedError(
-                None,
-                None,
+            raise errors.ResourceExhaustedError.of(
                 f"Attempted to insert tensors with combined size of '{size}' bytes into Staging Area with a memory"
-                f" limit of '{self.memory_limit}'.",
+                f" limit of '{self.memory_limit}'."
             )
 
     def drop(self) -> None:
-        """Forgets all tuples, under the lock."""
+        """Removes all tuples, under the lock."""
         raise NotImplementedError
 
     def empty(self) -> None:
-        """Forgets all tuples; those who wait for room get it."""
+        """Removes all tuples, which answers the ops that wait for room."""
         with self.lock:
             self.drop()
             self.bytes = 0
         self.changed()
 
     def clear(self) -> None:
-        """The area is dropped from its task; whoever waits is told."""
+        """Called when the task removes the area; fails all waiting ops."""
         with self.lock:
             self.drop()
         text = f"Staging area '{self.name}' was deleted by a reset of its container."
-        self.fail_all(errors.CancelledError(None, None, text))
+        self.fail_all(errors.CancelledError.of(text))
 
 
 class StageState(_Area):
@@ -104,7 +102,7 @@ class StageState(_Area):
         self._tuples: deque[tuple[Any, ...]] = deque()
 
     def size(self) -> int:
-        """How many tuples it holds."""
+        """The number of tuples."""
         return len(self._tuples)
 
     def drop(self) -> None:
@@ -137,7 +135,7 @@ class StageState(_Area):
         self.submit(self.takers, _Try(wait, get, f'a tuple in staging area "{self.name}"'))
 
     def peek(self, wait: Wait, index: int, count: int) -> None:
-        """Gives the tuple at ``index`` without taking it."""
+        """Returns the tuple at ``index`` without taking it."""
 
         def peek() -> Any:
             return _checked(self._tuples[index], count) if index < len(self._tuples) else None
@@ -147,16 +145,16 @@ class StageState(_Area):
 
 def _checked(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     if len(values) != count:
-        raise errors.InvalidArgumentError(None, None, f"Mismatch stage/unstage: {len(values)} vs. {count}")
+        raise errors.InvalidArgumentError.of(f"Mismatch stage/unstage: {len(values)} vs. {count}")
     return values
 
 
 class MapStageState(_Area):
-    """A staging area by key, whose tuples may come and go in parts.
+    """A staging area by key, whose tuples may be put and taken in parts.
 
     Args:
-      width: how many values a tuple has.
-      ordered: whether taking without a key gives the smallest key first.
+      width: the number of values of a tuple.
+      ordered: whether taking without a key returns the smallest key first.
     """
 
     def __init__(self, name: str, capacity: int, memory_limit: int, width: int, ordered: bool) -> None:
@@ -195,7 +193,7 @@ class MapStageState(_Area):
             self._check_index(key, index)
             if parts[index] is not None:
                 text = f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
-                raise errors.InvalidArgumentError(None, None, text)
+                raise errors.InvalidArgumentError.of(text)
             parts[index] = value
         if any(part is None for part in parts):
             self.incomplete[key] = parts
@@ -206,7 +204,7 @@ class MapStageState(_Area):
     def _check_index(self, key: int, index: int) -> None:
         if not 0 <= index < self.width:
             text = f"Index '{index}' for key '{key}' was out of bounds '{self.width}'."
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
 
     def _values(self, key: int, indices: list[int], remove: bool) -> tuple[Any, ...]:
         parts = self.complete[key]
@@ -214,7 +212,7 @@ class MapStageState(_Area):
             self._check_index(key, index)
             if parts[index] is None:
                 text = f"Tensor at index '{index}' for key '{key}' has already been removed."
-                raise errors.InvalidArgumentError(None, None, text)
+                raise errors.InvalidArgumentError.of(text)
         found = tuple(parts[index] for index in indices)
         if remove:
             for index in indices:
@@ -225,7 +223,7 @@ class MapStageState(_Area):
         return found
 
     def get(self, wait: Wait, key: int, indices: list[int], remove: bool) -> None:
-        """Gives values of the tuple of a key, and removes them if told so; waits for the key."""
+        """Returns values of the tuple of a key, and removes them if requested; waits for the key."""
         _check_order(indices)
 
         def get() -> Any:
@@ -234,7 +232,7 @@ class MapStageState(_Area):
         self.submit(self.takers if remove else self.peekers, _Try(wait, get, self._cause(f"key {key}")))
 
     def get_any(self, wait: Wait, indices: list[int]) -> None:
-        """Takes values of some tuple; gives (key, list of values)."""
+        """Takes values of some tuple; returns (key, list of values)."""
         _check_order(indices)
 
         def get() -> Any:
@@ -251,6 +249,6 @@ class MapStageState(_Area):
 
 def _check_order(indices: list[int]) -> None:
     if not indices:
-        raise errors.InvalidArgumentError(None, None, "Indices are empty")
+        raise errors.InvalidArgumentError.of("Indices are empty")
     if any(a >= b for a, b in zip(indices, indices[1:])):
-        raise errors.InvalidArgumentError(None, None, "Indices are not strictly ordered")
+        raise errors.InvalidArgumentError.of("Indices are not strictly ordered")

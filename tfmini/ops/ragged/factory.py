@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.ops.constant import constant
-from tfmini.ops.ragged_tensor import RaggedTensor, RaggedTensorValue
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.ragged.ragged_tensor import RaggedTensor, RaggedTensorValue
 
 
 def ragged_constant(
@@ -21,16 +21,16 @@ def ragged_constant(
     Args:
       pylist: nested lists, tuples or arrays.
       dtype: of the values, inferred by default.
-      ragged_rank: how many levels are ragged; default: all but the innermost axis.
+      ragged_rank: the number of ragged levels; default: all axes but the innermost.
       inner_shape: the shape of each flat value.
       name: of the scope.
       row_splits_dtype: int32 or int64.
 
     Returns:
-      A `RaggedTensor`, or a plain tensor where no level is ragged.
+      A `RaggedTensor`, or a plain tensor if no level is ragged.
 
     Raises:
-      ValueError: when the nesting is not even.
+      ValueError: when scalars are nested at different depths.
     """
     with name_scope(name, "RaggedConstant", []):
         splits, flat = _parse(pylist, ragged_rank, inner_shape)
@@ -62,7 +62,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int | None:
-    """How deep scalars lie; None when there is none to tell."""
+    """The nesting depth of scalars; None if there is no scalar."""
     if not _is_list(value):
         return 0
     depths = {_depth(item) for item in value} - {None}

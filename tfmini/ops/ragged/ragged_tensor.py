@@ -9,18 +9,21 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_gather, array_joining, array_shape
-from tfmini.ops.array_identity import identity, placeholder
-from tfmini.ops.array_scatter import scatter_nd, tensor_scatter_update
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.casting import cast
-from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
-from tfmini.ops.constant import constant
-from tfmini.ops.math_reductions import cumsum
-from tfmini.ops.math_segments import unsorted_segment_sum
-from tfmini.ops.reduce_functions import reduce_max
-from tfmini.ops.scoping import control_dependencies, name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.array.scatter import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.debugging.value_checks import assert_equal, assert_less, assert_less_equal
+from tfmini.ops.math.reduce_functions import reduce_max
+from tfmini.ops.math.reductions import cumsum
+from tfmini.ops.math.segments import unsorted_segment_sum
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
 
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
@@ -66,9 +69,9 @@ class RaggedTensorValue:
 class RaggedTensor:
     """A tensor whose rows may differ in length (``tf.RaggedTensor``); made by the ``from_…`` methods.
 
-    Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged again. With ``validate`` a
-    ``from_…`` method's arguments that do not cut the values into rows are an InvalidArgumentError: at once where they
-    are static, else in the step.
+    Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged, too. With ``validate``, a
+    ``from_…`` method raises InvalidArgumentError for arguments that do not divide the values into rows: at once where
+    they are static, else in the step.
     """
 
     def __init__(self, values: Any, row_splits: Tensor, internal: bool = False) -> None:
@@ -83,7 +86,7 @@ class RaggedTensor:
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows from where each begins and the last one ends."""
+        """Rows from the position at which each begins and the last one ends."""
         if isinstance(row_splits, (list, tuple)) and not row_splits:
             raise ValueError("row_splits tensor may not be empty.")
         with name_scope(name, "RaggedFromRowSplits", [values, row_splits]):
@@ -96,7 +99,7 @@ class RaggedTensor:
         """Rows from their lengths."""
         with name_scope(name, "RaggedFromRowLengths", [values, row_lengths]):
             lengths = _index_vector(row_lengths)
-            zero = constant([0], lengths._dtype.base_dtype)
+            zero = constant([0], lengths.dtype.base_dtype)
             splits = array_joining.concat([zero, cumsum(lengths)], 0)
             return _cut(as_ragged(values), splits, validate, "from_row_lengths")
 
@@ -107,7 +110,7 @@ class RaggedTensor:
         """Rows from the row number of each value, in order."""
         with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
             rowids = _index_vector(value_rowids)
-            dtype = rowids._dtype.base_dtype
+            dtype = rowids.dtype.base_dtype
             if validate:
                 rowids = _rising(rowids, nrows, "from_value_rowids")
             if nrows is None:
@@ -121,20 +124,20 @@ class RaggedTensor:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows from where each begins."""
+        """Rows from the position at which each begins."""
         with name_scope(name, "RaggedFromRowStarts", [values, row_starts]):
             values, starts = as_ragged(values), _index_vector(row_starts)
-            end = array_shape.reshape(cast(_row_count(values), starts._dtype.base_dtype), [1])
+            end = array_shape.reshape(cast(_row_count(values), starts.dtype.base_dtype), [1])
             return _cut(values, array_joining.concat([starts, end], 0), validate, "from_row_starts")
 
     @classmethod
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows from where each ends."""
+        """Rows from the position at which each ends."""
         with name_scope(name, "RaggedFromRowLimits", [values, row_limits]):
             limits = _index_vector(row_limits)
-            zero = constant([0], limits._dtype.base_dtype)
+            zero = constant([0], limits.dtype.base_dtype)
             return _cut(as_ragged(values), array_joining.concat([zero, limits], 0), validate, "from_row_limits")
 
     @classmethod
@@ -153,7 +156,7 @@ class RaggedTensor:
     @classmethod
     def from_tensor(cls, tensor: Any, lengths: Any = None, padding: Any = None, ragged_rank: int = 1,
                     name: str | None = None, row_splits_dtype: Any = dtypes.int64) -> RaggedTensor:  # fmt: skip
-        """A dense tensor with its first ``ragged_rank`` inner axes made ragged, each row as long as the others.
+        """A dense tensor with ``ragged_rank`` axes after the first as ragged axes; all rows have the same length.
 
         Raises:
           NotImplementedError: for ``lengths`` or ``padding``.
@@ -207,7 +210,7 @@ class RaggedTensor:
     @property
     def shape(self) -> TensorShape:
         """The static shape; ragged axes are unknown."""
-        splits = self._row_splits._shape
+        splits = self._row_splits.raw_shape
         rows = None if splits is None or splits[0] is None else splits[0] - 1
         inner = self._values.shape
         if inner.ndims is None:
@@ -226,7 +229,7 @@ class RaggedTensor:
         """The number of rows."""
         with name_scope(name, "RaggedNRows", [self._row_splits]):
             count = array_shape.size(self._row_splits, out_type=self._row_splits.dtype.base_dtype) - 1
-            return count if out_type is None else cast(count, out_type)  # type: ignore[no-any-return]
+            return count if out_type is None else cast(count, out_type)
 
     def row_starts(self, name: str | None = None) -> Tensor:
         return getitem(self._row_splits, slice(None, -1))
@@ -243,18 +246,18 @@ class RaggedTensor:
     def value_rowids(self, name: str | None = None) -> Tensor:
         """The row of each value."""
         splits = self._row_splits
-        dtype = splits._dtype.base_dtype
+        dtype = splits.dtype.base_dtype
         inner = getitem(splits, slice(1, -1))
         count = array_shape.reshape(getitem(splits, -1), [1]) + 1
         steps = scatter_nd(array_shape.expand_dims(inner, -1), array_filling.ones_like(inner), cast(count, dtype))
         return getitem(cumsum(steps), slice(None, -1))
 
     def with_values(self, new_values: Any) -> RaggedTensor:
-        """The same rows of other values."""
+        """A tensor with the same rows and other values."""
         return RaggedTensor(as_ragged(new_values), self._row_splits, internal=True)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
-        """The same nested rows of other flat values."""
+        """A tensor with the same nested rows and other flat values."""
         if isinstance(self._values, RaggedTensor):
             return self.with_values(self._values.with_flat_values(new_values))
         return self.with_values(new_values)
@@ -262,19 +265,19 @@ class RaggedTensor:
     # ---- converting ----
 
     def to_tensor(self, default_value: Any = None, name: str | None = None) -> Tensor:
-        """A dense tensor, short rows filled up with ``default_value`` (0 or the empty string)."""
+        """A dense tensor; short rows are padded with ``default_value`` (0 or the empty string)."""
         with name_scope(name, "RaggedToTensor", [self._row_splits]):
             if default_value is None:
                 default_value = array_filling.zeros([], self.dtype)
             default = convert_to_tensor(default_value, self.dtype)
             values = self._values.to_tensor(default) if isinstance(self._values, RaggedTensor) else self._values
             rows = self.nrows()
-            zero = constant([0], rows._dtype.base_dtype)
+            zero = constant([0], rows.dtype.base_dtype)
             longest = reduce_max(array_joining.concat([self.row_lengths(), zero], 0))
             rowids = self.value_rowids()
-            offsets = array_filling.range(array_shape.size(rowids, out_type=rowids._dtype.base_dtype)) \
+            offsets = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype)) \
                 - array_gather.gather(self.row_starts(), rowids)  # fmt: skip
-            inner = getitem(array_shape.shape(values, out_type=rows._dtype.base_dtype), slice(1, None))
+            inner = getitem(array_shape.shape(values, out_type=rows.dtype.base_dtype), slice(1, None))
             sizes = array_joining.concat([array_joining.stack([rows, longest]), inner], 0)
             blank = array_filling.fill(sizes, default)
             return tensor_scatter_update(blank, array_joining.stack([rowids, offsets], axis=1), values)
@@ -284,7 +287,7 @@ class RaggedTensor:
         with name_scope(name, "RaggedToSparse", [self._row_splits]):
             rowids = self.value_rowids()
             starts = array_gather.gather(self.row_starts(), rowids)
-            dtype = rowids._dtype.base_dtype
+            dtype = rowids.dtype.base_dtype
             columns = array_filling.range(array_shape.size(rowids, out_type=dtype)) - starts
             if isinstance(self._values, RaggedTensor):
                 raise NotImplementedError("RaggedTensor.to_sparse takes one ragged level: use to_tensor.")
@@ -300,7 +303,7 @@ class RaggedTensor:
         return build(self.graph._session_hook("eval", tensors, feed_dict, session))  # type: ignore[no-any-return]
 
     def _fetch_parts(self) -> tuple[list[Tensor], Any]:
-        """What `Session.run` fetches for this object, and how it makes the value of that."""
+        """The tensors that `Session.run` fetches for this object, and the function that makes its value of them."""
 
         def build(values: list[Any]) -> RaggedTensorValue:
             found: Any = values[-1]
@@ -315,13 +318,13 @@ class RaggedTensor:
 
 
 def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTensor:
-    """The values in rows; with ``validate`` the splits are checked before they are used."""
+    """Divides the values into rows; with ``validate``, checks the splits first."""
     if not isinstance(validate, bool):
         raise TypeError("validate must have type bool")
     if validate:
         text = _INVALID.format(method)
-        zero = constant(0, splits._dtype.base_dtype)
-        last = cast(_row_count(values), splits._dtype.base_dtype)
+        zero = constant(0, splits.dtype.base_dtype)
+        last = cast(_row_count(values), splits.dtype.base_dtype)
         checks = [
             assert_equal(getitem(splits, 0), zero, message=text),
             assert_less_equal(getitem(splits, slice(None, -1)), getitem(splits, slice(1, None)), message=text),
@@ -333,9 +336,9 @@ def _cut(values: Any, splits: Tensor, validate: bool, method: str) -> RaggedTens
 
 
 def _rising(rowids: Tensor, nrows: Any, method: str) -> Tensor:
-    """Row numbers, checked to be in order and rows that there are."""
+    """The row numbers, with a check that they are sorted and in range."""
     text = _INVALID.format(method)
-    dtype = rowids._dtype.base_dtype
+    dtype = rowids.dtype.base_dtype
     checks = [
         assert_less_equal(constant(0, dtype), getitem(rowids, slice(None, 1)), message=text),
         assert_less_equal(getitem(rowids, slice(None, -1)), getitem(rowids, slice(1, None)), message=text),
@@ -355,13 +358,13 @@ def _row_count(values: Any) -> Tensor:
 def _index_vector(values: Any) -> Tensor:
     """Row indices as an int32 or int64 vector; Python values become int64."""
     if isinstance(values, Tensor):
-        return values if values._dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
+        return values if values.dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
     dtype = dtypes.int32 if getattr(values, "dtype", None) == np.int32 else dtypes.int64
     return convert_to_tensor(np.asarray(values, dtype.numpy), dtype, name="row_splits")
 
 
 def as_ragged(values: Any) -> Any:
-    """A `RaggedTensor` as it is, its value as constants, anything else as a tensor."""
+    """A `RaggedTensor` unchanged, its value as constants, any other value as a tensor."""
     if isinstance(values, RaggedTensor):
         return values
     if isinstance(values, RaggedTensorValue):
@@ -370,7 +373,7 @@ def as_ragged(values: Any) -> Any:
 
 
 def ragged_placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None) -> RaggedTensor:
-    """A ragged tensor to be fed part by part (``tf.ragged.placeholder``)."""
+    """A ragged tensor made of placeholders (``tf.ragged.placeholder``)."""
     with name_scope(name, "RaggedPlaceholder", []):
         shape = TensorShape([None]).concatenate(TensorShape(value_shape if value_shape is not None else None))
         found: Any = placeholder(dtype, shape, "flat_values")

@@ -11,18 +11,19 @@ from tfmini.dimension import dimension_value
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops import random_sampling as sampling
-from tfmini.ops.assertion import Assert
+from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.math_elementwise import add, floormod, maximum, multiply, subtract, truediv
-from tfmini.ops.scoping import get_seed, name_scope
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.math.elementwise import add, floormod, maximum, multiply, subtract, truediv
+from tfmini.ops.random import sampling as sampling
 
 _UNIFORM_TYPES = frozenset(
     (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 )
 
 
-def _seeds(seed: int | None) -> dict[str, int]:
+def seed_attrs(seed: int | None) -> dict[str, int]:
+    """The attrs ``seed`` and ``seed2`` of an op that draws random numbers."""
     first, second = get_seed(seed)
     return {"seed": first or 0, "seed2": second or 0}
 
@@ -62,8 +63,8 @@ def random_uniform(
         low = convert_to_tensor(minval, dtype=dtype, name="min")
         high = convert_to_tensor(maxval, dtype=dtype, name="max")
         if dtype.is_integer:
-            return sampling.uniform_int_op(shape, low, high, name=scope, **_seeds(seed))  # type: ignore[no-any-return]
-        values = sampling.uniform_op(shape, dtype=dtype, **_seeds(seed))
+            return sampling.uniform_int_op(shape, low, high, name=scope, **seed_attrs(seed))
+        values = sampling.uniform_op(shape, dtype=dtype, **seed_attrs(seed))
         return add(multiply(values, subtract(high, low, name="sub"), name="mul"), low, name=scope)
 
 
@@ -75,7 +76,7 @@ def _scaled(
         shape = _shape_tensor(shape)
         mean = convert_to_tensor(mean, dtype=dtype, name="mean")
         stddev = convert_to_tensor(stddev, dtype=dtype, name="stddev")
-        values = handle(shape, dtype=dtype, **_seeds(seed))
+        values = handle(shape, dtype=dtype, **seed_attrs(seed))
         return add(multiply(values, stddev, name="mul"), mean, name=scope)
 
 
@@ -91,17 +92,17 @@ def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Normal values, those beyond two deviations drawn again (``tf.truncated_normal``)."""
+    """Normal values; values beyond two standard deviations are redrawn (``tf.truncated_normal``)."""
     return _scaled(sampling.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """``value`` with its rows in random order (``tf.random_shuffle``)."""
-    return sampling.shuffle_op(value, name=name, **_seeds(seed))  # type: ignore[no-any-return]
+    return sampling.shuffle_op(value, name=name, **seed_attrs(seed))
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """A random window of the given size (``tf.random_crop``); each size at most that of ``value``."""
+    """A random slice of the given size (``tf.random_crop``), which must not exceed that of ``value``."""
     with name_scope(name, "random_crop", [value, size]) as scope:
         value = convert_to_tensor(value, name="value")
         size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
@@ -111,13 +112,13 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         shape = with_dependencies([check], shape)
         limit = add(subtract(shape, size), 1)
         start = random_uniform(handle_of("Shape")(shape), maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
-        return handle_of("Slice")(value, floormod(start, limit), size, name=scope)  # type: ignore[no-any-return]
+        return handle_of("Slice")(value, floormod(start, limit), size, name=scope)
 
 
 def multinomial(
     logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
 ) -> Tensor:
-    """Class numbers drawn by unnormalised log-probabilities (``tf.multinomial``).
+    """Class numbers drawn according to unnormalised log-probabilities (``tf.multinomial``).
 
     Args:
       logits: [batch, classes].
@@ -133,7 +134,7 @@ def multinomial(
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    """The same as `multinomial` (``tf.random.categorical``)."""
+    """Same as `multinomial` (``tf.random.categorical``)."""
     return _draw_classes("categorical", logits, num_samples, dtype, seed, name)
 
 
@@ -143,7 +144,7 @@ def _draw_classes(
     with name_scope(name, default_name, [logits]):
         logits = convert_to_tensor(logits, name="logits")
         dtype = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
-        return sampling.multinomial_op(logits, num_samples, output_dtype=dtype, **_seeds(seed))  # type: ignore[no-any-return]
+        return sampling.multinomial_op(logits, num_samples, output_dtype=dtype, **seed_attrs(seed))
 
 
 def random_gamma(
@@ -161,7 +162,7 @@ def random_gamma(
         alpha = convert_to_tensor(alpha, name="alpha", dtype=dtype)
         beta = convert_to_tensor(1 if beta is None else beta, name="beta", dtype=dtype)
         alpha = add(alpha, handle_of("ZerosLike")(beta))
-        values = truediv(sampling.gamma_op(shape, alpha, **_seeds(seed)), beta)
+        values = truediv(sampling.gamma_op(shape, alpha, **seed_attrs(seed)), beta)
         return maximum(values.dtype.as_numpy_dtype(np.finfo(dtype.as_numpy_dtype).tiny), values)
 
 
@@ -175,4 +176,4 @@ def random_poisson(
     """
     with name_scope(name, "random_poisson", [lam, shape]):
         shape = convert_to_tensor(shape, name="shape", dtype=dtypes.int32)
-        return sampling.poisson_op(shape, lam, dtype=dtypes.as_dtype(dtype), **_seeds(seed))  # type: ignore[no-any-return]
+        return sampling.poisson_op(shape, lam, dtype=dtypes.as_dtype(dtype), **seed_attrs(seed))

@@ -1,7 +1,7 @@
 """Random ops: ``RandomUniform``, ``RandomStandardNormal``, ``TruncatedNormal``, ``RandomShuffle``, ``Multinomial``…
 
-A kernel with a seed draws from TensorFlow's own stream (`philox`). Without one (``seed`` and
-``seed2`` both 0) it draws from a fast generator seeded by the operating system.
+A kernel with a seed draws from TensorFlow's stream (`philox`). A kernel without a seed (``seed`` and
+``seed2`` are 0) draws from a fast generator seeded by the operating system.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import philox
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics import philox
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.shapes import RawShape, with_rank
 
 _BY_SHAPE = """(shape: T) -> output: dtype
@@ -24,9 +25,9 @@ _BY_SHAPE = """(shape: T) -> output: dtype
     dtype: {half, bfloat16, float, double}
     T: {int32, int64}"""
 
-uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True)
-normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True)
-truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True)
+uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True, shape=given_shape)
+normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True, shape=given_shape)
+truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True, shape=given_shape)
 uniform_int_op = op(
     """RandomUniformInt(shape: T, minval: Tout, maxval: Tout) -> output: Tout
     seed: int = 0
@@ -34,8 +35,11 @@ uniform_int_op = op(
     Tout: {int32, int64}
     T: {int32, int64}""",
     stateful=True,
+    shape=given_shape,
 )
-shuffle_op = op("RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True)
+shuffle_op = op(
+    "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type", stateful=True, shape=same_shape
+)
 multinomial_op = op(
     """Multinomial(logits: T, num_samples: int32) -> output: output_dtype
     seed: int = 0
@@ -51,24 +55,11 @@ for _handle in (uniform_op, normal_op, truncated_normal_op, uniform_int_op, shuf
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@uniform_op.shape
-@normal_op.shape
-@truncated_normal_op.shape
-@uniform_int_op.shape
-def _given_shape(node: Operation) -> list[RawShape]:
-    return [constant_value_as_shape(node._inputs[0])]
-
-
-@shuffle_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
 @multinomial_op.shape
 def _multinomial_shape(node: Operation) -> list[RawShape]:
-    batch = with_rank(node._inputs[0]._shape, 2)[0]
-    with_rank(node._inputs[1]._shape, 0)
-    count = constant_value(node._inputs[1])
+    batch = with_rank(node.inputs[0].raw_shape, 2)[0]
+    with_rank(node.inputs[1].raw_shape, 0)
+    count = constant_value(node.inputs[1])
     return [(batch, None if count is None else int(count))]
 
 
@@ -76,7 +67,7 @@ def _multinomial_shape(node: Operation) -> list[RawShape]:
 
 
 def generators(node: Any) -> tuple[philox.PhiloxGenerator | None, Any]:
-    """The generator of a kernel: TensorFlow's stream when the node has a seed, else numpy's fastest."""
+    """The generator of a kernel: TensorFlow's stream if the node has a seed, else numpy's fastest generator."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if seed or seed2:
         return philox.PhiloxGenerator(seed, seed2), None
@@ -84,19 +75,17 @@ def generators(node: Any) -> tuple[philox.PhiloxGenerator | None, Any]:
 
 
 def as_shape(value: Any) -> tuple[int, ...]:
-    """The shape that a shape tensor holds.
+    """The shape in a shape tensor.
 
     Raises:
-      InvalidArgumentError: when it is no vector, or a size is negative.
+      InvalidArgumentError: when it is not a vector, or a size is negative.
     """
     if np.ndim(value) != 1:
-        raise InvalidArgumentError(
-            None, None, f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}"
-        )
+        raise InvalidArgumentError.of(f"shape must be a vector of {{int32,int64}}, got shape {np.shape(value)}")
     shape = tuple(value.tolist())
     for i, size in enumerate(shape):
         if size < 0:
-            raise InvalidArgumentError(None, None, f"Dimension {i} must be >= 0, got {size}")
+            raise InvalidArgumentError.of(f"Dimension {i} must be >= 0, got {size}")
     return shape
 
 
@@ -111,7 +100,7 @@ Draw = Callable[[Any, tuple[int, ...], Any], Any]
 
 
 def _attach(handle: OpHandle, stream: Callable[..., Any], fast: Draw) -> None:
-    """Registers the kernel of a distribution given by shape alone."""
+    """Registers the kernel of a distribution without parameters."""
 
     @handle.kernel_factory("CPU")
     def _factory(node: Any) -> Callable[[Any], Any]:
@@ -135,7 +124,7 @@ def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     values = free.random(shape, _working(dtype))
     if values.dtype == dtype:
         return values
-    # Rounding up to a shorter type must not give 1.
+    # Rounding to a shorter type must not give 1.
     return np.minimum(values.astype(dtype), dtype.type(0.996 if dtype != np.float16 else 0.9995))
 
 
@@ -166,12 +155,12 @@ def _uniform_int(node: Any) -> Callable[..., Any]:
         shape = as_shape(shape_value)
         for what, bound in (("minval", minval), ("maxval", maxval)):
             if np.ndim(bound):
-                raise InvalidArgumentError(None, None, f"{what} must be 0-D, got shape {list(np.shape(bound))}")
+                raise InvalidArgumentError.of(f"{what} must be 0-D, got shape {list(np.shape(bound))}")
         low, high, size = int(minval), int(maxval), _size(shape)
         if not size:
             return np.empty(shape, dtype)
         if low >= high:
-            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
+            raise InvalidArgumentError.of(f"Need minval < maxval, got {low} >= {high}")
         if seeded is None:
             return free.integers(low, high, shape, dtype)
         return philox.uniform_int(seeded, size, low, high, dtype).reshape(shape)
@@ -213,20 +202,20 @@ def _multinomial(node: Any) -> Callable[..., Any]:
 
 def check_multinomial(logits: Any, num_samples: Any) -> int:
     if np.ndim(logits) != 2:
-        raise InvalidArgumentError(None, None, f"logits should be a matrix, got shape {list(np.shape(logits))}")
+        raise InvalidArgumentError.of(f"logits should be a matrix, got shape {list(np.shape(logits))}")
     if np.ndim(num_samples):
         shape = list(np.shape(num_samples))
-        raise InvalidArgumentError(None, None, f"num_samples should be a scalar, got shape {shape}")
+        raise InvalidArgumentError.of(f"num_samples should be a scalar, got shape {shape}")
     count = int(num_samples)
     if count < 0:
-        raise InvalidArgumentError(None, None, f"num_samples should be nonnegative, got {count}")
+        raise InvalidArgumentError.of(f"num_samples should be nonnegative, got {count}")
     if not logits.shape[1]:
-        raise InvalidArgumentError(None, None, "num_classes should be positive, got 0")
+        raise InvalidArgumentError.of("num_classes should be positive, got 0")
     return count
 
 
 def cumulative(logits: Any) -> Any:
-    """Per row the running sums of the classes' unnormalised probabilities."""
+    """The running sums of the classes' unnormalised probabilities, per row."""
     values = logits.astype(np.float64)
     finite = np.isfinite(values)
     peak = np.max(np.where(finite, values, -np.inf), axis=1, keepdims=True, initial=-np.inf)
@@ -259,12 +248,12 @@ poisson_op.not_differentiable()
 @gamma_op.shape
 @poisson_op.shape
 def _samples_by_parameters(node: Operation) -> list[RawShape]:
-    samples, parameters = constant_value_as_shape(node._inputs[0]), node._inputs[1]._shape
+    samples, parameters = constant_value_as_shape(node.inputs[0]), node.inputs[1].raw_shape
     return [None if samples is None or parameters is None else samples + parameters]
 
 
 def numpy_generator(node: Any) -> Any:
-    """Numpy's generator, seeded by both seeds (these two streams are not TensorFlow's)."""
+    """numpy's generator, seeded by both seeds. These streams differ from TensorFlow's."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     if not (seed or seed2):
         return np.random.Generator(np.random.SFC64())

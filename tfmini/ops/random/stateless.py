@@ -1,4 +1,4 @@
-"""Random values that depend on shape and seed alone: ``tf.random.stateless_uniform`` and its relatives."""
+"""Random values that depend only on shape and seed: ``tf.random.stateless_uniform`` and related functions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import philox
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.math_elementwise import add, multiply, subtract
-from tfmini.ops.random_sampling import as_shape, check_multinomial, cumulative
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics import philox
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.math.elementwise import add, multiply, subtract
+from tfmini.ops.random.sampling import as_shape, check_multinomial, cumulative
 from tfmini.shapes import RawShape, with_rank
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,7 @@ multinomial_op = op(
 for _handle in (uniform_op, normal_op, truncated_op, uniform_int_op, multinomial_op):
     _handle.not_differentiable()
 
-# The key that TensorFlow scrambles seeds with.
+# The key with which TensorFlow scrambles seeds.
 _SCRAMBLER = 0x02461E29_3EC8F720
 
 
@@ -48,14 +48,14 @@ _SCRAMBLER = 0x02461E29_3EC8F720
 @truncated_op.shape
 @uniform_int_op.shape
 def _shape(node: Operation) -> list[RawShape]:
-    _check_seed(node._inputs[1]._shape)
-    return [constant_value_as_shape(node._inputs[0])]
+    _check_seed(node.inputs[1].raw_shape)
+    return [constant_value_as_shape(node.inputs[0])]
 
 
 @multinomial_op.shape
 def _multinomial_shape(node: Operation) -> list[RawShape]:
-    _check_seed(node._inputs[2]._shape)
-    batch, count = with_rank(node._inputs[0]._shape, 2)[0], constant_value(node._inputs[1])
+    _check_seed(node.inputs[2].raw_shape)
+    batch, count = with_rank(node.inputs[0].raw_shape, 2)[0], constant_value(node.inputs[1])
     return [(batch, None if count is None else int(count))]
 
 
@@ -66,7 +66,7 @@ def _check_seed(seed: RawShape) -> None:
 
 
 def _generator(seed: Any) -> philox.PhiloxGenerator:
-    """The stream of a pair of numbers, which are mixed first so that near pairs give far streams."""
+    """The stream of a seed of two numbers, which are scrambled first so that similar seeds give unrelated streams."""
     if np.shape(seed) != (2,):
         refuse(f"seed must have shape [2], not {list(np.shape(seed))}")
     first, second = (int(part) & 0xFFFFFFFFFFFFFFFF for part in seed)
@@ -135,7 +135,7 @@ def stateless_uniform(
     with name_scope(name, "stateless_random_uniform", [shape, seed, minval, maxval]) as scope:
         low, high = convert_to_tensor(minval, dtype=kind, name="min"), convert_to_tensor(maxval, dtype=kind, name="max")
         if kind.is_integer:
-            return uniform_int_op(_sizes(shape), seed, low, high, name=scope)  # type: ignore[no-any-return]
+            return uniform_int_op(_sizes(shape), seed, low, high, name=scope)
         values = uniform_op(_sizes(shape), seed, dtype=kind)
         return add(multiply(values, subtract(high, low)), low, name=scope)
 
@@ -166,16 +166,16 @@ def stateless_truncated_normal(
 def stateless_multinomial(
     logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
-    """Class numbers drawn by unnormalised log-probabilities (``tf.random.stateless_multinomial``).
+    """Class numbers drawn according to unnormalised log-probabilities (``tf.random.stateless_multinomial``).
 
     Args:
       logits: (batch, class).
-      num_samples: how many to draw for each row.
+      num_samples: the number of draws for each row.
       seed: two integers.
     """
     with name_scope(name, "stateless_multinomial", [logits, seed]):
         kind = dtypes.as_dtype(output_dtype)
-        return multinomial_op(logits, num_samples, seed, output_dtype=kind)  # type: ignore[no-any-return]
+        return multinomial_op(logits, num_samples, seed, output_dtype=kind)
 
 
 def stateless_categorical(

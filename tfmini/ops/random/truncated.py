@@ -10,9 +10,9 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value_as_shape
-from tfmini.ops.random_sampling import as_shape, numpy_generator
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.random.sampling import as_shape, numpy_generator
 from tfmini.shapes import RawShape
 
 Array = np.ndarray[Any, Any]
@@ -31,9 +31,9 @@ truncated_op.not_differentiable()
 
 @truncated_op.shape
 def _shape(node: Operation) -> list[RawShape]:
-    for tensor in node._inputs[1:]:
-        _at_most_vector(tensor._shape)
-    return [constant_value_as_shape(node._inputs[0])]
+    for tensor in node.inputs[1:]:
+        _at_most_vector(tensor.raw_shape)
+    return [constant_value_as_shape(node.inputs[0])]
 
 
 def _at_most_vector(shape: RawShape) -> None:
@@ -60,7 +60,7 @@ def _kernel(node: Any) -> Callable[..., Array]:
 
 
 def _per_batch(shape: tuple[int, ...], parameters: tuple[Any, ...]) -> list[tuple[float, ...]]:
-    """Mean, deviation, lower and upper bound of each batch; a single one counts for all."""
+    """Mean, deviation, lower and upper bound of each batch; a single value is used for all batches."""
     names = ("means", "stdevs", "minvals", "maxvals")
     columns = [np.atleast_1d(np.asarray(p, np.float64)) for p in parameters]
     count = max((len(c) for c in columns), default=1)
@@ -74,15 +74,15 @@ def _per_batch(shape: tuple[int, ...], parameters: tuple[Any, ...]) -> list[tupl
 
 def _truncated(generator: Any, mean: float, stdev: float, low: float, high: float, count: int) -> Array:
     if not (stdev > 0 and low < high and np.isfinite([mean, stdev]).all() and (np.isfinite(low) or np.isfinite(high))):
-        raise InvalidArgumentError(None, None, "Invalid parameters")
+        raise InvalidArgumentError.of("Invalid parameters")
     a, b = (low - mean) / stdev, (high - mean) / stdev
-    if b < -a:  # the part nearer to the middle on the left: mirror it
+    if b < -a:  # The interval is on the left: mirror it.
         return np.clip(mean - stdev * _standard(generator, -b, -a, count), low, high)
     return np.clip(mean + stdev * _standard(generator, a, b, count), low, high)
 
 
 def _standard(generator: Any, a: float, b: float, count: int) -> Array:
-    """Standard normal samples in [a, b], by rejection from whatever covers that part well (Robert, 1995)."""
+    """Standard normal samples in [a, b], by rejection from a proposal that suits the interval (Robert, 1995)."""
     samples = np.empty(count)
     missing = np.arange(count)
     while len(missing):
@@ -101,10 +101,10 @@ def _standard(generator: Any, a: float, b: float, count: int) -> Array:
 
 
 def _from_tail(generator: Any, a: float, b: float, count: int) -> tuple[Array, Array]:
-    """Candidates in [a, b], a > 0, from an exponential cut off at b, and which of them to take."""
+    """Candidates in [a, b], a > 0, from an exponential distribution truncated at b, and the mask of accepted ones."""
     rate = (a + np.sqrt(a * a + 4)) / 2
     mass = -np.expm1(-rate * (b - a))
     values = a - np.log1p(-generator.random(count) * mass) / rate
-    best = max(a, min(rate, b))  # where the normal density is largest beside the exponential one
+    best = max(a, min(rate, b))  # The point with the largest ratio of the normal to the exponential density.
     exponent = -(values**2) / 2 + rate * values + best**2 / 2 - rate * best
     return values, generator.random(count) <= np.exp(exponent)

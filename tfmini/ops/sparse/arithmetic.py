@@ -7,18 +7,19 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_shape
-from tfmini.ops import sparse_math as arithmetic
-from tfmini.ops.casting import cast
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.sparse_values import as_sparse, either, is_sparse, parts
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.sparse import math as arithmetic
+from tfmini.ops.sparse.kernel_values import as_sparse, either, is_sparse, parts
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 
 
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
-    """The sum of two tensors of which one at least is sparse (``tf.sparse_add``).
+    """The sum of two tensors, of which at least one is sparse (``tf.sparse_add``).
 
-    A sum of two sparse tensors drops elements smaller than ``threshold``; its type is sparse, else dense.
+    The sum of two sparse tensors is sparse, without elements smaller than ``threshold``; other sums are dense.
 
     Raises:
       TypeError: when neither is sparse.
@@ -45,7 +46,7 @@ def sparse_tensor_dense_matmul(
     sparse = as_sparse(sp_a)
     with name_scope(name, "SparseTensorDenseMatMul", [sparse.values, b]) as scope:
         b = convert_to_tensor(b, name="b")
-        return arithmetic.matmul_op(  # type: ignore[no-any-return]
+        return arithmetic.matmul_op(
             *parts(sparse), b, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
         )
 
@@ -58,12 +59,12 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The larger of each pair of elements, absent ones being 0 (``tf.sparse_maximum``)."""
+    """The larger of each pair of elements, where absent elements count as 0 (``tf.sparse_maximum``)."""
     return _extremum(arithmetic.maximum_op, "SparseSparseMaximum", sp_a, sp_b, name)
 
 
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """The smaller of each pair of elements, absent ones being 0 (``tf.sparse_minimum``)."""
+    """The smaller of each pair of elements, where absent elements count as 0 (``tf.sparse_minimum``)."""
     return _extremum(arithmetic.minimum_op, "SparseSparseMinimum", sp_a, sp_b, name)
 
 
@@ -101,7 +102,7 @@ def sparse_reduce_sum_sparse(
 def sparse_reduce_max(
     sp_input: Any, axis: Any = None, keepdims: Any = None, reduction_axes: Any = None, keep_dims: Any = None
 ) -> Tensor:
-    """The dense maximum of the stored elements over axes, 0 where there is none (``tf.sparse_reduce_max``)."""
+    """The dense maximum of the stored elements over axes, 0 without elements (``tf.sparse_reduce_max``)."""
     return _reduce(arithmetic.reduce_ops["Max"], sp_input, axis, keepdims, reduction_axes, keep_dims)  # type: ignore[no-any-return]
 
 
@@ -114,7 +115,7 @@ def sparse_reduce_max_sparse(
 
 
 def _with_dense(kind: str, default_name: str) -> Any:
-    """``sparse * dense`` or ``sparse / dense``, the dense operand broadcast to the sparse one."""
+    """``sparse * dense`` or ``sparse / dense``, with the dense operand broadcast to the sparse one."""
 
     def operate(sparse: SparseTensor, dense: Any) -> SparseTensor:
         with name_scope(None, default_name, [sparse.indices, sparse.values, sparse.dense_shape, dense]) as scope:

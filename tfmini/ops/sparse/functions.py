@@ -1,4 +1,4 @@
-"""Sparse tensors made, unmade and rearranged (``tf.sparse``, ``tf.sparse_*``)."""
+"""Functions that make, convert and rearrange sparse tensors (``tf.sparse``, ``tf.sparse_*``)."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_gather, array_joining, array_shape, math_comparison
-from tfmini.ops import sparse_layout as layout
-from tfmini.ops.array_identity import identity, placeholder
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_sets import setdiff1d
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.casting import cast
-from tfmini.ops.checks import assert_equal, assert_less_equal
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.array.index_sets import setdiff1d
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.slicing import getitem
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.math_elementwise import minimum
-from tfmini.ops.reduce_functions import reduce_max
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.sparse_values import as_sparse, either, is_sparse, parts
+from tfmini.ops.debugging.value_checks import assert_equal, assert_less_equal
+from tfmini.ops.math import comparison as math_comparison
+from tfmini.ops.math.elementwise import minimum
+from tfmini.ops.math.reduce_functions import reduce_max
+from tfmini.ops.sparse import layout as layout
+from tfmini.ops.sparse.kernel_values import as_sparse, either, is_sparse, parts
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import TensorShape
 
 _INT64 = dtypes.int64
@@ -37,7 +41,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
     Args:
       dtype: of the values.
-      shape: the dense shape; None leaves it to be fed.
+      shape: the dense shape; None: to be fed.
       name: prefix of the three placeholders.
     """
 
@@ -48,7 +52,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     if shape is None:
         dense_shape = placeholder(_INT64, shape=[None], name=label("shape"))
     elif isinstance(shape, Tensor):
-        rank = None if shape._shape is None else shape._shape[0]
+        rank = None if shape.raw_shape is None else shape.raw_shape[0]
         dense_shape = cast(shape, _INT64)
     else:
         sizes = [-1 if d is None else d for d in TensorShape(shape).as_list()]
@@ -88,7 +92,7 @@ def sparse_tensor_to_dense(
     sparse = as_sparse(sp_input)
     if default_value is None:
         default_value = array_filling.zeros([], dtype=sparse.dtype)
-    return layout.to_dense_op(  # type: ignore[no-any-return]
+    return layout.to_dense_op(
         sparse.indices, sparse.dense_shape, sparse.values, default_value=default_value,
         validate_indices=validate_indices, name=name,
     )  # fmt: skip
@@ -99,7 +103,7 @@ def sparse_to_dense(
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A dense tensor from indices (rank 0 to 2) and values (``tf.sparse_to_dense``)."""
-    return layout.to_dense_op(  # type: ignore[no-any-return]
+    return layout.to_dense_op(
         sparse_indices, output_shape, sparse_values, default_value, validate_indices=validate_indices, name=name
     )
 
@@ -120,14 +124,14 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 def sparse_merge(
     sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
-    """Values at the places that the ids, as last coordinates, say (``tf.sparse_merge``).
+    """Values at coordinates whose last parts are ids (``tf.sparse_merge``).
 
     Args:
-      sp_ids: one sparse tensor of ids, or a list for as many new axes.
+      sp_ids: a sparse tensor of ids, or a list of them, one per new axis.
       sp_values: the values at the same indices.
       vocab_size: the size of each new axis.
       name: of the scope.
-      already_sorted: leave the order as it is.
+      already_sorted: keep the order of the elements.
 
     Raises:
       TypeError, ValueError: for arguments that do not fit together.
@@ -166,7 +170,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
-    """Another dense shape of the same number of elements, one size may be -1 (``tf.sparse_reshape``)."""
+    """The same elements in another dense shape, in which one size may be -1 (``tf.sparse_reshape``)."""
     sparse = as_sparse(sp_input)
     shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
     with name_scope(name, "SparseReshape", [sparse.values]) as scope:
@@ -178,7 +182,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
 
 
 def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
-    """The new sizes, where they follow from what is known; at most one may be left open.
+    """The new sizes if all of them are known statically, else None.
 
     Raises:
       ValueError: when the number of elements does not fit.
@@ -202,7 +206,7 @@ def _reshaped(before: TensorShape, shape: Tensor) -> list[int] | None:
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
-    """The elements in a window, moved to its origin (``tf.sparse_slice``)."""
+    """The elements of a slice, with coordinates relative to its start (``tf.sparse_slice``)."""
     sparse = as_sparse(sp_input)
     with name_scope(name, "SparseSlice", [sparse.values]) as scope:
         start, size = convert_to_tensor(start, _INT64), convert_to_tensor(size, _INT64)
@@ -213,10 +217,10 @@ def sparse_split(
     keyword_required: Any = None, sp_input: Any = None, num_split: int | None = None, axis: Any = None,
     name: str | None = None, split_dim: Any = None,
 ) -> list[SparseTensor]:  # fmt: skip
-    """``num_split`` windows along an axis; the first ones are larger by one if need be (``tf.sparse_split``).
+    """``num_split`` slices along an axis; the first ones are larger by one if needed (``tf.sparse_split``).
 
     Raises:
-      ValueError: for arguments not given by keyword, or missing.
+      ValueError: for positional or missing arguments.
     """
     if keyword_required is not None:
         raise ValueError("Keyword arguments are required for this function.")
@@ -242,7 +246,7 @@ def sparse_concat(
       axis: the axis.
       sp_inputs: sparse tensors of one rank and type.
       name: of the op.
-      expand_nonconcat_dim: take the largest size of every other axis, instead of asking that they agree.
+      expand_nonconcat_dim: take the largest size of every other axis; otherwise the sizes must be equal.
       concat_dim: the old name of ``axis``.
       expand_nonconcat_dims: the newer name of ``expand_nonconcat_dim``.
     """
@@ -285,7 +289,7 @@ def sparse_expand_dims(sp_input: Any, axis: int | None = None, name: str | None 
     sparse = as_sparse(sp_input)
     rank = sparse.shape.ndims
     if rank is None:
-        rank = sparse.indices._shape[1] if sparse.indices._shape else None
+        rank = sparse.indices.raw_shape[1] if sparse.indices.raw_shape else None
     if rank is None:
         raise ValueError("sparse.expand_dims needs a sparse tensor of known rank.")
     axis = -1 if axis is None else axis
@@ -304,7 +308,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     """The elements marked by a bool vector (``tf.sparse_retain``)."""
     sparse = as_sparse(sp_input)
     to_retain = convert_to_tensor(to_retain)
-    if to_retain._shape is not None:
+    if to_retain.raw_shape is not None:
         to_retain.shape.assert_has_rank(1)
     if sparse.values.shape.ndims is not None and to_retain.shape.ndims is not None:
         sparse.values.shape.merge_with(to_retain.shape)
@@ -314,7 +318,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
-    """Another dense shape with the same indices: the tightest, or a larger one (``tf.sparse_reset_shape``).
+    """The same elements in another dense shape: the smallest possible or a given one (``tf.sparse_reset_shape``).
 
     Raises:
       ValueError: when ``new_shape`` is statically too small or of another rank.
@@ -326,10 +330,10 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         zero = array_filling.zeros_like(sparse.dense_shape)
         return SparseTensor(indices, values, tight * cast(math_comparison.greater_equal(tight, zero), _INT64))
     new_shape = convert_to_tensor(new_shape, _INT64)
-    own = sparse.indices._shape
-    if own is not None and new_shape._shape is not None:
+    own = sparse.indices.raw_shape
+    if own is not None and new_shape.raw_shape is not None:
         new_shape.shape.dims[0].assert_is_compatible_with(own[1])
-    if new_shape._shape is None or None in new_shape._shape or own is None or own[1] is None:
+    if new_shape.raw_shape is None or None in new_shape.raw_shape or own is None or own[1] is None:
         same = assert_equal(array_shape.shape(sparse.dense_shape), array_shape.shape(new_shape))
         new_shape = with_dependencies([same], new_shape)
     known, wanted = sparse.shape, TensorShape.from_raw(constant_value_as_shape(new_shape))
@@ -345,7 +349,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
 
 def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
-    """Every empty row of a matrix gets ``default_value`` at column 0: (sparse, which rows were empty)."""
+    """Puts ``default_value`` into column 0 of each empty row of a matrix; returns (sparse, mask of empty rows)."""
     sparse = as_sparse(sp_input)
     with name_scope(name, "SparseFillEmptyRows", [sparse.values]):
         default = convert_to_tensor(default_value, sparse.dtype)

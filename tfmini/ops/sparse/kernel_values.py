@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_values import refuse
-from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 
 def either(new: Any, old: Any, new_name: str, old_name: str) -> Any:
-    """The value of an argument that also has a deprecated name; a ValueError when both are used."""
+    """The value of an argument that also has a deprecated name; raises ValueError when both are used."""
     if new is not None and old is not None:
         raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
     return old if new is None else new
@@ -28,7 +28,7 @@ def as_sparse(value: Any) -> SparseTensor:
     """``value`` as a `SparseTensor`.
 
     Raises:
-      TypeError: when it is neither one nor its value.
+      TypeError: when it is neither a sparse tensor nor the value of one.
     """
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
@@ -43,10 +43,10 @@ def parts(sparse: SparseTensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def merged_shapes(node: Operation, first: int = 0) -> tuple[int | None, int | None]:
-    """(elements, rank) as the static shapes of the three inputs from ``first`` on give them."""
-    indices = with_rank(node._inputs[first]._shape, 2)
-    count = merge_dims(indices[0], with_rank(node._inputs[first + 1]._shape, 1)[0])
-    return count, merge_dims(indices[1], with_rank(node._inputs[first + 2]._shape, 1)[0])
+    """(number of elements, rank) by the static shapes of the three inputs from ``first`` on."""
+    indices = with_rank(node.inputs[first].raw_shape, 2)
+    count = merge_dims(indices[0], with_rank(node.inputs[first + 1].raw_shape, 1)[0])
+    return count, merge_dims(indices[1], with_rank(node.inputs[first + 2].raw_shape, 1)[0])
 
 
 def sparse_shape(count: int | None, rank: int | None) -> list[RawShape]:
@@ -103,14 +103,14 @@ def check_order(indices: Any) -> None:
 
 
 def row_major(indices: Any) -> Any:
-    """The order in which the indices are sorted, first axis first; equal ones keep their order."""
+    """The permutation that sorts the indices in row-major order; equal indices keep their order."""
     if indices.shape[1] == 0:
         return np.arange(indices.shape[0])
     return np.lexsort(indices.T[::-1])
 
 
 def distinct(indices: Any) -> tuple[Any, Any]:
-    """Distinct indices in row-major order, and for each given index its number among them."""
+    """Distinct indices in row-major order, and the position of each given index among them."""
     order = row_major(indices)
     ordered = indices[order]
     starts = np.ones(len(order), np.bool_)

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import array_filling, array_gather, array_sets, array_shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.math_broadcast import sum_op
-from tfmini.ops.sparse_values import (
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import index_sets as array_sets
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.sparse.kernel_values import (
     check_bounds,
     check_order,
     check_parts,
@@ -24,27 +27,27 @@ from tfmini.ops.sparse_values import (
 )
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
-reorder_op = op(
+reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
     " -> output_indices: int64, output_values: T; T: type"
 )
-reshape_op = op(
+reshape_op: OpHandle[Any] = op(
     "SparseReshape(input_indices: int64, input_shape: int64, new_shape: int64)"
     " -> output_indices: int64, output_shape: int64"
 )
 _RESULT = "output_indices: int64, output_values: T, output_shape: int64"
-slice_op = op(
+slice_op: OpHandle[Any] = op(
     f"SparseSlice(indices: int64, values: T, shape: int64, start: int64, size: int64) -> {_RESULT}; T: type"
 )
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
     " -> val_grad: T; T: numbertype"
 )
-split_op = op(
+split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
     " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type"
 )
-concat_op = op(
+concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
     " concat_dim: int; N: int >= 2; T: type"
 )
@@ -52,11 +55,11 @@ to_dense_op = op(
     "SparseToDense(sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T)"
     " -> dense: T; validate_indices: bool = true; T: type; Tindices: {int32, int64}"
 )
-fill_rows_op = op(
+fill_rows_op: OpHandle[Any] = op(
     "SparseFillEmptyRows(indices: int64, values: T, dense_shape: int64, default_value: T) -> output_indices: int64,"
     " output_values: T, empty_row_indicator: bool, reverse_index_map: int64; T: type"
 )
-fill_rows_grad_op = op(
+fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type"
 )
 for _handle in (slice_grad_op, split_op, concat_op, fill_rows_grad_op):
@@ -81,7 +84,7 @@ def _reorder_kernel(indices: Any, values: Any, shape: Any) -> tuple[Any, Any]:
 
 @reorder_op.gradient
 def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-    indices, _, shape = node._inputs
+    indices, _, shape = node.inputs
     count = getitem(array_shape.shape(indices), 0)
     numbers = array_filling.range(count)
     _, places = reorder_op(indices, numbers, shape)
@@ -90,7 +93,7 @@ def _reorder_gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
 
 @reshape_op.shape
 def _reshape_shape(node: Operation) -> list[RawShape]:
-    indices, new = with_rank(node._inputs[0]._shape, 2), with_rank(node._inputs[2]._shape, 1)
+    indices, new = with_rank(node.inputs[0].raw_shape, 2), with_rank(node.inputs[2].raw_shape, 1)
     return [(indices[0], new[0]), (new[0],)]
 
 
@@ -146,8 +149,8 @@ reshape_op.not_differentiable()
 @slice_op.shape
 def _slice_shape(node: Operation) -> list[RawShape]:
     _, rank = merged_shapes(node)
-    for tensor in node._inputs[3:]:
-        rank = merge_dims(rank, with_rank(tensor._shape, 1)[0])
+    for tensor in node.inputs[3:]:
+        rank = merge_dims(rank, with_rank(tensor.raw_shape, 1)[0])
     return sparse_shape(None, rank)
 
 
@@ -170,13 +173,13 @@ def _slice_kernel(indices: Any, values: Any, shape: Any, start: Any, size: Any) 
 
 @slice_op.gradient
 def _slice_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
-    indices, start = node._inputs[0], node._inputs[3]
-    return [None, slice_grad_op(grad, indices, start, node._outputs[0]), None, None, None]
+    indices, start = node.inputs[0], node.inputs[3]
+    return [None, slice_grad_op(grad, indices, start, node.outputs[0]), None, None, None]
 
 
 @slice_grad_op.shape
 def _slice_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(node._inputs[1]._shape, 2)[0],)]
+    return [(with_rank(node.inputs[1].raw_shape, 2)[0],)]
 
 
 @slice_grad_op.kernel("CPU")
@@ -221,12 +224,12 @@ def _concat_shape(node: Operation) -> list[RawShape]:
     count = node.attrs["N"]
     rank: int | None = None
     total: int | None = 0
-    for tensor in node._inputs[:count]:
-        shape = with_rank(tensor._shape, 2)
+    for tensor in node.inputs[:count]:
+        shape = with_rank(tensor.raw_shape, 2)
         total = None if total is None or shape[0] is None else total + shape[0]
         rank = merge_dims(rank, shape[1])
-    for tensor in node._inputs[2 * count :]:
-        rank = merge_dims(rank, with_rank(tensor._shape, 1)[0])
+    for tensor in node.inputs[2 * count :]:
+        rank = merge_dims(rank, with_rank(tensor.raw_shape, 1)[0])
     return sparse_shape(total, rank)
 
 
@@ -266,8 +269,8 @@ def _concat_kernel(indices: list[Any], values: list[Any], shapes: list[Any], *, 
 
 @to_dense_op.shape
 def _to_dense_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 1)
-    return [constant_value_as_shape(node._inputs[1])]
+    with_rank(node.inputs[1].raw_shape, 1)
+    return [constant_value_as_shape(node.inputs[1])]
 
 
 @to_dense_op.kernel("CPU")
@@ -292,7 +295,7 @@ def _to_dense_kernel(indices: Any, shape: Any, values: Any, default: Any, *, val
 
 
 def _index_rows(indices: Any) -> Any:
-    """A scalar is one element of a vector, a vector several, a matrix one element per row."""
+    """A scalar is the index of one element of a vector, a vector holds several, a matrix has one index per row."""
     if indices.ndim > 2:
         refuse(f"sparse_indices should be a scalar, vector, or matrix, got shape {list(indices.shape)}")
     if indices.ndim == 2:
@@ -302,14 +305,14 @@ def _index_rows(indices: Any) -> Any:
 
 @to_dense_op.gradient
 def _to_dense_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    indices = node._inputs[0]
+    indices = node.inputs[0]
     values_grad = array_gather.gather_nd(grad, indices)
     rest = _total(grad) - _total(values_grad)
     return [None, None, values_grad, rest]
 
 
 def _total(tensor: Tensor) -> Tensor:
-    return sum_op(tensor, array_filling.range(array_shape.rank(tensor)))  # type: ignore[no-any-return]
+    return sum_op(tensor, array_filling.range(array_shape.rank(tensor)))
 
 
 # ---- fill empty rows ------------------------------------------------------------------------
@@ -318,8 +321,8 @@ def _total(tensor: Tensor) -> Tensor:
 @fill_rows_op.shape
 def _fill_rows_shape(node: Operation) -> list[RawShape]:
     count, rank = merged_shapes(node)
-    with_rank(node._inputs[3]._shape, 0)
-    known = constant_value(node._inputs[2])
+    with_rank(node.inputs[3].raw_shape, 0)
+    known = constant_value(node.inputs[2])
     rows = None if known is None else int(known[0])
     return [(None, rank), (None,), (rows,), (count,)]
 
@@ -353,13 +356,13 @@ def _fill_rows_kernel(indices: Any, values: Any, shape: Any, default: Any) -> tu
 
 @fill_rows_op.gradient
 def _fill_rows_gradient(node: Operation, _: Any, grad: Tensor, __: Any, ___: Any) -> list[Any]:
-    values_grad, default_grad = fill_rows_grad_op(node._outputs[3], grad)
+    values_grad, default_grad = fill_rows_grad_op(node.outputs[3], grad)
     return [None, values_grad, None, default_grad]
 
 
 @fill_rows_grad_op.shape
 def _fill_rows_grad_shape(node: Operation) -> list[RawShape]:
-    return [with_rank(node._inputs[0]._shape, 1), ()]
+    return [with_rank(node.inputs[0].raw_shape, 1), ()]
 
 
 @fill_rows_grad_op.kernel("CPU")

@@ -10,28 +10,37 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops import array_filling, array_gather, array_shape
-from tfmini.ops.array_joining import concat
-from tfmini.ops.array_scatter import scatter_nd, tensor_scatter_update
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_transpose import transpose
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.casting import cast
-from tfmini.ops.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.math_broadcast import sum_op
-from tfmini.ops.math_comparison import greater_equal_op, less_equal_op
-from tfmini.ops.math_elementwise import conjugate, divide, floordiv
-from tfmini.ops.math_segments import reduce_runs
-from tfmini.ops.sparse_values import check_parts, distinct, flat_positions, merged_shapes, row_major, sparse_shape
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.scatter import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.array.transpose import transpose
+from tfmini.ops.math.broadcast import sum_op
+from tfmini.ops.math.comparison import greater_equal_op, less_equal_op
+from tfmini.ops.math.elementwise import conjugate, divide, floordiv
+from tfmini.ops.math.segments import reduce_runs
+from tfmini.ops.sparse.kernel_values import (
+    check_parts,
+    distinct,
+    flat_positions,
+    merged_shapes,
+    row_major,
+    sparse_shape,
+)
 from tfmini.shapes import RawShape, with_rank
 
 _PAIR = "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64"
 _ONE = "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32"
-add_op = op(
+add_op: OpHandle[Any] = op(
     f"SparseAdd({_PAIR}, thresh: Treal) -> sum_indices: int64, sum_values: T, sum_shape: int64;"
     " T: numbertype; Treal: realnumbertype"
 )
-add_grad_op = op(
+add_grad_op: OpHandle[Any] = op(
     "SparseAddGrad(backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64)"
     " -> a_val_grad: T, b_val_grad: T; T: numbertype"
 )
@@ -46,10 +55,12 @@ matmul_op = op(
 softmax_op = op(
     "SparseSoftmax(sp_indices: int64, sp_values: T, sp_shape: int64) -> output: T; T: {half, float, double}"
 )
-maximum_op = op(
+maximum_op: OpHandle[Any] = op(
     f"SparseSparseMaximum({_PAIR}) -> output_indices: int64, output_values: T; T: realnumbertype"
 )
-minimum_op = op(f"SparseSparseMinimum({_PAIR}) -> output_indices: int64, output_values: T; T: numbertype")
+minimum_op: OpHandle[Any] = op(
+    f"SparseSparseMinimum({_PAIR}) -> output_indices: int64, output_values: T; T: numbertype"
+)
 cwise_ops: dict[str, OpHandle] = {
     kind: op(
         f"SparseDenseCwise{kind}(sp_indices: int64, sp_values: T, sp_shape: int64, dense: T) -> output: T;"
@@ -92,13 +103,13 @@ def _check_pair(a_shape: Any, b_shape: Any) -> None:
         refuse(f"Operands' shapes do not match: got {a_shape[d]} and {b_shape[d]} for dimension {d}")
 
 
-def _union(a: Any, a_values: Any, b: Any, b_values: Any) -> tuple[Any, Any, Any]:
-    """Distinct indices of both, with the values of each there, 0 where it has none."""
+def _union(a: Any, a_values: Any, b: Any, b_values: Any) -> tuple[Any, Any, Any, Any]:
+    """The distinct indices of both tensors, the values of each there (0 if absent), and a mask of common indices."""
     indices, numbers = distinct(np.concatenate([a, b]))
     left, right = (np.zeros(len(indices), a_values.dtype) for _ in range(2))
     left[numbers[: len(a)]] = a_values
     right[numbers[len(a) :]] = b_values
-    return indices, left, right
+    return indices, left, right, np.bincount(numbers, minlength=len(indices)) > 1
 
 
 @add_op.kernel("CPU")
@@ -108,22 +119,22 @@ def _add_kernel(
     check_parts(a, a_values, a_shape)
     check_parts(b, b_values, b_shape)
     _check_pair(a_shape, b_shape)
-    indices, left, right = _union(a, a_values, b, b_values)
+    indices, left, right, both = _union(a, a_values, b, b_values)
     total = left + right
-    kept = np.abs(total) >= thresh
+    kept = ~both | (np.abs(total) >= thresh)  # The threshold applies only to sums.
     return indices[kept], total[kept], np.array(a_shape)
 
 
 @add_op.gradient
 def _add_gradient(node: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]:
-    a, b = node._inputs[0], node._inputs[3]
-    a_grad, b_grad = add_grad_op(grad, a, b, node._outputs[0])
+    a, b = node.inputs[0], node.inputs[3]
+    a_grad, b_grad = add_grad_op(grad, a, b, node.outputs[0])
     return [None, a_grad, None, None, b_grad, None, None]
 
 
 @add_grad_op.shape
 def _add_grad_shape(node: Operation) -> list[RawShape]:
-    return [(with_rank(t._shape, 2)[0],) for t in node._inputs[1:3]]
+    return [(with_rank(t.raw_shape, 2)[0],) for t in node.inputs[1:3]]
 
 
 @add_grad_op.kernel("CPU")
@@ -136,7 +147,7 @@ def _add_grad_kernel(grad: Any, a: Any, b: Any, total: Any) -> tuple[Any, Any]:
 
 @dense_add_op.shape
 def _dense_add_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[3]._shape]
+    return [node.inputs[3].raw_shape]
 
 
 @dense_add_op.kernel("CPU")
@@ -150,7 +161,7 @@ def _dense_add_kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
 
 @dense_add_op.gradient
 def _dense_add_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    return [None, array_gather.gather_nd(grad, node._inputs[0]), None, grad]
+    return [None, array_gather.gather_nd(grad, node.inputs[0]), None, grad]
 
 
 # ---- products -------------------------------------------------------------------------------
@@ -158,9 +169,9 @@ def _dense_add_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @matmul_op.shape
 def _matmul_shape(node: Operation) -> list[RawShape]:
-    from_b = with_rank(node._inputs[3]._shape, 2)
+    from_b = with_rank(node.inputs[3].raw_shape, 2)
     from_b = from_b[::-1] if node.attrs["adjoint_b"] else from_b
-    a = _static_sizes(node._inputs[2])
+    a = _static_sizes(node.inputs[2])
     a = a[::-1] if node.attrs["adjoint_a"] else a
     inner = {a[1], from_b[0]} - {None}
     if len(inner) > 1:
@@ -197,7 +208,7 @@ def _matmul_kernel(indices: Any, values: Any, shape: Any, b: Any, *, adjoint_a: 
 
 @matmul_op.gradient
 def _matmul_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    indices, values, shape, b = node._inputs
+    indices, values, shape, b = node.inputs
     adjoint_a, adjoint_b = node.attrs["adjoint_a"], node.attrs["adjoint_b"]
     b_grad = matmul_op(indices, values, shape, grad, adjoint_a=not adjoint_a)
     if adjoint_b:
@@ -244,7 +255,7 @@ def _cwise_gradient(kind: str) -> Callable[..., list[Any]]:
             raise NotImplementedError(
                 "Gradient for SparseDenseCwiseAdd is not implemented: add by tf.sparse.add, which has one."
             )
-        indices, values, shape, dense = node._inputs
+        indices, values, shape, dense = node.inputs
         places = _dense_places(indices, shape, dense)
         there = array_gather.gather_nd(dense, places)
         sizes = cast(array_shape.shape(dense), dtypes.int64)
@@ -257,7 +268,7 @@ def _cwise_gradient(kind: str) -> Callable[..., list[Any]]:
 
 
 def _dense_places(indices: Tensor, shape: Tensor, dense: Tensor) -> Tensor:
-    """Where in a dense operand, broadcast from the right, each sparse element finds its partner."""
+    """The index, in a dense operand that is broadcast from the right, for each sparse element."""
     sizes = cast(array_shape.shape(dense), dtypes.int64)
     missing = array_shape.size(shape) - array_shape.size(sizes)
     own = getitem(shape, slice(missing, None))
@@ -285,24 +296,24 @@ def _extremum_kernel(choose: np.ufunc) -> Callable[..., Any]:
         check_parts(a, a_values, a_shape)
         check_parts(b, b_values, b_shape)
         _check_pair(a_shape, b_shape)
-        indices, left, right = _union(a, a_values, b, b_values)
+        indices, left, right, _ = _union(a, a_values, b, b_values)
         return indices, choose(left, right)
 
     return kernel
 
 
 def _extremum_gradient(compare: OpHandle) -> Callable[..., list[Any]]:
-    """Where both have the element the larger (smaller) gets the gradient, elsewhere whoever has it."""
+    """The larger (smaller) of two common elements gets the gradient; an element without partner gets its own."""
 
     def gradient(node: Operation, _: Any, grad: Tensor) -> list[Any]:
-        a, a_values, a_shape, b, b_values, b_shape = node._inputs
+        a, a_values, a_shape, b, b_values, b_shape = node.inputs
         zero = array_filling.zeros([], dtypes.int32)
         own_a = [a, array_filling.zeros_like(a_values), a_shape]
         own_b = [b, array_filling.zeros_like(b_values), b_shape]
-        in_a = add_op(*own_b, a, a_values, a_shape, cast(zero, a_values._dtype)).sum_values
-        in_b = add_op(*own_a, b, b_values, b_shape, cast(zero, b_values._dtype)).sum_values
-        wins = cast(compare(in_a, in_b), grad._dtype)
-        all_indices = node._outputs[0]
+        in_a = add_op(*own_b, a, a_values, a_shape, cast(zero, a_values.dtype)).sum_values
+        in_b = add_op(*own_a, b, b_values, b_shape, cast(zero, b_values.dtype)).sum_values
+        wins = cast(compare(in_a, in_b), grad.dtype)
+        all_indices = node.outputs[0]
         a_grad, _ = add_grad_op(grad * wins, a, a, all_indices)
         b_grad, _ = add_grad_op(grad * (1 - wins), b, b, all_indices)
         return [None, a_grad, None, None, b_grad, None]
@@ -322,7 +333,7 @@ def _softmax_shape(node: Operation) -> list[RawShape]:
 
 
 def _row_starts(rows: Any) -> Any:
-    """Where a new row begins in row-major indices without their last axis."""
+    """A mask of the elements that begin a new row, in row-major order."""
     if not len(rows):
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))
@@ -343,8 +354,8 @@ def _softmax_kernel(indices: Any, values: Any, shape: Any) -> Any:
 
 @softmax_op.gradient
 def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    indices, shape = node._inputs[0], node._inputs[2]
-    found = node._outputs[0]
+    indices, shape = node.inputs[0], node.inputs[2]
+    found = node.outputs[0]
     weighted = found * grad
     sums = reduce_ops["Sum"](indices, weighted, shape, [-1], keep_dims=True)
     row = getitem(indices, (slice(None), slice(None, -1)))
@@ -356,7 +367,7 @@ def _softmax_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
-    """The axes that stay and those that go."""
+    """The axes that are kept and those that are reduced."""
     axes = np.ravel(axes)
     for axis in axes:
         if not -rank <= axis < rank:
@@ -366,7 +377,7 @@ def _kept_axes(rank: int, axes: Any) -> tuple[list[int], list[int]]:
 
 
 def _reduced(kind: str, indices: Any, values: Any, shape: Any, axes: Any) -> tuple[Any, Any, list[int]]:
-    """Kept indices in row-major order, their reduced values, and the axes kept."""
+    """The indices of the result in row-major order, their reduced values, and the kept axes."""
     check_parts(indices, values, shape)
     kept, _ = _kept_axes(len(shape), axes)
     rows = indices[:, kept]
@@ -411,7 +422,7 @@ def _reduce_sparse_kernel(kind: str) -> Callable[..., Any]:
 
 def _reduce_shape(node: Operation) -> list[RawShape]:
     merged_shapes(node)
-    shape, axes = constant_value_as_shape(node._inputs[2]), constant_value(node._inputs[3])
+    shape, axes = constant_value_as_shape(node.inputs[2]), constant_value(node.inputs[3])
     if shape is None or axes is None:
         return [None]
     gone = {int(a) % len(shape) for a in np.ravel(axes)} if shape else set()
@@ -420,20 +431,16 @@ def _reduce_shape(node: Operation) -> list[RawShape]:
     return [tuple(s for a, s in enumerate(shape) if a not in gone)]
 
 
-def _reduce_sparse_shape(node: Operation) -> list[RawShape]:
-    return [(None, None), (None,), (None,)]
-
-
 for _kind in _KINDS:
     reduce_ops[_kind].shape(_reduce_shape)
     reduce_ops[_kind].kernel("CPU")(_reduce_kernel(_kind))
-    reduce_sparse_ops[_kind].shape(_reduce_sparse_shape)
+    reduce_sparse_ops[_kind].shape([(None, None), (None,), (None,)])
     reduce_sparse_ops[_kind].kernel("CPU")(_reduce_sparse_kernel(_kind))
 
 
 @reduce_ops["Sum"].gradient
 def _reduce_sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    indices, _, shape, axes = node._inputs
+    indices, _, shape, axes = node.inputs
     gone = array_shape.reshape(cast(axes, dtypes.int64), [-1, 1]) % cast(array_shape.size(shape), dtypes.int64)
     ones = array_filling.ones(getitem(array_shape.shape(gone), slice(0, 1)), dtypes.int64)
     kept = tensor_scatter_update(shape, gone, ones)

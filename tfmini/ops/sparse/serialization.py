@@ -1,4 +1,4 @@
-"""Sparse tensors as three serialised tensors each, to send them through queues and batches, and back."""
+"""Serialises a sparse tensor as three serialised tensors, for queues and batches, and deserialises them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
+from tfmini.graph.attr_values import content_proto, tensor_from_proto
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import as_ndarray, refuse
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.sparse_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.sparse.kernel_values import as_sparse, check_parts, merged_shapes, parts
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import RawShape, format_raw
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
@@ -20,11 +20,11 @@ _TYPES = "T: type; out_type: {string, variant} = DT_STRING"
 _FOUND = "sparse_indices: int64, sparse_values: dtype, sparse_shape: int64"
 serialize_op = op(f"SerializeSparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
 serialize_many_op = op(f"SerializeManySparse({_SPARSE}) -> serialized_sparse: out_type; {_TYPES}")
-deserialize_op = op(
+deserialize_op: OpHandle[Any] = op(
     f"DeserializeSparse(serialized_sparse: Tserialized) -> {_FOUND};"
     " dtype: type; Tserialized: {string, variant} = DT_STRING"
 )
-deserialize_many_op = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
+deserialize_many_op: OpHandle[Any] = op(f"DeserializeManySparse(serialized_sparse: string) -> {_FOUND}; dtype: type")
 for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_many_op):
     _handle.not_differentiable()
 
@@ -33,7 +33,7 @@ for _handle in (serialize_op, serialize_many_op, deserialize_op, deserialize_man
 
 
 def _message(array: Any) -> bytes:
-    return tensor_proto(as_ndarray(array)).SerializeToString()  # type: ignore[no-any-return]
+    return content_proto(as_ndarray(array)).SerializeToString()  # type: ignore[no-any-return]
 
 
 def _line(indices: Any, values: Any, shape: Any) -> list[bytes]:
@@ -78,7 +78,7 @@ def _serialize_many_kernel(indices: Any, values: Any, shape: Any) -> Any:
 @deserialize_op.shape
 @deserialize_many_op.shape
 def _deserialize_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     if shape == ():
         raise ValueError("Shape must be at least rank 1 but is rank 0")
     if shape is not None and shape[-1] not in (3, None):
@@ -87,7 +87,7 @@ def _deserialize_shape(node: Operation) -> list[RawShape]:
 
 
 def _parsed(message: bytes) -> Any:
-    from google.protobuf.message import DecodeError  # costs import time that few programs need to pay
+    from google.protobuf.message import DecodeError  # Imported here because few programs need it.
 
     from tfmini.protos.tensor_pb2 import TensorProto
 
@@ -141,7 +141,7 @@ def _deserialize_kernel(serialized: Any, *, dtype: Any) -> tuple[Any, Any, Any]:
 
 
 def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """The sparse tensors of all rows as one, with the outer axes before theirs."""
+    """Joins the sparse tensors of all rows into one, with the outer axes first."""
     places = np.repeat(np.arange(len(rows)), [len(values) for _, values, _ in rows])
     heads = np.stack(np.unravel_index(places, outer), axis=1).astype(np.int64)
     indices = np.concatenate([heads, np.concatenate([row[0] for row in rows])], axis=1)
@@ -155,13 +155,13 @@ def _joined(rows: list[tuple[Any, Any, Any]], outer: tuple[int, ...]) -> tuple[A
 def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
     """A sparse tensor as three serialised tensors (``tf.serialize_sparse``): a vector ``[3]``."""
     sparse = as_sparse(sp_input)
-    return serialize_op(*parts(sparse), out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return serialize_op(*parts(sparse), out_type=out_type, name=name)
 
 
 def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any = dtypes.string) -> Tensor:
-    """Each row of a sparse tensor by itself (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
+    """Each row of a sparse tensor, serialised (``tf.serialize_many_sparse``): a matrix ``[rows, 3]``."""
     sparse = as_sparse(sp_input)
-    return serialize_many_op(*parts(sparse), out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return serialize_many_op(*parts(sparse), out_type=out_type, name=name)
 
 
 def _restored(outputs: Any, rank: int | None) -> SparseTensor:
@@ -175,7 +175,7 @@ def deserialize_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = No
     """Sparse tensors of `serialize_sparse`, ``[..., 3]``, joined (``tf.io.deserialize_sparse``).
 
     Args:
-      rank: of the result, where it is known.
+      rank: of the result, if it is known.
     """
     return _restored(deserialize_op(serialized_sparse, dtype=dtype, name=name), rank)
 
@@ -186,7 +186,7 @@ def deserialize_many_sparse(
     """The rows of `serialize_many_sparse` as one sparse tensor (``tf.deserialize_many_sparse``).
 
     Args:
-      rank: of each of the serialised tensors, where it is known.
+      rank: of each of the serialised tensors, if it is known.
     """
     outputs = deserialize_many_op(serialized_sparse, dtype=dtype, name=name)
     return _restored(outputs, None if rank is None else rank + 1)

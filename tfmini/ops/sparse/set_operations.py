@@ -8,20 +8,20 @@ import numpy as np
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.constant_value import constant_value_as_shape
-from tfmini.ops.sparse_tensor import SparseTensor, SparseTensorValue
-from tfmini.ops.sparse_values import as_sparse, check_bounds, check_order, distinct, parts
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.sparse.kernel_values import as_sparse, check_bounds, check_order, distinct, parts
+from tfmini.ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from tfmini.shapes import RawShape
 
 _TYPES = "T: {int8, int16, int32, int64, uint8, uint16, string}"
 _RESULT = "result_indices: int64, result_values: T, result_shape: int64"
 _OPTIONS = f"set_operation: string; validate_indices: bool = true; {_TYPES}"
 _SECOND = "set2_indices: int64, set2_values: T, set2_shape: int64"
-dense_dense_op = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
-dense_sparse_op = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
-sparse_sparse_op = op(
+dense_dense_op: OpHandle[Any] = op(f"DenseToDenseSetOperation(set1: T, set2: T) -> {_RESULT}; {_OPTIONS}")
+dense_sparse_op: OpHandle[Any] = op(f"DenseToSparseSetOperation(set1: T, {_SECOND}) -> {_RESULT}; {_OPTIONS}")
+sparse_sparse_op: OpHandle[Any] = op(
     f"SparseToSparseSetOperation(set1_indices: int64, set1_values: T, set1_shape: int64, {_SECOND}) -> {_RESULT};"
     f" {_OPTIONS}"
 )
@@ -43,13 +43,13 @@ for _handle in (dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit
 @sparse_sparse_op.shape
 def _set_shape(node: Operation) -> list[RawShape]:
     ranks = set()
-    for name, tensor in zip((arg.name for arg in node.op_def.inputs), node._inputs):
-        if tensor._shape is None:
+    for name, tensor in zip((arg.name for arg in node.op_def.inputs), node.inputs):
+        if tensor.raw_shape is None:
             continue
         if name in ("set1", "set2"):
-            ranks.add(len(tensor._shape))
-        elif name.endswith("_shape") and tensor._shape[0] is not None:
-            ranks.add(tensor._shape[0])
+            ranks.add(len(tensor.raw_shape))
+        elif name.endswith("_shape") and tensor.raw_shape[0] is not None:
+            ranks.add(tensor.raw_shape[0])
     if len(ranks) > 1:
         raise ValueError(f"Ranks do not match: {sorted(ranks)}")
     rank = ranks.pop() if ranks else None
@@ -122,7 +122,7 @@ def _sparse_sparse_kernel(
 
 @size_op.shape
 def _size_shape(node: Operation) -> list[RawShape]:
-    shape = constant_value_as_shape(node._inputs[2])
+    shape = constant_value_as_shape(node.inputs[2])
     return [None if shape is None else shape[:-1]]
 
 
@@ -141,7 +141,7 @@ def _size_kernel(indices: Any, values: Any, shape: Any, *, validate_indices: boo
 
 @edit_distance_op.shape
 def _edit_distance_shape(node: Operation) -> list[RawShape]:
-    shapes = [constant_value_as_shape(node._inputs[i]) for i in (2, 5)]
+    shapes = [constant_value_as_shape(node.inputs[i]) for i in (2, 5)]
     known = [s for s in shapes if s is not None and None not in s]
     if len(known) < 2:
         return [None]
@@ -210,7 +210,7 @@ def _operation(a: Any, b: Any, operation: str, validate_indices: bool) -> Sparse
 def set_size(a: Any, validate_indices: bool = True) -> Tensor:
     """The number of distinct elements along the last axis of a sparse tensor (``tf.sets.size``)."""
     sparse = as_sparse(a)
-    return size_op(*parts(sparse), validate_indices=validate_indices)  # type: ignore[no-any-return]
+    return size_op(*parts(sparse), validate_indices=validate_indices)
 
 
 def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
@@ -219,7 +219,7 @@ def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTen
 
 
 def set_difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
-    """Elements of ``a`` that are not in ``b``, or the other way round (``tf.sets.difference``)."""
+    """Elements of ``a`` that are not in ``b``, or of ``b`` that are not in ``a`` (``tf.sets.difference``)."""
     return _operation(a, b, "a-b" if aminusb else "b-a", validate_indices)
 
 
@@ -243,4 +243,4 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
         if not isinstance(value, (SparseTensor, SparseTensorValue)):
             raise TypeError(f"{label} must be a SparseTensor.")
     a, b = as_sparse(hypothesis), as_sparse(truth)
-    return edit_distance_op(*parts(a), *parts(b), normalize=normalize, name=name)  # type: ignore[no-any-return]
+    return edit_distance_op(*parts(a), *parts(b), normalize=normalize, name=name)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.constant_value import constant_value_as_shape
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
 
 
@@ -34,7 +34,7 @@ class SparseTensor:
     """
 
     if TYPE_CHECKING:
-        # `sparse_functions` attaches the operators.
+        # The module `functions` defines the operators.
         def __mul__(self, other: Any) -> Any: ...
         def __truediv__(self, other: Any) -> Any: ...
 
@@ -43,16 +43,16 @@ class SparseTensor:
             self._indices: Tensor = convert_to_tensor(indices, name="indices", dtype=dtypes.int64)
             self._values: Tensor = convert_to_tensor(values, name="values")
             self._dense_shape: Tensor = convert_to_tensor(dense_shape, name="dense_shape", dtype=dtypes.int64)
-        pairs = with_rank(self._indices._shape, 2)
-        merge_dims(pairs[0], with_rank(self._values._shape, 1)[0])
-        merge_dims(pairs[1], with_rank(self._dense_shape._shape, 1)[0])
+        pairs = with_rank(self._indices.raw_shape, 2)
+        merge_dims(pairs[0], with_rank(self._values.raw_shape, 1)[0])
+        merge_dims(pairs[1], with_rank(self._dense_shape.raw_shape, 1)[0])
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
         """A sparse tensor of constants.
 
         Raises:
-          TypeError: for anything but a sparse tensor or its value.
+          TypeError: when it is neither a sparse tensor nor the value of one.
         """
         if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
             raise TypeError(f"Neither a SparseTensor nor SparseTensorValue: {sparse_tensor_value}.")
@@ -106,12 +106,12 @@ class SparseTensor:
 
 
 def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:
-    """The sparse tensor whose values are ``function`` of the values of another."""
+    """Applies ``function`` to the values of a sparse tensor."""
     return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
 
 
 def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """A `SparseTensor` as it is or from its value, anything else as a tensor.
+    """A `SparseTensor` unchanged or made from its value; any other value as a tensor.
 
     Raises:
       RuntimeError: when a sparse tensor has another type than ``dtype``.

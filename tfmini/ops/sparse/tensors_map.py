@@ -1,7 +1,7 @@
-"""Sparse tensors on their way through queues: ``AddSparseToTensorsMap`` and its kin.
+"""Sparse tensors in queues: ``AddSparseToTensorsMap`` and related ops.
 
-A queue holds dense components. A sparse tensor is kept in a map of the task and its number, an
-int64 scalar, travels through the queue instead.
+A queue holds dense components. So the task keeps a sparse tensor in a map, and the queue holds its
+number, an int64 scalar.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.dtypes import DType
-from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.shapes import RawShape, format_raw
+from tfmini.graph.registry import OpHandle, op
+from tfmini.shapes import format_raw
 
 _SHARED = "T: type; container: string = ''; shared_name: string = ''"
 add_sparse = op(
     "AddSparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64) -> sparse_handle: int64\n"
     + _SHARED,
     stateful=True,
+    shape=[()],
 )
 add_many_sparse = op(
     "AddManySparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64)"
     " -> sparse_handles: int64\n" + _SHARED,
     stateful=True,
+    shape=[(None,)],
 )
-take_many_sparse = op(
+take_many_sparse: OpHandle[Any] = op(
     """TakeManySparseFromTensorsMap(sparse_handles: int64) -> sparse_indices: int64, sparse_values: dtype, sparse_shape: int64
         dtype: type
         container: string = ''
         shared_name: string = ''""",  # noqa: E501 - a declaration is one line
     stateful=True,
+    shape=[(None, None), (None,), (None,)],
 )
 
 for _handle in (add_sparse, add_many_sparse, take_many_sparse):
@@ -57,36 +59,21 @@ class SparseMap:
         return number
 
     def take(self, number: int) -> tuple[Any, Any, Any]:
-        """Gives a sparse tensor away.
+        """Removes a sparse tensor and returns it.
 
         Raises:
-          InvalidArgumentError: when there is none of that number.
+          InvalidArgumentError: for an unknown number.
         """
         with self._lock:
             found = self._tensors.pop(number, None)
         if found is None:
-            raise errors.InvalidArgumentError(None, None, f"Unable to find SparseTensor: {number} in map")
+            raise errors.InvalidArgumentError.of(f"Unable to find SparseTensor: {number} in map")
         return found
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all."""
         with self._lock:
             self._tensors.clear()
-
-
-@add_sparse.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-@add_many_sparse.shape
-def _vector(node: Operation) -> list[RawShape]:
-    return [(None,)]
-
-
-@take_many_sparse.shape
-def _sparse(node: Operation) -> list[RawShape]:
-    return [(None, None), (None,), (None,)]
 
 
 def _map(resources: Any, container: bytes, shared_name: bytes, node: Any) -> SparseMap:
@@ -98,7 +85,7 @@ def _check(indices: Any, values: Any, shape: Any) -> None:
         if np.ndim(value) != rank:
             kind = "matrix" if rank == 2 else "vector"
             text = f"Input {what} should be a {kind} but received shape {format_raw(np.shape(value))}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
 
 
 @add_sparse.kernel("CPU")
@@ -116,11 +103,11 @@ def _add_many(
     _check(indices, values, shape)
     if len(shape) < 2:
         text = f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     kept = _map(resources, container, shared_name, node)
     rows = indices[:, 0]
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
-        raise errors.InvalidArgumentError(None, None, f"Received invalid row {rows.max()}, expected < {shape[0]}")
+        raise errors.InvalidArgumentError.of(f"Received invalid row {rows.max()}, expected < {shape[0]}")
     numbers = np.empty(int(shape[0]), np.int64)
     for row in range(len(numbers)):
         chosen = rows == row
@@ -135,12 +122,12 @@ def _take_many(
     kept = _map(resources, container, shared_name, node)
     parts = [kept.take(int(number)) for number in np.ravel(handles)]
     if not parts:
-        raise errors.InvalidArgumentError(None, None, "Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")  # noqa: E501
+        raise errors.InvalidArgumentError.of("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows")  # noqa: E501
     rank = len(parts[0][2])
     for _, _, shape in parts:
         if len(shape) != rank:
             text = f"Inconsistent rank across SparseTensors: rank prior to SparseTensor[1] was: {rank}"
-            raise errors.InvalidArgumentError(None, None, f"{text} but is {len(shape)}")
+            raise errors.InvalidArgumentError.of(f"{text} but is {len(shape)}")
     indices = [np.insert(part, 0, row, axis=1) for row, (part, _, _) in enumerate(parts)]
     largest = np.max([shape for _, _, shape in parts], axis=0) if rank else np.empty(0, np.int64)
     values = np.concatenate([values for _, values, _ in parts]).astype(dtype.numpy, copy=False)

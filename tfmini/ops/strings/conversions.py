@@ -1,4 +1,4 @@
-"""Strings to numbers and back, and strings to more or fewer strings: ``AsString``, ``DecodeRaw``, ``ReduceJoin``…"""
+"""Conversions between strings and numbers, and joins: ``AsString``, ``DecodeRaw``, ``ReduceJoin``…"""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
-from tfmini.ops.constant import constant
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.strings import each, refuse
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.strings.elementwise import each, refuse
 from tfmini.shapes import RawShape
 
 as_string_op = op(
@@ -25,10 +26,12 @@ as_string_op = op(
     scientific: bool = false
     shortest: bool = false
     width: int = -1
-    fill: string = ''"""
+    fill: string = ''""",
+    shape=same_shape,
 )
 to_number_op = op(
-    "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT"
+    "StringToNumber(string_tensor: string) -> output: out_type; out_type: {float, double, int32, int64} = DT_FLOAT",
+    shape=same_shape,
 )
 decode_raw_op = op(
     """DecodeRaw(bytes: string) -> output: out_type
@@ -42,12 +45,6 @@ reduce_join_op = op(
 )
 for _handle in (as_string_op, to_number_op, decode_raw_op, reduce_join_op):
     _handle.not_differentiable()
-
-
-@as_string_op.shape
-@to_number_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
 
 
 # ---- numbers --------------------------------------------------------------------------------
@@ -87,7 +84,7 @@ def _number_text(attrs: dict[str, Any]) -> Callable[[Any], bytes]:
 
 
 def _float_of(text: bytes) -> float:
-    """A number as C reads it: hexadecimal as well."""
+    """The number in a string, by C's rules: also hexadecimal."""
     plain = text.strip().lstrip(b"+-").lower()
     return float.fromhex(text.decode()) if plain.startswith(b"0x") else float(text)
 
@@ -99,7 +96,7 @@ def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
 
     def parse(text: bytes) -> Any:
         try:
-            # Python also reads "1_000", which is no number in TensorFlow.
+            # Python accepts "1_000", TensorFlow does not.
             number = None if b"_" in text else kind(text)
         except ValueError:
             number = None
@@ -116,7 +113,7 @@ def _to_number(value: Any, *, out_type: dtypes.DType) -> Any:
 
 @decode_raw_op.shape
 def _decode_raw_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     return [None if shape is None else (*shape, None)]
 
 
@@ -146,7 +143,7 @@ def _decode_raw(value: Any, *, out_type: dtypes.DType, little_endian: bool) -> A
 
 @reduce_join_op.shape
 def _reduce_join_shape(node: Operation) -> list[RawShape]:
-    shape, axes = node._inputs[0]._shape, constant_value(node._inputs[1])
+    shape, axes = node.inputs[0].raw_shape, constant_value(node.inputs[1])
     if shape is None or axes is None:
         return [None]
     rank = len(shape)
@@ -172,9 +169,9 @@ def _reduce_join(value: Any, axes: Any, *, keep_dims: bool, separator: bytes) ->
         order.append(axis % array.ndim)
     if not order:
         return value
-    # The first index named varies slowest in the joined text.
+    # The first axis named varies fastest in the joined text.
     kept = [i for i in range(array.ndim) if i not in order]
-    rows = array.transpose(kept + order)
+    rows = array.transpose(kept + order[::-1])
     lead = rows.shape[: len(kept)]
     count = int(np.prod(lead))
     table = rows.reshape(count, -1) if array.size else np.empty((count, 0), object)
@@ -191,38 +188,38 @@ def as_string(
     input: Any, precision: int = -1, scientific: bool = False, shortest: bool = False, width: int = -1,
     fill: str = "", name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers as text, as C's printf renders them with ``%[fill][width][.precision]`` (``tf.as_string``)."""
+    """Numbers as strings, formatted like C's printf with ``%[fill][width][.precision]`` (``tf.as_string``)."""
     options = {"precision": precision, "scientific": scientific, "shortest": shortest, "width": width, "fill": fill}
-    return as_string_op(input, name=name, **options)  # type: ignore[no-any-return]
+    return as_string_op(input, name=name, **options)
 
 
 def string_to_number(
     string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
 ) -> Tensor:  # fmt: skip
     """Each string as a float32, float64, int32 or int64 (``tf.string_to_number``)."""
-    return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)  # type: ignore[no-any-return]
+    return to_number_op(string_tensor if input is None else input, out_type=out_type, name=name)
 
 
 def decode_raw(
     input_bytes: Any = None, out_type: Any = None, little_endian: bool = True, name: str | None = None,
     bytes: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The bytes of each string as numbers, in one more dimension (``tf.decode_raw``)."""
+    """The bytes of each string as numbers, in an additional dimension (``tf.decode_raw``)."""
     value = input_bytes if bytes is None else bytes
-    return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)  # type: ignore[no-any-return]
+    return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)
 
 
 def reduce_join(
     inputs: Any, axis: Any = None, keep_dims: bool | None = None, separator: str = "", name: str | None = None,
     reduction_indices: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Joins the strings along ``axis`` (several: the first varies slowest; None: all) (``tf.reduce_join``)."""
+    """Joins the strings along ``axis`` (the first of several varies fastest; None: all), ``tf.reduce_join``."""
     axis = reduction_indices if axis is None else axis
     keep = bool(keep_dims if keepdims is None else keepdims)
     with name_scope(name, "ReduceJoin", [inputs]):
         inputs = convert_to_tensor(inputs)
-        if axis is None and inputs._shape is not None:
-            axis = constant(np.arange(len(inputs._shape), dtype=np.int32))
+        if axis is None and inputs.raw_shape is not None:
+            axis = constant(np.arange(len(inputs.raw_shape), dtype=np.int32)[::-1])
         elif axis is None:
-            axis = handle_of("Range")(0, handle_of("Rank")(inputs), 1)
-        return reduce_join_op(inputs, axis, keep_dims=keep, separator=separator)  # type: ignore[no-any-return]
+            axis = handle_of("Range")(handle_of("Rank")(inputs) - 1, -1, -1)
+        return reduce_join_op(inputs, axis, keep_dims=keep, separator=separator)

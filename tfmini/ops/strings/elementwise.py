@@ -1,4 +1,4 @@
-"""String ops element by element: case, strip, join, substrings, regular expressions, base64."""
+"""Element-wise string ops: case, strip, join, substrings, regular expressions, base64."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import same_shape
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
-lower_op = op("StringLower(input: string) -> output: string; encoding: string = ''")
-upper_op = op("StringUpper(input: string) -> output: string; encoding: string = ''")
-strip_op = op("StringStrip(input: string) -> output: string")
-length_op = op(f"StringLength(input: string) -> output: int32; {_UNIT}")
+lower_op = op("StringLower(input: string) -> output: string; encoding: string = ''", shape=same_shape)
+upper_op = op("StringUpper(input: string) -> output: string; encoding: string = ''", shape=same_shape)
+strip_op = op("StringStrip(input: string) -> output: string", shape=same_shape)
+length_op = op(f"StringLength(input: string) -> output: int32; {_UNIT}", shape=same_shape)
 join_op = op("StringJoin(inputs: N * string) -> output: string; N: int >= 1; separator: string = ''")
 substr_op = op(f"Substr(input: string, pos: T, len: T) -> output: string; T: {{int32, int64}}; {_UNIT}")
 replace_op = op(
-    "RegexReplace(input: string, pattern: string, rewrite: string) -> output: string; replace_global: bool = true"
+    "RegexReplace(input: string, pattern: string, rewrite: string) -> output: string; replace_global: bool = true",
+    shape=same_shape,
 )
 static_replace_op = op(
     """StaticRegexReplace(input: string) -> output: string
     pattern: string
     rewrite: string
-    replace_global: bool = true"""
+    replace_global: bool = true""",
+    shape=same_shape,
 )
-full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool")
-static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string")
-encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false")
-decode_op = op("DecodeBase64(input: string) -> output: string")
+full_match_op = op("RegexFullMatch(input: string, pattern: string) -> output: bool", shape=same_shape)
+static_full_match_op = op("StaticRegexFullMatch(input: string) -> output: bool; pattern: string", shape=same_shape)
+encode_op = op("EncodeBase64(input: string) -> output: string; pad: bool = false", shape=same_shape)
+decode_op = op("DecodeBase64(input: string) -> output: string", shape=same_shape)
 _ALL = (lower_op, upper_op, strip_op, length_op, join_op, substr_op, replace_op, static_replace_op, full_match_op,
         static_full_match_op, encode_op, decode_op)  # fmt: skip
 for _handle in _ALL:
@@ -42,12 +45,12 @@ for _handle in _ALL:
 
 
 def refuse(message: str) -> InvalidArgumentError:
-    """The error of a kernel that cannot use its input."""
-    return InvalidArgumentError(None, None, message)
+    """The error of a kernel for an invalid input."""
+    return InvalidArgumentError.of(message)
 
 
 def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> Any:
-    """``function`` of each string; the result has the shape of ``value``."""
+    """Applies ``function`` to each string; the result has the shape of ``value``."""
     if isinstance(value, bytes):
         found = function(value)
         return found if dtype is object else np.dtype(dtype).type(found)
@@ -55,20 +58,6 @@ def each(function: Callable[[bytes], Any], value: Any, dtype: Any = object) -> A
     for i, item in enumerate(value.ravel()):
         out[i] = function(item)
     return out.reshape(value.shape)
-
-
-@lower_op.shape
-@upper_op.shape
-@strip_op.shape
-@length_op.shape
-@replace_op.shape
-@static_replace_op.shape
-@full_match_op.shape
-@static_full_match_op.shape
-@encode_op.shape
-@decode_op.shape
-def _same_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
 
 
 def _attach_case(handle: OpHandle, method: str) -> None:
@@ -102,11 +91,11 @@ def _length(value: Any, *, unit: bytes) -> Any:
 @join_op.shape
 def _join_shape(node: Operation) -> list[RawShape]:
     shape: RawShape = ()
-    for tensor in node._inputs:
-        if tensor._shape is None:
+    for tensor in node.inputs:
+        if tensor.raw_shape is None:
             return [None]
-        if tensor._shape != ():
-            shape = merge_raw(shape, tensor._shape) if shape != () else tensor._shape
+        if tensor.raw_shape != ():
+            shape = merge_raw(shape, tensor.raw_shape) if shape != () else tensor.raw_shape
     return [shape]
 
 
@@ -127,7 +116,7 @@ def _join(values: list[Any], *, separator: bytes) -> Any:
 
 @substr_op.shape
 def _substr_shape(node: Operation) -> list[RawShape]:
-    text, pos, length = (t._shape for t in node._inputs)
+    text, pos, length = (t.raw_shape for t in node.inputs)
     if pos is not None and length is not None and pos != length and None not in pos + length:
         raise ValueError(f"pos and len shapes must match: {format_raw(pos)} vs. {format_raw(length)}")
     return [broadcast_raw(text, pos)]
@@ -178,7 +167,7 @@ def _scalar(value: Any) -> bytes:
 
 def _replace(value: Any, pattern: Any, rewrite: Any, replace_global: bool) -> Any:
     compiled = _compile(pattern)
-    # RE2's rewrite strings know \0 to \9 and \\ only.
+    # RE2's rewrite strings have only the escapes \0 to \9 and \\.
     pieces = re.split(rb"\\([0-9\\])", _scalar(rewrite))
 
     def expand(match: re.Match[bytes]) -> bytes:
@@ -243,28 +232,28 @@ def _decode(value: Any) -> Any:
 
 
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
-    """Lower case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.lower``)."""
-    return lower_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
+    """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to lower case (``tf.strings.lower``)."""
+    return lower_op(input, encoding=encoding, name=name)
 
 
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
-    """Upper case, of ASCII letters or with ``encoding="utf-8"`` of all (``tf.strings.upper``)."""
-    return upper_op(input, encoding=encoding, name=name)  # type: ignore[no-any-return]
+    """Converts ASCII letters, or with ``encoding="utf-8"`` all letters, to upper case (``tf.strings.upper``)."""
+    return upper_op(input, encoding=encoding, name=name)
 
 
 def string_strip(input: Any, name: str | None = None) -> Tensor:
-    """Without white space at both ends (``tf.string_strip``)."""
-    return strip_op(input, name=name)  # type: ignore[no-any-return]
+    """Removes white space at both ends (``tf.string_strip``)."""
+    return strip_op(input, name=name)
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
-    """int32 lengths in bytes or ``unit="UTF8_CHAR"`` (``tf.strings.length``)."""
-    return length_op(input, unit=unit, name=name)  # type: ignore[no-any-return]
+    """The lengths of strings, in bytes or in characters (``unit="UTF8_CHAR"``), int32 (``tf.strings.length``)."""
+    return length_op(input, unit=unit, name=name)
 
 
 def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """Element-wise concatenation of tensors of one shape and scalars (``tf.string_join``)."""
-    return join_op(list(inputs), separator=separator, name=name)  # type: ignore[no-any-return]
+    return join_op(list(inputs), separator=separator, name=name)
 
 
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
@@ -273,7 +262,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     Raises:
       ValueError: when ``pos`` and ``len`` differ in shape.
     """
-    return substr_op(input, pos, len, unit=unit, name=name)  # type: ignore[no-any-return]
+    return substr_op(input, pos, len, unit=unit, name=name)
 
 
 def regex_replace(
@@ -282,20 +271,20 @@ def regex_replace(
     r"""Replaces matches of ``pattern`` by ``rewrite``, where ``\1`` stands for a group (``tf.regex_replace``)."""
     if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
         options = {"pattern": pattern, "rewrite": rewrite, "replace_global": replace_global}
-        return static_replace_op(input, name=name, **options)  # type: ignore[no-any-return]
-    return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)  # type: ignore[no-any-return]
+        return static_replace_op(input, name=name, **options)
+    return replace_op(input, pattern, rewrite, replace_global=replace_global, name=name)
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string matches ``pattern`` as a whole (``tf.strings.regex_full_match``)."""
-    return full_match_op(input, pattern, name=name)  # type: ignore[no-any-return]
+    return full_match_op(input, pattern, name=name)
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 (``tf.encode_base64``)."""
-    return encode_op(input, pad=pad, name=name)  # type: ignore[no-any-return]
+    return encode_op(input, pad=pad, name=name)
 
 
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
     """The bytes of web-safe base64, padded or not (``tf.decode_base64``)."""
-    return decode_op(input, name=name)  # type: ignore[no-any-return]
+    return decode_op(input, name=name)

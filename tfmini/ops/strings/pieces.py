@@ -1,4 +1,4 @@
-"""Strings taken apart and put together: split, format, hash buckets, n-grams, joins by segment."""
+"""Splits, hashes and joins of strings: split, hash buckets, fingerprints, n-grams, joins by segment."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_values import as_ndarray
-from tfmini.ops.constant_value import constant_value
-from tfmini.ops.ragged_tensor import RaggedTensor
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.string_hashes import fingerprint64, hash64, siphash
-from tfmini.ops.strings import each, refuse
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics.string_hashes import fingerprint64, hash64, siphash
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import as_ndarray
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.ragged.ragged_tensor import RaggedTensor
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.strings.elementwise import each, refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw, with_rank
 
-split_op = op(
+split_op: OpHandle[Any] = op(
     "StringSplit(input: string, delimiter: string) -> indices: int64, values: string, shape: int64;"
     " skip_empty: bool = true"
 )
-split_v2_op = op(
+split_v2_op: OpHandle[Any] = op(
     "StringSplitV2(input: string, sep: string) -> indices: int64, values: string, shape: int64; maxsplit: int = -1"
 )
-bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1")
-bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1")
+bucket_op = op("StringToHashBucket(string_tensor: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
+bucket_fast_op = op("StringToHashBucketFast(input: string) -> output: int64; num_buckets: int >= 1", shape=same_shape)
 bucket_strong_op = op(
-    "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)"
+    "StringToHashBucketStrong(input: string) -> output: int64; num_buckets: int >= 1; key: list(int)", shape=same_shape
 )
-ngrams_op = op(
+ngrams_op: OpHandle[Any] = op(
     "StringNGrams(data: string, data_splits: Tsplits) -> ngrams: string, ngrams_splits: Tsplits; separator: string;"
     " ngram_widths: list(int) >= 0; left_pad: string; right_pad: string; pad_width: int;"
     " preserve_short_sequences: bool; Tsplits: {int32, int64} = DT_INT64"
@@ -56,8 +57,8 @@ for _handle in (split_op, split_v2_op, bucket_op, bucket_fast_op, bucket_strong_
 @split_op.shape
 @split_v2_op.shape
 def _split_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[0].raw_shape, 1)
+    with_rank(node.inputs[1].raw_shape, 0)
     return [(None, 2), (None,), (2,)]
 
 
@@ -74,7 +75,7 @@ def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
 
 
 def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
-    """Each byte of ``delimiters`` splits; without one every byte stands alone."""
+    """The pieces between the bytes of ``delimiters``; without delimiters, the single bytes."""
     if not delimiters:
         return [text[i : i + 1] for i in range(len(text))]
     if len(delimiters) == 1:
@@ -107,13 +108,6 @@ def _split_v2_kernel(texts: Any, sep: Any, *, maxsplit: int) -> tuple[Any, Any, 
 # ---- hashes ---------------------------------------------------------------------------------
 
 
-@bucket_op.shape
-@bucket_fast_op.shape
-@bucket_strong_op.shape
-def _bucket_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
 @bucket_op.kernel("CPU")
 def _bucket_kernel(value: Any, *, num_buckets: int) -> Any:
     return each(lambda s: hash64(s) % num_buckets, value, np.int64)
@@ -133,7 +127,7 @@ def _bucket_strong_kernel(value: Any, *, num_buckets: int, key: list[int]) -> An
 
 @fingerprint_op.shape
 def _fingerprint_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
+    shape = node.inputs[0].raw_shape
     if shape is not None and not shape:
         raise ValueError("Shape must be at least rank 1 but is rank 0")
     return [(None if shape is None else shape[0], 8)]
@@ -148,7 +142,7 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
         raise refuse("input 'data' should not be scalar")
     rows = data.reshape(data.shape[0], -1)
     if data.dtype == object:
-        # Of several strings the fingerprints are fingerprinted.
+        # The fingerprint of several strings is that of their fingerprints.
         marks = [[fingerprint64(s) for s in row] for row in rows]
         found = [
             m[0] if rows.shape[1] == 1 else fingerprint64(np.array(m, "<u8").tobytes()) for m in marks
@@ -163,8 +157,8 @@ def _fingerprint_kernel(data: Any, method: Any) -> Any:
 
 @ngrams_op.shape
 def _ngrams_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    return [(None,), with_rank(node._inputs[1]._shape, 1)]
+    with_rank(node.inputs[0].raw_shape, 1)
+    return [(None,), with_rank(node.inputs[1].raw_shape, 1)]
 
 
 @ngrams_op.kernel("CPU")
@@ -211,8 +205,8 @@ def _ngrams_of(words: list[bytes], widths: list[int], sep: bytes, left: bytes, r
 
 @segment_join_op.shape
 def _segment_join_shape(node: Operation) -> list[RawShape]:
-    inputs, ids = node._inputs[0]._shape, node._inputs[1]._shape
-    count = constant_value(node._inputs[2])
+    inputs, ids = node.inputs[0].raw_shape, node.inputs[1].raw_shape
+    count = constant_value(node.inputs[2])
     if inputs is None or ids is None:
         return [None]
     if len(ids) > len(inputs) or not compatible_raw(ids, inputs[: len(ids)]):
@@ -289,7 +283,7 @@ def string_split_v2(
     text = source if input is None else input
     with name_scope(name, "StringSplit", [text]):
         text = convert_to_tensor(text, dtypes.string, name="input")
-        if text._shape == ():
+        if text.raw_shape == ():
             text = stack([text])
         sep = convert_to_tensor("" if sep is None else sep, dtypes.string, name="sep")
         return _result(split_v2_op(text, sep=sep, maxsplit=maxsplit), result_type)
@@ -298,18 +292,18 @@ def string_split_v2(
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: Any = None, name: str | None = None, input: Any = None
 ) -> Tensor:
-    """Hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
+    """The hash of each string modulo the number of buckets, int64 (``tf.string_to_hash_bucket``)."""
     text = input if string_tensor is None else string_tensor
-    return bucket_op(text, num_buckets=num_buckets, name=name)  # type: ignore[no-any-return]
+    return bucket_op(text, num_buckets=num_buckets, name=name)
 
 
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
     """FarmHash's fingerprint of each string modulo the number of buckets (``tf.string_to_hash_bucket_fast``)."""
-    return bucket_fast_op(input, num_buckets=num_buckets, name=name)  # type: ignore[no-any-return]
+    return bucket_fast_op(input, num_buckets=num_buckets, name=name)
 
 
 def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
-    """Keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
+    """The keyed hash of each string modulo the number of buckets (``tf.string_to_hash_bucket_strong``).
 
     Args:
       input: strings.
@@ -317,16 +311,16 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: s
       key: two 64-bit numbers.
       name: of the op.
     """
-    return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)  # type: ignore[no-any-return]
+    return bucket_strong_op(input, num_buckets=num_buckets, key=key, name=name)
 
 
 def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
     """The 8 bytes of a 64-bit fingerprint of each row, uint8 [rows, 8] (``tf.fingerprint``)."""
-    return fingerprint_op(data, method, name=name)  # type: ignore[no-any-return]
+    return fingerprint_op(data, method, name=name)
 
 
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Tensor:
     """The strings of each segment joined in order (``tf.strings.unsorted_segment_join``)."""
-    return segment_join_op(inputs, segment_ids, num_segments, separator=separator, name=name)  # type: ignore[no-any-return]
+    return segment_join_op(inputs, segment_ids, num_segments, separator=separator, name=name)

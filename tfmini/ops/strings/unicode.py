@@ -1,4 +1,4 @@
-"""Strings as sequences of Unicode code points: decode, encode, split, transcode."""
+"""Unicode strings: decode to code points, encode, split, transcode."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import array_shape
-from tfmini.ops.array_joining import stack
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.array_values import as_ndarray
-from tfmini.ops.casting import cast
-from tfmini.ops.ragged_tensor import RaggedTensor, as_ragged
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.string_pieces import split_op
-from tfmini.ops.strings import each, refuse
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.graph.shape_functions import same_shape
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.joining import stack
+from tfmini.ops.array.kernel_arguments import as_ndarray
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.ragged.ragged_tensor import RaggedTensor, as_ragged
+from tfmini.ops.strings.elementwise import each, refuse
+from tfmini.ops.strings.pieces import split_op
 from tfmini.shapes import RawShape, with_rank
 
 _OPTIONS = (
@@ -30,11 +31,11 @@ _OPTIONS = (
 )
 _OUTPUT = "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}"
 _SPLITS = "Tsplits: {int32, int64} = DT_INT64"
-decode_op = op(
+decode_op: OpHandle[Any] = op(
     "UnicodeDecode(input: string) -> row_splits: Tsplits, char_values: int32;"
     f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
 )
-decode_offsets_op = op(
+decode_offsets_op: OpHandle[Any] = op(
     "UnicodeDecodeWithOffsets(input: string)"
     " -> row_splits: Tsplits, char_values: int32, char_to_byte_starts: int64;"
     f" input_encoding: string; {_OPTIONS}; {_SPLITS}"
@@ -43,13 +44,16 @@ encode_op = op(
     "UnicodeEncode(input_values: int32, input_splits: Tsplits) -> output: string;"
     f" errors: {{'ignore', 'replace', 'strict'}} = 'replace'; {_OUTPUT}; replacement_char: int = 65533; {_SPLITS}"
 )
-transcode_op = op(f"UnicodeTranscode(input: string) -> output: string; input_encoding: string; {_OUTPUT}; {_OPTIONS}")
+transcode_op = op(
+    f"UnicodeTranscode(input: string) -> output: string; input_encoding: string; {_OUTPUT}; {_OPTIONS}",
+    shape=same_shape,
+)
 for _handle in (decode_op, decode_offsets_op, encode_op, transcode_op):
     _handle.not_differentiable()
 
 
 class _Rules(NamedTuple):
-    """What to do with what is not text."""
+    """The treatment of malformed sequences and control characters."""
 
     errors: bytes
     replacement: int
@@ -63,7 +67,7 @@ def _codec(encoding: bytes) -> str:
         raise refuse(f"Could not create converter for input encoding: {encoding.decode(errors='replace')}") from None
 
 
-# Without a byte order mark these are big-endian, as in ICU.
+# Without a byte order mark, these encodings are big-endian, as in ICU.
 _MARKED = {
     "utf-16": ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
     "utf-32": ((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
@@ -81,7 +85,7 @@ def _byte_order(text: bytes, codec: str) -> tuple[str, int]:
 
 
 def _pieces(text: bytes, codec: str, at: int) -> Iterator[tuple[str | None, int]]:
-    """Runs of decoded text, and None for each malformed sequence, with the byte where it begins."""
+    """Runs of decoded text, and None for each malformed sequence, with the position of its first byte."""
     while at < len(text):
         try:
             yield text[at:].decode(codec), at
@@ -94,7 +98,7 @@ def _pieces(text: bytes, codec: str, at: int) -> Iterator[tuple[str | None, int]
 
 
 def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, int]]:
-    """The code points of a string and the byte where each begins."""
+    """The code points of a string and the position of the first byte of each."""
     codec, first = _byte_order(text, codec)
     for piece, at in _pieces(text, codec, first):
         if piece is None:
@@ -117,7 +121,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
 @decode_op.shape
 @decode_offsets_op.shape
 def _decode_shape(node: Operation) -> list[RawShape]:
-    count = _product(node._inputs[0]._shape)
+    count = _product(node.inputs[0].raw_shape)
     splits: RawShape = (None if count is None else count + 1,)
     return [splits, *[(None,)] * (len(node.op_def.outputs) - 1)]
 
@@ -164,13 +168,13 @@ def _decode_offsets_kernel(
 
 @encode_op.shape
 def _encode_shape(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[0]._shape, 1)
-    splits = with_rank(node._inputs[1]._shape, 1)
+    with_rank(node.inputs[0].raw_shape, 1)
+    splits = with_rank(node.inputs[1].raw_shape, 1)
     return [(None if splits[0] is None else splits[0] - 1,)]
 
 
 def _is_character(code: int) -> bool:
-    """Neither a surrogate nor a noncharacter nor beyond Unicode."""
+    """Whether a code point is valid: not a surrogate, not a noncharacter, and in Unicode's range."""
     return 0 <= code <= 0x10FFFF and not 0xD800 <= code < 0xE000 and not 0xFDD0 <= code <= 0xFDEF \
         and code & 0xFFFE != 0xFFFE  # fmt: skip
 
@@ -201,11 +205,6 @@ def _encode_kernel(
     return out
 
 
-@transcode_op.shape
-def _transcode_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
-
-
 @transcode_op.kernel("CPU")
 def _transcode_kernel(
     texts: Any, *, input_encoding: bytes, output_encoding: bytes, errors: bytes, replacement_char: int,
@@ -224,7 +223,7 @@ def _transcode_kernel(
 
 
 def _per_level(input: Any, name: str | None, default_name: str, of_vector: Any) -> tuple[Any, ...]:
-    """Applies ``of_vector`` (string vector -> ragged rows) at the right depth of a tensor or ragged tensor."""
+    """Applies ``of_vector`` (string vector -> ragged rows) to the innermost axis of a tensor or ragged tensor."""
     with name_scope(name, default_name, [input] if isinstance(input, Tensor) else []):
         input = as_ragged(input)
         rank = input.shape.ndims
@@ -239,21 +238,27 @@ def _per_level(input: Any, name: str | None, default_name: str, of_vector: Any) 
         return found if rank else tuple(f.values for f in found)
 
 
+def _decoded(
+    handle: OpHandle[Any], input: Any, name: str | None, default_name: str, encoding: str, errors: str,
+    replacement_char: int, replace_control_characters: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    def of_vector(texts: Tensor) -> tuple[Any, ...]:
+        splits, *found = handle(
+            texts, input_encoding=encoding, errors=errors, replacement_char=replacement_char,
+            replace_control_characters=replace_control_characters,
+        )  # fmt: skip
+        return tuple(RaggedTensor.from_row_splits(parts, splits, validate=False) for parts in found)
+
+    return _per_level(input, name, default_name, of_vector)
+
+
 def unicode_decode_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """The code points of each string and the byte where each begins, ragged along a new last axis."""
-    options = {
-        "input_encoding": input_encoding, "errors": errors, "replacement_char": replacement_char,
-        "replace_control_characters": replace_control_characters,
-    }  # fmt: skip
-
-    def of_vector(texts: Tensor) -> tuple[Any, ...]:
-        splits, codes, starts = decode_offsets_op(texts, **options)
-        return tuple(RaggedTensor.from_row_splits(parts, splits, validate=False) for parts in (codes, starts))
-
-    return _per_level(input, name, "UnicodeDecodeWithOffsets", of_vector)
+    """The code points of each string and the positions of their first bytes, ragged along a new last axis."""
+    options = (input_encoding, errors, replacement_char, replace_control_characters)
+    return _decoded(decode_offsets_op, input, name, "UnicodeDecodeWithOffsets", *options)
 
 
 def unicode_decode(
@@ -261,22 +266,14 @@ def unicode_decode(
     replace_control_characters: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """The code points of each string, ragged along a new last axis (``tf.strings.unicode_decode``)."""
-    options = {
-        "input_encoding": input_encoding, "errors": errors, "replacement_char": replacement_char,
-        "replace_control_characters": replace_control_characters,
-    }  # fmt: skip
-
-    def of_vector(texts: Tensor) -> tuple[Any, ...]:
-        splits, codes = decode_op(texts, **options)
-        return (RaggedTensor.from_row_splits(codes, splits, validate=False),)
-
-    return _per_level(input, name, "UnicodeDecode", of_vector)[0]
+    options = (input_encoding, errors, replacement_char, replace_control_characters)
+    return _decoded(decode_op, input, name, "UnicodeDecode", *options)[0]
 
 
 def unicode_split_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
-    """The characters of each string as strings, and the byte where each begins."""
+    """The characters of each string as strings, and the positions of their first bytes."""
     with name_scope(name, "UnicodeSplitWithOffsets", []):
         codes, starts = unicode_decode_with_offsets(input, input_encoding, errors, replacement_char)
         return _one_by_one(codes, input_encoding, errors, replacement_char), starts
@@ -300,7 +297,7 @@ def _one_by_one(codes: Any, encoding: str, errors: str, replacement_char: int) -
 def unicode_encode(
     input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD, name: str | None = None
 ) -> Any:
-    """Strings of the code points along the last axis (``tf.strings.unicode_encode``).
+    """Encodes the code points along the last axis as strings (``tf.strings.unicode_encode``).
 
     Raises:
       ValueError: for a scalar, or a tensor of unknown rank.
@@ -315,7 +312,7 @@ def unicode_encode(
 
         def encode(values: Tensor, splits: Tensor) -> Tensor:
             options = {"errors": errors, "replacement_char": replacement_char}
-            return encode_op(values, splits, output_encoding=output_encoding, **options)  # type: ignore[no-any-return]
+            return encode_op(values, splits, output_encoding=output_encoding, **options)
 
         return _encode_level(codes, rank, encode)
 
@@ -345,18 +342,18 @@ def unicode_transcode(
     input: Any, input_encoding: str, output_encoding: str, errors: str = "replace", replacement_char: int = 0xFFFD,
     replace_control_characters: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Strings from one encoding in another (``tf.strings.unicode_transcode``).
+    """Converts strings to another encoding (``tf.strings.unicode_transcode``).
 
     Args:
       input: strings.
       input_encoding: any encoding that Python knows.
       output_encoding: UTF-8, UTF-16-BE or UTF-32-BE.
-      errors: what to do with malformed input: ``strict``, ``replace`` or ``ignore``.
-      replacement_char: the code point that replaces.
+      errors: the treatment of malformed input: ``strict``, ``replace`` or ``ignore``.
+      replacement_char: the code point for ``replace``.
       replace_control_characters: replace C0 control characters too.
       name: of the op.
     """
-    return transcode_op(  # type: ignore[no-any-return]
+    return transcode_op(
         input, input_encoding=input_encoding, output_encoding=output_encoding, errors=errors,
         replacement_char=replacement_char, replace_control_characters=replace_control_characters, name=name,
     )  # fmt: skip

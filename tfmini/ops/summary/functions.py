@@ -1,4 +1,4 @@
-"""``tf.summary.scalar`` and its siblings: summary ops by name, with their tags and collections."""
+"""``tf.summary.scalar`` and the other summary functions, with their tags and collections."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tfmini import dtypes, protos
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.scoping import add_to_collection, get_collection, name_scope
-from tfmini.ops.summary_media import audio_summary_v2, image_summary
-from tfmini.ops.summary_ops import histogram_summary, merge_summary, scalar_summary, tensor_summary_v2
+from tfmini.graph.scoping import add_to_collection, get_collection, name_scope
+from tfmini.ops.summary.media_ops import audio_summary_v2, image_summary
+from tfmini.ops.summary.summary_ops import histogram_summary, merge_summary, scalar_summary, tensor_summary_v2
 
 _log = logging.getLogger("tfmini")
 _NOT_IN_TAGS = re.compile(r"[^-/\w\.]")
 
 
 def clean_tag(name: str | None) -> str | None:
-    """The name with ``_`` for what a node name may not have, and without leading slashes; logged if it differs."""
+    """The name with ``_`` for invalid characters, and without leading slashes; logs a change."""
     if name is None:
         return None
     cleaned = _NOT_IN_TAGS.sub("_", name).lstrip("/")
@@ -36,8 +36,8 @@ def summary_scope(
 ) -> Iterator[tuple[str, str]]:
     """A name scope for one summary; yields its tag and the scope's name.
 
-    The tag is the scope without the final ``/``, behind ``family/`` if there is a family, so that
-    it stands first whatever scopes are open.
+    The tag is the scope without the final ``/``, after ``family/`` if there is a family, so that the
+    family comes first in all name scopes.
     """
     name, family = clean_tag(name), clean_tag(family)
     with name_scope(name if family is None else f"{family}/{name}", default_name, values) as scope:
@@ -46,7 +46,7 @@ def summary_scope(
 
 
 def collect(value: Tensor, collections: Sequence[str] | None, default: Sequence[str]) -> None:
-    """Adds a summary to ``collections``, or to ``default`` when that is None."""
+    """Adds a summary to ``collections``, or to ``default`` if that is None."""
     for key in default if collections is None else collections:
         add_to_collection(key, value)
 
@@ -57,7 +57,7 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
     Args:
       name: of the op; with the name scopes it is also the series' name.
       tensor: a real tensor with a single element.
-      collections: where the op is added, default ``[GraphKeys.SUMMARIES]``.
+      collections: the collections to add the op to, default ``[GraphKeys.SUMMARIES]``.
       family: comes first in the tag; TensorBoard groups by it.
 
     Returns:
@@ -72,7 +72,7 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
 def histogram(name: str, values: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
     """A summary of the distribution of a real tensor's elements (``tf.summary.histogram``).
 
-    Running it raises `InvalidArgumentError` when one of them is not finite. See `scalar` for the arguments.
+    In the step, it raises `InvalidArgumentError` when an element is not finite. See `scalar` for the arguments.
     """
     with summary_scope(name, family, "HistogramSummary", [values]) as (tag, scope):
         made: Tensor = histogram_summary(tag, values, name=scope)
@@ -86,8 +86,8 @@ def image(
     """A summary of up to ``max_outputs`` images (``tf.summary.image``), tagged ``name/image/i``.
 
     Args:
-      tensor: [batch, height, width, channels] with 1, 3 or 4 channels. uint8 stays as it is; floats are
-        stretched per image to 0…255, around 128 when some are negative.
+      tensor: [batch, height, width, channels] with 1, 3 or 4 channels. uint8 values are unchanged; floats
+        are scaled per image to 0…255, centered at 128 if some are negative.
 
     See `scalar` for the other arguments.
     """
@@ -123,9 +123,9 @@ def tensor_summary(
     """A summary of a whole tensor of any type, for TensorBoard's plugins (``tf.summary.tensor_summary``).
 
     Args:
-      summary_description: Markdown for people.
-      summary_metadata: a SummaryMetadata message, which says what plugin shows it.
-      display_name: how TensorBoard calls the series; default: the tag.
+      summary_description: a description in Markdown.
+      summary_metadata: a SummaryMetadata message, which names the plugin.
+      display_name: the name of the series in TensorBoard; default: the tag.
 
     See `scalar` for the other arguments.
     """
@@ -144,7 +144,7 @@ def text(name: str, tensor: Tensor, collections: Sequence[str] | None = None) ->
     """A summary of strings, shown as Markdown and tables (``tf.summary.text``).
 
     Raises:
-      ValueError: when ``tensor`` holds no strings.
+      ValueError: when ``tensor`` is not a string tensor.
     """
     if tensor.dtype.base_dtype is not dtypes.string:
         raise ValueError(f"Expected tensor {tensor.name} to have dtype string, got {tensor.dtype!r}")
@@ -155,11 +155,11 @@ def text(name: str, tensor: Tensor, collections: Sequence[str] | None = None) ->
 def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name: str | None = None) -> Tensor:
     """One summary with all the values of several (``tf.summary.merge``).
 
-    Running it raises `InvalidArgumentError` when two values have the same tag.
+    In the step, it raises `InvalidArgumentError` when two values have the same tag.
 
     Args:
       inputs: scalar string tensors, serialized Summary messages.
-      collections: where the op is added, default none.
+      collections: the collections to add the op to, default none.
     """
     name = clean_tag(name)
     with name_scope(name, "Merge", inputs):
@@ -169,11 +169,11 @@ def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name:
 
 
 def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Tensor | None:
-    """`merge` of the summaries in a collection of the default graph, None for none (``tf.summary.merge_all``).
+    """`merge` of the summaries in a collection of the default graph; None if there are none (``tf.summary.merge_all``).
 
     Args:
       key: the collection.
-      scope: take only those whose name matches this regular expression at its start.
+      scope: a regular expression; only summaries whose names match it at their start.
     """
     found = get_collection(key, scope=scope)
     return merge(found, name=name) if found else None

@@ -9,11 +9,9 @@ import numpy as np
 
 from tfmini import protos
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
-from tfmini.ops.media_encoding import encode_png, encode_wav
-from tfmini.ops.summary_ops import single_tag
-from tfmini.shapes import RawShape
+from tfmini.numerics.media_encoding import encode_png, encode_wav
+from tfmini.ops.summary.summary_ops import single_tag
 
 image_summary = op(
     """ImageSummary(tag: string, tensor: T) -> summary: string
@@ -29,15 +27,11 @@ audio_summary_v2 = op(
 )
 
 
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
 for _handle in (image_summary, audio_summary, audio_summary_v2):
-    _handle.shape(_scalar)
+    _handle.shape([()])
     _handle.not_differentiable()
 
-# A sum of values this small is drawn as black rather than stretched.
+# An image whose largest value is smaller is black instead of scaled.
 _ZERO_THRESHOLD = np.float32(1e-6)
 _MAX_PIXELS = 1 << 29
 
@@ -53,11 +47,11 @@ def image_message(tag: Any, tensor: Any, *, max_images: int, bad_color: Any) -> 
         value = summary.value.add(tag=_numbered(f"{base}/image", i, max_images))
         value.image.height, value.image.width, value.image.colorspace = height, width, depth
         value.image.encoded_image_string = encode_png(pixels)
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    return summary.SerializeToString()
 
 
 def _numbered(tag: str, i: int, count: int) -> str:
-    # By the number asked for, not by the number there is: the tags of a step are those of the next one.
+    # By ``max_images`` instead of the number of images, so that all steps have the same tags.
     return f"{tag}/{i}" if count > 1 else tag
 
 
@@ -77,11 +71,11 @@ def _check_images(tensor: Any, bad_color: Any) -> None:
     elif tensor.dtype != np.uint8 and len(bad_color) < tensor.shape[3]:
         problem = f"expected depth <= bad_color.size, got depth = {tensor.shape[3]}, bad_color.size = {len(bad_color)}"
     if problem:
-        raise InvalidArgumentError(None, None, problem)
+        raise InvalidArgumentError.of(problem)
 
 
 def _normalized(image: Any, bad_color: Any) -> Any:
-    """The image as uint8: stretched to 0…255, or around 128 when there are negative values.
+    """The image as uint8: scaled to 0…255, centered at 128 if there are negative values.
 
     A pixel with a NaN or an infinity gets ``bad_color``.
     """
@@ -113,9 +107,9 @@ def _audio(tag: Any, tensor: Any, sample_rate: float, max_outputs: int) -> bytes
     base = single_tag(tag, "Tag must be a scalar")
     if np.ndim(tensor) not in (2, 3):
         shape = ",".join(map(str, np.shape(tensor)))
-        raise InvalidArgumentError(None, None, f"Tensor must be 3-D or 2-D, got: [{shape}]")
+        raise InvalidArgumentError.of(f"Tensor must be 3-D or 2-D, got: [{shape}]")
     if not sample_rate > 0:
-        raise InvalidArgumentError(None, None, "sample_rate must be > 0")
+        raise InvalidArgumentError.of("sample_rate must be > 0")
     sounds = tensor if tensor.ndim == 3 else tensor[:, :, None]
     summary = protos.Summary()
     for i, sound in enumerate(sounds[:max_outputs]):
@@ -124,4 +118,4 @@ def _audio(tag: Any, tensor: Any, sample_rate: float, max_outputs: int) -> bytes
         audio.sample_rate, audio.num_channels, audio.length_frames = sample_rate, channels, frames
         audio.content_type = "audio/wav"
         audio.encoded_audio_string = encode_wav(sound, max(1, round(min(sample_rate, math.ldexp(1, 33)))))
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    return summary.SerializeToString()

@@ -1,7 +1,7 @@
 """Ops whose value is a serialized Summary message: scalars, histograms, tensors, and their merge.
 
-The bytes are what TensorFlow's kernels give, field by field; protobuf is imported when the first of
-them runs. Images and audio are in `summary_media`.
+The bytes equal those of TensorFlow's kernels. The first op that runs imports protobuf. Images and audio
+are in `media_ops`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes, protos
+from tfmini import protos
 from tfmini.errors import InvalidArgumentError
-from tfmini.graph.attr_values import shape_proto, tensor_proto
-from tfmini.graph.operation import Operation
+from tfmini.graph.attr_values import content_proto, tensor_proto
 from tfmini.graph.registry import op
-from tfmini.ops.histogram import Histogram
-from tfmini.shapes import RawShape
+from tfmini.numerics.histogram import Histogram
 
 scalar_summary = op("ScalarSummary(tags: string, values: T) -> summary: string; T: realnumbertype")
 histogram_summary = op("HistogramSummary(tag: string, values: T) -> summary: string; T: realnumbertype = DT_FLOAT")
@@ -33,23 +31,19 @@ tensor_summary_v2 = op(
 merge_summary = op("MergeSummary(inputs: N * string) -> summary: string; N: int >= 1")
 
 
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
 for _handle in (scalar_summary, histogram_summary, tensor_summary_op, tensor_summary_v2, merge_summary):
-    _handle.shape(_scalar)
+    _handle.shape([()])
     _handle.not_differentiable()
 
 
 def single_tag(tag: Any, message: str) -> str:
-    """The text of a tag, which is a scalar.
+    """The text of a tag, which must be a scalar.
 
     Raises:
-      InvalidArgumentError: with ``message``, for anything else.
+      InvalidArgumentError: with ``message``, when it is not a scalar.
     """
     if not isinstance(tag, bytes) and tag.ndim:
-        raise InvalidArgumentError(None, None, message)
+        raise InvalidArgumentError.of(message)
     return _one(tag).decode(errors="replace")
 
 
@@ -63,12 +57,12 @@ def scalar_message(tags: Any, values: Any) -> bytes:
     if tag_shape != shape:
         only = f" (tag '{_one(tags).decode()}')" if isinstance(tags, bytes) or tags.size == 1 else ""
         shapes = f"{_brackets(tag_shape)} != {_brackets(shape)}"
-        raise InvalidArgumentError(None, None, f"tags and values not the same shape: {shapes}{only}")
+        raise InvalidArgumentError.of(f"tags and values not the same shape: {shapes}{only}")
     summary = protos.Summary()
     flat = [tags] if isinstance(tags, bytes) else tags.ravel()
     for tag, value in zip(flat, np.ravel(values)):
         summary.value.add(tag=tag.decode(errors="replace"), simple_value=float(np.float32(value)))
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    return summary.SerializeToString()
 
 
 def _brackets(shape: tuple[int, ...]) -> str:
@@ -84,7 +78,7 @@ def histogram_message(tag: Any, values: Any, *, node: Any) -> bytes:
     histogram.add(flat)
     summary = protos.Summary()
     histogram.write(summary.value.add(tag=text).histo)
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    return summary.SerializeToString()
 
 
 def _refuse_non_finite(flat: Any, node_name: str) -> None:
@@ -93,36 +87,34 @@ def _refuse_non_finite(flat: Any, node_name: str) -> None:
     finite = np.isfinite(flat)
     if not finite.all():
         what = "Nan" if np.isnan(flat[np.argmin(finite)]) else "Infinity"
-        raise InvalidArgumentError(None, None, f"{what} in summary histogram for: {node_name}")
+        raise InvalidArgumentError.of(f"{what} in summary histogram for: {node_name}")
 
 
 @tensor_summary_op.kernel("CPU")
 def _tensor_summary(tensor: Any, *, node: Any) -> bytes:
     summary = protos.Summary()
     summary.value.add(node_name=node.name).tensor.CopyFrom(_whole_content(tensor))
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    return summary.SerializeToString()
 
 
 @tensor_summary_v2.kernel("CPU")
-def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any) -> bytes:
+def tensor_message(tag: Any, tensor: Any, serialized_summary_metadata: Any, keep_empty: bool = True) -> bytes:
+    """A summary of one tensor; ``keep_empty``: with metadata even where they say nothing."""
     summary = protos.Summary()
     value = summary.value.add(tag=single_tag(tag, "tag must be scalar"))
     value.tensor.CopyFrom(_whole_content(tensor))
-    value.metadata.SetInParent()
-    value.metadata.ParseFromString(_one(serialized_summary_metadata))
-    return summary.SerializeToString()  # type: ignore[no-any-return]
+    metadata = _one(serialized_summary_metadata)
+    if metadata or keep_empty:
+        value.metadata.SetInParent()
+        value.metadata.ParseFromString(metadata)
+    return summary.SerializeToString()
 
 
 def _whole_content(value: Any) -> Any:
-    """The TensorProto with all elements in ``tensor_content``, also a single one; strings in their own field."""
+    """The TensorProto with all elements in ``tensor_content``, even a single one; strings are in their own field."""
     if isinstance(value, bytes):
         value = np.array(value, dtype=object)
-    if value.dtype == object:
-        return tensor_proto(value)
-    proto = protos.TensorProto(tensor_shape=shape_proto(value.shape))
-    proto.dtype = dtypes.as_dtype(value.dtype).as_datatype_enum  # type: ignore[assignment]
-    proto.tensor_content = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
-    return proto
+    return tensor_proto(value) if value.dtype == object else content_proto(value)
 
 
 @merge_summary.kernel("CPU")
@@ -134,10 +126,10 @@ def _merge_summary(inputs: list[Any]) -> bytes:
         try:
             values = protos.Summary.FromString(serialized).value
         except DecodeError:
-            raise InvalidArgumentError(None, None, "Could not parse one of the summary inputs") from None
+            raise InvalidArgumentError.of("Could not parse one of the summary inputs") from None
         for value in values:
             if value.tag and value.tag in tags:
-                raise InvalidArgumentError(None, None, f"Duplicate tag {value.tag} found in summary inputs")
+                raise InvalidArgumentError.of(f"Duplicate tag {value.tag} found in summary inputs")
             tags.add(value.tag)
         merged.value.extend(values)
-    return merged.SerializeToString()  # type: ignore[no-any-return]
+    return merged.SerializeToString()

@@ -1,7 +1,7 @@
-"""Summary writers that live in a session's task: ``SummaryWriter`` and the ops that write with it.
+"""Summary writers in a session's task: ``SummaryWriter`` and the ops that write with it.
 
-Who opens a writer of the same name in the same session writes to the same file. An event is on the
-disk when the writer is flushed or closed, when more wait than its queue holds, or when its time is up.
+Ops that open a writer of one name in one session share its file. An event is written to disk when the
+writer is flushed or closed, when its queue is full, or when its flush interval has passed.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ import numpy as np
 
 from tfmini import errors, protos
 from tfmini.graph.operation import Operation
-from tfmini.graph.registry import op
-from tfmini.ops.array_values import refuse
-from tfmini.ops.event_file import EventFile
-from tfmini.ops.record_files import file_error
-from tfmini.ops.summary_media import audio_message, image_message
-from tfmini.ops.summary_ops import histogram_message, scalar_message, tensor_message
-from tfmini.shapes import RawShape
+from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.io.event_file import EventFile
+from tfmini.ops.summary.media_ops import audio_message, image_message
+from tfmini.ops.summary.summary_ops import histogram_message, scalar_message, tensor_message
 
 _REAL = "{float32, float64, int32, uint8, int16, int8, int64, bfloat16, uint16, float16, uint32, uint64}"
 writer_op = op(
-    "SummaryWriter() -> writer: resource; shared_name: string = ''; container: string = ''", stateful=True
+    "SummaryWriter() -> writer: resource; shared_name: string = ''; container: string = ''", stateful=True, shape=[()]
 )
-create_op = op(
+create_op: OpHandle[Operation] = op(
     "CreateSummaryFileWriter(writer: resource, logdir: string, max_queue: int32, flush_millis: int32,"
     " filename_suffix: string)",
     stateful=True,
 )
-flush_op = op("FlushSummaryWriter(writer: resource)", stateful=True)
-close_op = op("CloseSummaryWriter(writer: resource)", stateful=True)
-import_op = op("ImportEvent(writer: resource, event: string)", stateful=True)
-write_op = op(
+flush_op: OpHandle[Operation] = op("FlushSummaryWriter(writer: resource)", stateful=True)
+close_op: OpHandle[Operation] = op("CloseSummaryWriter(writer: resource)", stateful=True)
+import_op: OpHandle[Operation] = op("ImportEvent(writer: resource, event: string)", stateful=True)
+write_op: OpHandle[Operation] = op(
     "WriteSummary(writer: resource, step: int64, tensor: T, tag: string, summary_metadata: string); T: type",
     stateful=True,
 )
-raw_op = op("WriteRawProtoSummary(writer: resource, step: int64, tensor: string)", stateful=True)
-graph_op = op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", stateful=True)
-scalar_op = op(f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", stateful=True)
-histogram_op = op(
+raw_op: OpHandle[Operation] = op("WriteRawProtoSummary(writer: resource, step: int64, tensor: string)", stateful=True)
+graph_op: OpHandle[Operation] = op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", stateful=True)
+scalar_op: OpHandle[Operation] = op(
+    f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", stateful=True
+)
+histogram_op: OpHandle[Operation] = op(
     f"WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T); T: {_REAL} = DT_FLOAT",
     stateful=True,
 )
-image_op = op(
+image_op: OpHandle[Operation] = op(
     "WriteImageSummary(writer: resource, step: int64, tag: string, tensor: T, bad_color: uint8);"
     " max_images: int >= 1 = 3; T: {uint8, float64, float32, float16} = DT_FLOAT",
     stateful=True,
 )
-audio_op = op(
+audio_op: OpHandle[Operation] = op(
     "WriteAudioSummary(writer: resource, step: int64, tag: string, tensor: float32, sample_rate: float32);"
     " max_outputs: int >= 1 = 3",
     stateful=True,
@@ -61,17 +61,8 @@ for _handle in (writer_op, create_op, flush_op, close_op, import_op, *_WRITING):
     _handle.not_differentiable()
 
 
-@writer_op.shape
-def _scalar_shape(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-def _no_outputs(node: Operation) -> list[RawShape]:
-    return []
-
-
 for _handle in (create_op, flush_op, close_op, import_op, *_WRITING):
-    _handle.shape(_no_outputs)
+    _handle.shape([])
 
 
 class WriterState:
@@ -86,14 +77,14 @@ class WriterState:
         self._next_flush = 0.0
 
     def open(self, logdir: str, max_queue: int, flush_s: float, suffix: str) -> None:
-        """Begins a file; does nothing when one is open."""
+        """Starts a file; does nothing if one is open."""
         with self._lock:
             if self._file is not None:
                 return
             try:
                 os.makedirs(logdir, exist_ok=True)
             except OSError as error:
-                raise file_error(error, logdir) from error
+                raise errors.from_os_error(error, logdir) from error
             file = EventFile(os.path.join(logdir, "events"), suffix)
             file.open()
             self._file = file
@@ -110,13 +101,13 @@ class WriterState:
                 self._flush(file)
 
     def flush(self) -> None:
-        """Puts what was written on the disk."""
+        """Writes all events to disk."""
         with self._lock:
             if self._file is not None:
                 self._flush(self._file)
 
     def close(self) -> None:
-        """Ends the file."""
+        """Closes the file."""
         with self._lock:
             file, self._file = self._file, None
             if file is not None:
@@ -126,8 +117,8 @@ class WriterState:
 
     def _opened(self) -> EventFile:
         if self._file is None:
-            raise errors.FailedPreconditionError(
-                None, None, "The summary writer is not open: run its init op (tf.contrib.summary.initialize) first."
+            raise errors.FailedPreconditionError.of(
+                "The summary writer is not open: run its init op (tf.contrib.summary.initialize) first."
             )
         return self._file
 
@@ -180,8 +171,8 @@ def _import(writer: WriterState, event: Any) -> tuple[()]:
 def _parse(message: Any, serialized: bytes, what: str) -> None:
     try:
         message.ParseFromString(serialized)
-    except Exception as error:  # protobuf's own DecodeError, which is not imported here for speed
-        raise errors.DataLossError(None, None, f"Bad {what} binary proto tensor string: {error}") from error
+    except Exception as error:  # protobuf's DecodeError; protobuf is not imported here, for speed.
+        raise errors.DataLossError.of(f"Bad {what} binary proto tensor string: {error}") from error
 
 
 def _write(writer: WriterState, step: Any, serialized: bytes) -> tuple[()]:
@@ -204,7 +195,7 @@ def _graph(writer: WriterState, step: Any, tensor: Any) -> tuple[()]:
 
 @write_op.kernel("CPU")
 def _tensor(writer: WriterState, step: Any, tensor: Any, tag: Any, metadata: Any) -> tuple[()]:
-    return _write(writer, step, tensor_message(tag, tensor, metadata))
+    return _write(writer, step, tensor_message(tag, tensor, metadata, keep_empty=False))
 
 
 @scalar_op.kernel("CPU")

@@ -7,16 +7,16 @@ from typing import Any
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import table_ops
+from tfmini.graph.scoping import colocate_with, get_collection, name_scope
 from tfmini.ops.control import group, no_op
-from tfmini.ops.scoping import colocate_with, get_collection, name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.table_initializers import KeyValueTypes, TableInitializerBase, outside_control_flow
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.tables import table_ops
+from tfmini.ops.tables.initializers import KeyValueTypes, TableInitializerBase, outside_control_flow
 from tfmini.shapes import TensorShape
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Operation:
-    """The older name of `tables_initializer` (``tf.initialize_all_tables``)."""
+    """The old name of `tables_initializer` (``tf.initialize_all_tables``)."""
     return tables_initializer(name)
 
 
@@ -54,7 +54,7 @@ class InitializableLookupTableBase(LookupInterface):
     """A table that an initialiser fills once.
 
     Args:
-      default_value: for keys that are absent, a scalar.
+      default_value: the value of absent keys, a scalar.
       initializer: a `TableInitializerBase`.
     """
 
@@ -82,7 +82,7 @@ class InitializableLookupTableBase(LookupInterface):
 
     @property
     def init(self) -> Operation:
-        """The older name of `initializer`."""
+        """The old name of `initializer`."""
         return self._init_op
 
     def size(self, name: str | None = None) -> Tensor:
@@ -118,9 +118,9 @@ class StaticHashTable(InitializableLookupTableBase):
     """A table that does not change after its initialisation (``tf.lookup.StaticHashTable``)."""
 
     def __init__(self, initializer: TableInitializerBase, default_value: Any, name: str | None = None) -> None:
-        import uuid  # some ms that `import tfmini` saves
+        import uuid  # Imported here to save some ms in `import tfmini`.
 
-        # Tables of one file are shared by name; others must never meet.
+        # Tables of one file are shared by name; other tables need unique names.
         self._shared_name = initializer._shared_name or f"hash_table_{uuid.uuid4()}"
         self._table_name = name or "hash_table"
         super().__init__(default_value, initializer)
@@ -148,7 +148,7 @@ class HashTable(StaticHashTable):
 
 
 class _MutableTable(LookupInterface):
-    """What both mutable tables have in common."""
+    """Base of the mutable tables."""
 
     _default_value: Tensor
 
@@ -165,7 +165,7 @@ class _MutableTable(LookupInterface):
         """
         self._check_key_dtype(keys)
         with name_scope(name, f"{self.name}_lookup_table_remove", [self._resource_handle, keys]):
-            return table_ops.remove(self._resource_handle, keys)  # type: ignore[no-any-return]
+            return table_ops.remove(self._resource_handle, keys)
 
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
         """The values of ``keys``, the default for absent ones."""
@@ -197,9 +197,9 @@ class MutableHashTable(_MutableTable):
 
     Args:
       key_dtype, value_dtype: of keys and values.
-      default_value: for absent keys; a scalar or a vector, whose shape is that of all values.
-      name: of the handle; also shared by it, where ``checkpoint`` is set.
-      checkpoint: whether the table is shared under its node name, as saving it needs.
+      default_value: the value of absent keys; a scalar or a vector; all values have its shape.
+      name: of the handle; with ``checkpoint``, also the name under which the table is shared.
+      checkpoint: whether the table is shared under its node name, which `Saver` needs.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class DenseHashTable(_MutableTable):
     """A mutable table whose keys may be vectors (``tf.contrib.lookup.MutableDenseHashTable``).
 
     Args:
-      empty_key, deleted_key: two keys that the table reserves.
+      empty_key, deleted_key: two reserved keys.
       initial_num_buckets: a power of 2; default 131072.
     """
 

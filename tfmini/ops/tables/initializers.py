@@ -1,4 +1,4 @@
-"""What fills lookup tables: tensors of keys and values, or text files."""
+"""Initializers of lookup tables: from tensors of keys and values, or from text files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import table_ops
-from tfmini.ops.scoping import add_to_collection, init_scope, name_scope
-from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE
+from tfmini.graph.scoping import add_to_collection, init_scope, name_scope
+from tfmini.ops.tables import table_ops
+from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE
 
 
 def outside_control_flow() -> AbstractContextManager[Any]:
-    """Tables made in a branch or loop are filled by ops outside of it."""
+    """While it lasts, ops are made outside of branches and loops, for tables that are made inside."""
     inside = get_default_graph()._get_control_flow_context() is not None
     return init_scope() if inside else nullcontext()
 
 
 class KeyValueTypes:
-    """What tables and their initializers share: the types of keys and values."""
+    """Base of tables and initializers: the types of keys and values."""
 
     def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
         self._key_dtype = dtypes.as_dtype(key_dtype)
@@ -44,11 +44,11 @@ class TableInitializerBase(KeyValueTypes):
 
     @property
     def _shared_name(self) -> str:
-        """Under which name tables with the same content may be shared; empty for none."""
+        """The name under which tables with the same content may be shared; empty: none."""
         return ""
 
     def initialize(self, table: Any) -> Operation:
-        """The operation that fills ``table``; also added to the graph's table initialisers."""
+        """Adds the operation that fills ``table`` to the graph and to its table initialisers."""
         raise NotImplementedError
 
     def _check_types(self, table: Any) -> None:
@@ -59,11 +59,11 @@ class TableInitializerBase(KeyValueTypes):
 
 
 class KeyValueTensorInitializer(TableInitializerBase):
-    """Entries from tensors (``tf.lookup.KeyValueTensorInitializer``).
+    """Fills a table from tensors (``tf.lookup.KeyValueTensorInitializer``).
 
     Args:
       keys, values: [n].
-      key_dtype, value_dtype: default: of the values given.
+      key_dtype, value_dtype: default: those of the tensors.
       name: of the name scope.
     """
 
@@ -85,21 +85,21 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """Columns of a text file that are none (``tf.lookup.TextFileIndex``)."""
+    """The whole line and the line number, in place of a column of a text file (``tf.lookup.TextFileIndex``)."""
 
     WHOLE_LINE = WHOLE_LINE
     LINE_NUMBER = LINE_NUMBER
 
 
 class TextFileInitializer(TableInitializerBase):
-    """Entries from the lines of a text file (``tf.lookup.TextFileInitializer``).
+    """Fills a table from the lines of a text file (``tf.lookup.TextFileInitializer``).
 
     Args:
       filename: of the file, on the machine of the table.
       key_dtype, value_dtype: of keys and values.
       key_index, value_index: column, from 0, or one of `TextFileIndex`.
-      vocab_size: how many lines to read; None for all.
-      delimiter: between columns, one character.
+      vocab_size: the number of lines to read; None: all.
+      delimiter: the character between columns.
       name: of the name scope.
 
     Raises:
@@ -158,7 +158,7 @@ def _check_column(what: str, index: int, dtype: dtypes.DType, plural: str, integ
 
 
 class TextFileStringTableInitializer(TextFileInitializer):
-    """From ids, by default line numbers, to strings, by default lines."""
+    """Fills a table from ids (default: line numbers) to strings (default: lines)."""
 
     def __init__(
         self, filename: Any, key_column_index: int = LINE_NUMBER, value_column_index: int = WHOLE_LINE,
@@ -170,7 +170,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
-    """From strings, by default lines, to ids, by default line numbers."""
+    """Fills a table from strings (default: lines) to ids (default: line numbers)."""
 
     def __init__(
         self, filename: Any, key_column_index: int = WHOLE_LINE, value_column_index: int = LINE_NUMBER,

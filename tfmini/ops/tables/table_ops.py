@@ -1,4 +1,4 @@
-"""Table ops: ``HashTableV2``, ``MutableHashTableV2`` and its kin, ``LookupTableFindV2``, ``InitializeTableV2``, …"""
+"""Table ops: ``HashTableV2``, ``MutableHashTableV2`` and related, ``LookupTableFindV2``, ``InitializeTableV2``, …"""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.ops.shared_state import find_or_create
-from tfmini.ops.state_ref import cpp_name
-from tfmini.ops.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
+from tfmini.ops.tables.table_state import LINE_NUMBER, WHOLE_LINE, Buckets, TableState, read_vocabulary
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
 _TABLE = """container: string = ''
@@ -23,34 +23,39 @@ _TABLE = """container: string = ''
 _DENSE = f"{_TABLE}\nvalue_shape: shape = {{}}\ninitial_num_buckets: int = 131072\nmax_load_factor: float = 0.8"
 
 
-def _pair(name: str, inputs: str, outputs: str, attrs: str = "") -> tuple[OpHandle, OpHandle]:
-    """An op on a table, with a resource handle and with the old reference."""
+def _pair(
+    name: str, inputs: str, outputs: str, attrs: str = "", slow_io: bool = False
+) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    """Declares an op on a table, with a resource handle and with the old reference."""
     result = f" -> {outputs}" if outputs else ""
-    new = op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", stateful=True)
-    old = op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", stateful=True)
+    new = op(f"{name}V2(table_handle: resource{inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
+    old = op(f"{name}(table_handle: Ref(string){inputs}){result}\n{attrs}", stateful=True, slow_io=slow_io)
     return new, old
 
 
-def _table(name: str, attrs: str) -> tuple[OpHandle, OpHandle]:
-    new = op(f"{name}V2() -> table_handle: resource\n{attrs}", stateful=True)
-    return new, op(f"{name}() -> table_handle: Ref(string)\n{attrs}", stateful=True)
+def _table(name: str, attrs: str, on_ps: bool) -> tuple[OpHandle[Any], OpHandle[Any]]:
+    new = op(f"{name}V2() -> table_handle: resource\n{attrs}", stateful=True, on_ps=on_ps)
+    return new, op(f"{name}() -> table_handle: Ref(string)\n{attrs}", stateful=True, on_ps=on_ps)
 
 
-hash_table, hash_table_v1 = _table("HashTable", _TABLE)
-mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE)
-table_of_tensors, table_of_tensors_v1 = _table("MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}")
+hash_table, hash_table_v1 = _table("HashTable", _TABLE, on_ps=False)
+mutable_hash_table, mutable_hash_table_v1 = _table("MutableHashTable", _TABLE, on_ps=True)
+table_of_tensors, table_of_tensors_v1 = _table(
+    "MutableHashTableOfTensors", f"{_TABLE}\nvalue_shape: shape = {{}}", on_ps=True
+)
 dense_table = op(
     f"MutableDenseHashTableV2(empty_key: key_dtype, deleted_key: key_dtype) -> table_handle: resource\n{_DENSE}",
     stateful=True,
+    on_ps=True,
 )
 dense_table_v1 = op(
-    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True
+    f"MutableDenseHashTable(empty_key: key_dtype) -> table_handle: Ref(string)\n{_DENSE}", stateful=True, on_ps=True
 )
 find, find_v1 = _pair(
     "LookupTableFind", ", keys: Tin, default_value: Tout", "values: Tout", "Tin: type; Tout: type"
 )
 insert, insert_v1 = _pair("LookupTableInsert", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
-remove = op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", stateful=True)
+remove: OpHandle[Operation] = op("LookupTableRemoveV2(table_handle: resource, keys: Tin); Tin: type", stateful=True)
 size, size_v1 = _pair("LookupTableSize", "", "size: int64")
 export, export_v1 = _pair("LookupTableExport", "", "keys: Tkeys, values: Tvalues", "Tkeys: type; Tvalues: type")
 import_, import_v1 = _pair("LookupTableImport", ", keys: Tin, values: Tout", "", "Tin: type; Tout: type")
@@ -60,6 +65,7 @@ initialize_from_file, initialize_from_file_v1 = _pair(
     ", filename: string",
     "",
     "key_index: int >= -2; value_index: int >= -2; vocab_size: int >= -1 = -1; delimiter: string = '\\t'",
+    slow_io=True,
 )
 
 _TABLES = (hash_table, mutable_hash_table, table_of_tensors, dense_table)
@@ -73,28 +79,14 @@ for _handle in (*_TABLES, *_OLD_TABLES, *_EFFECTS, find, find_v1, size, size_v1,
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
-def _pair_of_strings(node: Operation) -> list[RawShape]:
-    return [(2,)]
-
-
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
-
-
-def _unknown(node: Operation) -> list[RawShape]:
-    return [None] * len(node.op_def.outputs)
-
-
 for _handle in (*_TABLES, size, size_v1):
-    _handle.shape(_scalar)
+    _handle.shape([()])
 for _handle in _OLD_TABLES:
-    _handle.shape(_pair_of_strings)
+    _handle.shape([(2,)])
+
+
 def _same_rows(node: Operation) -> list[RawShape]:
-    keys, values = node._inputs[1]._shape, node._inputs[2]._shape
+    keys, values = node.inputs[1].raw_shape, node.inputs[2].raw_shape
     for shape in (keys, values):
         if shape is not None and not shape:
             raise ValueError("Shape must be at least rank 1 but is rank 0")
@@ -104,17 +96,17 @@ def _same_rows(node: Operation) -> list[RawShape]:
 
 
 def _same_vectors(node: Operation) -> list[RawShape]:
-    merge_raw(with_rank(node._inputs[1]._shape, 1), node._inputs[2]._shape)
+    merge_raw(with_rank(node.inputs[1].raw_shape, 1), node.inputs[2].raw_shape)
     return []
 
 
 def _scalar_filename(node: Operation) -> list[RawShape]:
-    with_rank(node._inputs[1]._shape, 0)
+    with_rank(node.inputs[1].raw_shape, 0)
     return []
 
 
 for _handle in (insert, insert_v1, remove):
-    _handle.shape(_nothing)
+    _handle.shape([])
 for _handle in (initialize_from_file, initialize_from_file_v1):
     _handle.shape(_scalar_filename)
 for _handle in (import_, import_v1):
@@ -122,20 +114,20 @@ for _handle in (import_, import_v1):
 for _handle in (initialize, initialize_v1):
     _handle.shape(_same_vectors)
 for _handle in (export, export_v1):
-    _handle.shape(_unknown)
+    _handle.shape(unknown_shapes)
 
 
 @find.shape
 @find_v1.shape
 def _find_shape(node: Operation) -> list[RawShape]:
-    default = node._inputs[2]._shape
+    default = node.inputs[2].raw_shape
     if default is not None and len(default) > 1:
         raise ValueError(f"Shape must be at most rank 1 but is rank {len(default)}")
-    keys, maker = node._inputs[1]._shape, node._inputs[0].op
+    keys, maker = node.inputs[1].raw_shape, node.inputs[0].op
     if keys is None or default is None:
         return [None]
     if maker.type.startswith("MutableDense"):
-        key = maker._inputs[0]._shape
+        key = maker.inputs[0].raw_shape
         return [None] if key is None else [keys[: len(keys) - len(key)] + default]
     return [keys + default]
 
@@ -151,11 +143,9 @@ def _find_table(resources: Any, node: Any, create: Any) -> TableState:
     table: TableState = find_or_create(resources, attrs["container"], shared, node, "table", create)
     wanted = attrs["key_dtype"], attrs["value_dtype"]
     if (table.key_dtype, table.value_dtype) != wanted:
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Conflicting key/value dtypes {cpp_name(wanted[0])}->{cpp_name(wanted[1])} with"
-            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}",
+            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
     return table
 
@@ -179,7 +169,7 @@ def _tensor_table(
 ) -> TableState:
     if value_shape is None or len(value_shape) != 1:
         text = f"Default value must be a vector, got shape {list(value_shape or ())}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return _find_table(resources, node, lambda name: TableState(name, key_dtype, value_dtype, value_shape=value_shape))
 
 
@@ -190,9 +180,9 @@ def _dense_table(
 ) -> TableState:  # fmt: skip
     if np.shape(empty_key) != np.shape(deleted_key):
         text = f"Empty and deleted keys must have same shape, got shapes: {list(np.shape(empty_key))} and "
-        raise errors.InvalidArgumentError(None, None, text + str(list(np.shape(deleted_key))))
+        raise errors.InvalidArgumentError.of(text + str(list(np.shape(deleted_key))))
     if np.array_equal(empty_key, deleted_key):
-        raise errors.InvalidArgumentError(None, None, "Empty and deleted keys cannot be equal")
+        raise errors.InvalidArgumentError.of("Empty and deleted keys cannot be equal")
     table = _dense(
         empty_key, resources=resources, node=node, value_shape=value_shape, initial_num_buckets=initial_num_buckets,
         max_load_factor=max_load_factor,
@@ -207,16 +197,16 @@ def _dense(
 ) -> TableState:
     if initial_num_buckets < 4 or initial_num_buckets & (initial_num_buckets - 1):
         text = f"Number of buckets must be at least 4 and a power of 2, got: {initial_num_buckets}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if not 0 < max_load_factor < 1:
         text = f"max_load_factor must be between 0 and 1, got: {max_load_factor}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if np.ndim(empty_key) > 1:
         text = f"Empty key must be a scalar or a vector, got shape {list(np.shape(empty_key))}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if len(value_shape or ()) > 1:
         text = f"Empty value must be a scalar or a vector, got shape {list(value_shape)}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     types = node.attrs["key_dtype"], node.attrs["value_dtype"]
     shapes = {"key_shape": np.shape(empty_key), "value_shape": tuple(value_shape or ())}
     table = _find_table(resources, node, lambda name: TableState(name, *types, **shapes))
@@ -234,7 +224,7 @@ def _check_types(table: TableState, key: DType, value: DType) -> None:
     for what, has, wanted in (("Key", key, table.key_dtype), ("Value", value, table.value_dtype)):
         if has is not wanted:
             text = f"{what} must be type {cpp_name(wanted)} but got {cpp_name(has)}"
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
 
 
 @find.kernel("CPU")
@@ -248,7 +238,7 @@ def _find(table: TableState, keys: Any, default_value: Any, *, Tin: DType, Tout:
 @insert_v1.kernel("CPU")
 def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DType) -> tuple[()]:
     if table.once:
-        raise errors.UnimplementedError(None, None, "Insert not supported by InitializableLookupTable implementations")
+        raise errors.UnimplementedError.of("Insert not supported by InitializableLookupTable implementations")
     _check_types(table, Tin, Tout)
     table.insert(keys, values)
     return ()
@@ -257,7 +247,7 @@ def _insert(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
 @remove.kernel("CPU")
 def _remove(table: TableState, keys: Any, *, Tin: DType) -> tuple[()]:
     if table.once:
-        raise errors.UnimplementedError(None, None, "Remove not supported by InitializableLookupTable implementations")
+        raise errors.UnimplementedError.of("Remove not supported by InitializableLookupTable implementations")
     _check_types(table, Tin, table.value_dtype)
     table.remove(keys)
     return ()
@@ -291,32 +281,30 @@ def _import(table: TableState, keys: Any, values: Any, *, Tin: DType, Tout: DTyp
 def _initialize(table: TableState, keys: Any, values: Any, *, Tkey: DType, Tval: DType) -> tuple[()]:
     _check_initializable(table)
     if (Tkey, Tval) != (table.key_dtype, table.value_dtype):
-        raise errors.InvalidArgumentError(
-            None,
-            None,
+        raise errors.InvalidArgumentError.of(
             f"Conflicting key/value dtypes {cpp_name(Tkey)}->{cpp_name(Tval)} with"
-            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}",
+            f" {cpp_name(table.key_dtype)}-{cpp_name(table.value_dtype)} for table {table.name}"
         )
     if np.ndim(keys) != 1:
         text = f"Keys must be a vector, but received shape {list(np.shape(keys))}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if np.size(keys) != np.size(values):
         text = f"Number of elements in keys and values do not match: {np.size(keys)} != {np.size(values)}"
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     _fill(table, keys, values)
     return ()
 
 
 def _fill(table: TableState, keys: Any, values: Any) -> None:
     if not np.size(keys):
-        raise errors.InvalidArgumentError(None, None, "keys and values cannot be empty tensors.")
+        raise errors.InvalidArgumentError.of("keys and values cannot be empty tensors.")
     table.check_distinct(keys, values)
     table.insert(keys, values)
 
 
 def _check_initializable(table: TableState) -> None:
     if not table.once:
-        raise errors.InvalidArgumentError(None, None, f"Table {table.name} is not initializable")
+        raise errors.InvalidArgumentError.of(f"Table {table.name} is not initializable")
 
 
 @initialize_from_file.kernel("CPU")
@@ -326,12 +314,12 @@ def _initialize_from_file(
 ) -> tuple[()]:
     _check_initializable(table)
     if len(delimiter) != 1:
-        raise errors.InvalidArgumentError(None, None, "delimiter should be only 1 char")
+        raise errors.InvalidArgumentError.of("delimiter should be only 1 char")
     path = filename if isinstance(filename, bytes) else np.asarray(filename, object).item()
     _check_columns(table, key_index, value_index)
     keys, values = read_vocabulary(path, table, key_index, value_index, vocab_size, delimiter)
     if table.is_initialized:
-        return ()  # by another session, which shares the table under the file's name
+        return ()  # Another session, which shares the table under the file's name, has initialized it.
     arrays = [np.array(v, t.numpy) for v, t in ((keys, table.key_dtype), (values, table.value_dtype))]
     _fill(table, arrays[0], arrays[1])
     return ()
@@ -349,4 +337,4 @@ def _check_columns(table: TableState, key_index: int, value_index: int) -> None:
     elif value_index == WHOLE_LINE and value.name != "string":
         text = f"Value index for whole line requires table value dtype of string, got {cpp_name(value)}"
     if text:
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)

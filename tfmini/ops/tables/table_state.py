@@ -1,4 +1,4 @@
-"""Lookup tables as values: dictionaries from keys to scalars or arrays, shared by name."""
+"""The state of lookup tables: dictionaries from keys to scalars or arrays, shared by name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.dtypes import DType
-from tfmini.ops.record_files import InflatedFile
+from tfmini.dtypes import DType, cpp_name
+from tfmini.ops.io.record_files import InflatedFile
 from tfmini.ops.shared_state import handle_value
-from tfmini.ops.state_ref import cpp_name
 from tfmini.shapes import format_raw
 
 Shape = tuple[int, ...]
@@ -20,17 +19,17 @@ WHOLE_LINE, LINE_NUMBER = -2, -1
 
 
 def _invalid(text: str) -> errors.OpError:
-    return errors.InvalidArgumentError(None, None, text)
+    return errors.InvalidArgumentError.of(text)
 
 
 @dataclass
 class Buckets:
-    """How many entries a dense table has room for.
+    """The buckets of a dense table, which limit its number of entries.
 
     Attributes:
-      count: a power of 2.
-      load: how much of it may be used.
-      empty_key: what stands in those that are not.
+      count: the number of buckets, a power of 2.
+      load: the share of the buckets that may be used.
+      empty_key: the key in unused buckets.
     """
 
     count: int
@@ -38,7 +37,7 @@ class Buckets:
     empty_key: Any
 
     def make_room(self, entries: int) -> None:
-        """Doubles the number until ``entries`` fit."""
+        """Doubles the number of buckets until ``entries`` fit."""
         while entries > self.count * self.load:
             self.count *= 2
 
@@ -48,8 +47,8 @@ class TableState:
 
     Attributes:
       key_shape, value_shape: of one key and one value.
-      once: whether it is filled once, by its initialiser, and must be before it is read.
-      forbidden: keys that the table reserves, each with its name in messages.
+      once: whether it is filled once, by its initialiser, which must run before the first read.
+      forbidden: reserved keys, each with its name in error messages.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class TableState:
     # ---- keys -------------------------------------------------------------------------------
 
     def keys_of(self, keys: Any) -> list[Any]:
-        """The keys of an array as what the dictionary holds."""
+        """The keys in an array, in the form of the dictionary's keys."""
         array = np.asarray(keys, self.key_dtype.numpy)
         if not self.key_shape:
             return array.reshape(-1).tolist()
@@ -104,14 +103,14 @@ class TableState:
     # ---- what the ops do --------------------------------------------------------------------
 
     def find(self, keys: Any, default: Any) -> Any:
-        """The values of ``keys``, ``default`` for those that are absent.
+        """The values of ``keys``, and ``default`` for absent keys.
 
         Raises:
-          FailedPreconditionError: before the table was initialised.
+          FailedPreconditionError: before the table is initialised.
         """
         if not self.is_initialized:
             text = "Table not initialized. Run tf.tables_initializer() first."
-            raise errors.FailedPreconditionError(None, None, text)
+            raise errors.FailedPreconditionError.of(text)
         if np.shape(default) != self.value_shape:
             text = f"Expected shape {format_raw(self.value_shape)} for default value, got "
             raise _invalid(text + format_raw(np.shape(default)))
@@ -136,7 +135,7 @@ class TableState:
         return out
 
     def insert(self, keys: Any, values: Any, *, replace_all: bool = False) -> None:
-        """Adds or replaces entries; with ``replace_all`` forgets the others.
+        """Adds or replaces entries; with ``replace_all``, removes the others.
 
         Raises:
           InvalidArgumentError: when the shapes of keys and values do not fit.
@@ -170,13 +169,13 @@ class TableState:
         if self.is_initialized:
             if count != len(self._entries):
                 text = "Table was already initialized with different data."
-                raise errors.FailedPreconditionError(None, None, text)
+                raise errors.FailedPreconditionError.of(text)
             return
         self._entries = items
         self.is_initialized = True
 
     def check_distinct(self, keys: Any, values: Any) -> None:
-        """Refuses initial data that gives one key two values.
+        """Refuses initial data with two values for one key.
 
         Raises:
           FailedPreconditionError: naming the key.
@@ -186,7 +185,7 @@ class TableState:
         for key, value in zip(self.keys_of(keys), np.asarray(values).reshape(-1).tolist()):
             if seen.setdefault(key, value) != value:
                 text = f"HashTable has different value for same key. Key {_text(key)} has {_text(seen[key])} and trying to add value {_text(value)}"  # noqa: E501
-                raise errors.FailedPreconditionError(None, None, text)
+                raise errors.FailedPreconditionError.of(text)
 
     def remove(self, keys: Any) -> None:
         """Removes entries; absent keys are ignored."""
@@ -201,7 +200,7 @@ class TableState:
         with self._lock:
             keys, values = list(self._entries), list(self._entries.values())
         if self.buckets is not None:
-            # A dense table exports its buckets, the empty ones too.
+            # A dense table exports its buckets, including the empty ones.
             spare = self.buckets.count - len(keys)
             keys += [self.buckets.empty_key] * spare
             values += [np.zeros(self.value_shape, self.value_dtype.numpy)[()]] * spare
@@ -214,11 +213,11 @@ class TableState:
         return out, self._array(values)
 
     def read(self) -> Any:
-        """What a reference to the table reads as."""
+        """The value of a reference to the table."""
         return handle_value(self.name)
 
     def clear(self) -> None:
-        """The table is dropped from its task."""
+        """Called when the task removes the table."""
         with self._lock:
             self._entries = {}
             self.is_initialized = not self.once
@@ -247,11 +246,11 @@ def read_vocabulary(
     """The keys and values of the lines of a text file.
 
     Args:
-      key_index, value_index: which column, or WHOLE_LINE, or LINE_NUMBER.
-      vocab_size: how many lines to read; -1 for all.
+      key_index, value_index: the number of a column, WHOLE_LINE or LINE_NUMBER.
+      vocab_size: the number of lines to read; -1: all.
 
     Raises:
-      NotFoundError: when there is no such file.
+      NotFoundError: when the file does not exist.
       InvalidArgumentError: for empty lines, too few columns or lines, or fields of another type.
     """
     name = _text(path)

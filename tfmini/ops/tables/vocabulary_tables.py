@@ -9,28 +9,28 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_filling import range as range_of
-from tfmini.ops.array_masking import where
-from tfmini.ops.array_shape import size as size_of
-from tfmini.ops.casting import cast
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.masking import where
+from tfmini.ops.array.shape import size as size_of
 from tfmini.ops.control import no_op
-from tfmini.ops.math_comparison import not_equal
-from tfmini.ops.math_elementwise import add
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.string_conversions import as_string
-from tfmini.ops.table_initializers import (
+from tfmini.ops.math.comparison import not_equal
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.strings.conversions import as_string
+from tfmini.ops.tables.functions import LookupInterface, StaticHashTable
+from tfmini.ops.tables.initializers import (
     KeyValueTensorInitializer,
     TableInitializerBase,
     TextFileIdTableInitializer,
     TextFileIndex,
     TextFileStringTableInitializer,
 )
-from tfmini.ops.tables import LookupInterface, StaticHashTable
 
 
 class HasherSpec(NamedTuple):
-    """How strings are hashed into buckets: ``fasthash``, ``legacy`` or ``stronghash`` with its key."""
+    """The hash function of buckets: ``fasthash``, ``legacy`` or ``stronghash`` with its key."""
 
     hasher: str
     key: Any
@@ -43,8 +43,8 @@ def StrongHashSpec(key: Any) -> HasherSpec:
     """A keyed hash; ``key`` is two integers (``tf.contrib.lookup.StrongHashSpec``).
 
     Raises:
-      ValueError: for another number of them.
-      TypeError: for anything but integers.
+      ValueError: for another number of integers.
+      TypeError: for elements that are not integers.
     """
     if len(key) != 2:
         raise ValueError(f"key must have size 2, got {len(key)}.")
@@ -65,17 +65,17 @@ def _buckets(values: Tensor, count: int, spec: HasherSpec) -> Tensor:
         raise ValueError(f"Unknown hasher {spec.hasher}")
     text = values if values.dtype.base_dtype is dtypes.string else as_string(values)
     attrs = {"key": spec.key} if spec.hasher == "stronghash" else {}
-    return handle_of(_HASH_OPS[spec.hasher])(text, num_buckets=count, name="hash_bucket", **attrs)  # type: ignore[no-any-return]
+    return handle_of(_HASH_OPS[spec.hasher])(text, num_buckets=count, name="hash_bucket", **attrs)
 
 
 class IdTableWithHashBuckets(LookupInterface):
-    """Ids for strings: those of a table, and hash buckets for all others.
+    """Ids for strings: those of a table, and hash buckets for all other strings.
 
     Args:
-      table: to int64 ids, or None for buckets alone.
-      num_oov_buckets: how many buckets.
+      table: a table of int64 ids; None: only buckets.
+      num_oov_buckets: the number of buckets.
       hasher_spec: a `HasherSpec`.
-      name: default: the table's.
+      name: default: that of the table.
       key_dtype: string or an integer type.
 
     Raises:
@@ -202,8 +202,8 @@ def index_table_from_file(
 
     Args:
       vocabulary_file: one string per line.
-      num_oov_buckets: hash buckets for other strings; without them they get ``default_value``.
-      vocab_size: how many lines to read; None for all.
+      num_oov_buckets: the number of hash buckets for other strings; 0: they get ``default_value``.
+      vocab_size: the number of lines to read; None: all.
       default_value, hasher_spec, key_dtype, name: see `IdTableWithHashBuckets`.
       key_column_index, value_column_index, delimiter: see `TextFileInitializer`.
 

@@ -14,20 +14,20 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
 from tfmini.graph.registry import OpHandle
-from tfmini.ops import state_ref
-from tfmini.ops.ref_variable import beside
-from tfmini.ops.resource_variable import BaseResourceVariable
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.state_scatter import scatter_nd_ops, scatter_ops
-from tfmini.ops.variable_base import Variable
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.variables import ref_ops as state_ref
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.ref_variable import beside
+from tfmini.ops.variables.resource_variable import BaseResourceVariable
+from tfmini.ops.variables.scatter_ops import scatter_nd_ops, scatter_ops
 from tfmini.shapes import as_raw
 
 
 def variable_op(
     shape: Any, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = ""
 ) -> Tensor:
-    """A bare reference variable, without initial value (``state_ops.variable_op_v2``)."""
-    return state_ref.variable_v2(  # type: ignore[no-any-return]
+    """A reference variable without an initial value (``state_ops.variable_op_v2``)."""
+    return state_ref.variable_v2(
         shape=as_raw(shape), dtype=dtype, name=name, container=container, shared_name=shared_name
     )
 
@@ -49,7 +49,7 @@ def assign(
     Args:
       ref: a variable or reference; it may be uninitialised.
       value: the new value, of the same type.
-      validate_shape: demand the shape that the variable has (default); False lets the shape change.
+      validate_shape: require the shape of the variable (default); False: the shape may change.
       use_locking: accepted; assignments are always exclusive.
     """
     if isinstance(ref, BaseResourceVariable):
@@ -64,7 +64,7 @@ def assign(
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
-        return ref.assign_add(value)  # without the name, as in TensorFlow
+        return ref.assign_add(value)  # Without the name, as in TensorFlow.
     return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
@@ -76,14 +76,14 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
-    """Counts up by one and returns the value before; OutOfRangeError from ``limit`` on (``tf.count_up_to``)."""
+    """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more (``tf.count_up_to``)."""
     if isinstance(ref, BaseResourceVariable):
         return ref.count_up_to(limit)
     return _update(state_ref.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
 
 
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
-    """A bool scalar: whether the variable has a value (``tf.is_variable_initialized``)."""
+    """Whether the variable has a value, a bool scalar (``tf.is_variable_initialized``)."""
     if isinstance(variable, Variable):
         return variable.is_initialized(name)
     return _update(state_ref.is_initialized_op, variable, name=name)  # type: ignore[no-any-return]
@@ -110,7 +110,7 @@ def scatter_update(ref: Any, indices: Any, updates: Any, use_locking: bool = Tru
 
     Args:
       ref: a variable of shape [n, ...].
-      indices: row numbers of any shape; one that repeats keeps its last update.
+      indices: row numbers of any shape; a repeated row gets its last update.
       updates: shape ``indices.shape + ref.shape[1:]``, or a scalar.
 
     Raises (when run):
@@ -178,12 +178,12 @@ def batch_scatter_update(
 
 
 def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:
-    """Along ``axis`` 0, 1, 2, …; the same along every other axis."""
+    """An array of 0, 1, 2, … along ``axis``, constant along every other axis."""
     scalar = handle_of("Reshape")(handle_of("Slice")(sizes, [axis], [1]), np.zeros(0, np.int32))
     zero, one = (convert_to_tensor(number, dtype=sizes.dtype) for number in (0, 1))
     column = [-1 if i == axis else 1 for i in range(rank)]
     numbers = handle_of("Reshape")(handle_of("Range")(zero, scalar, one), column)
-    return handle_of("BroadcastTo")(numbers, sizes)  # type: ignore[no-any-return]
+    return handle_of("BroadcastTo")(numbers, sizes)
 
 
 def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""`Variable`: what reference and resource variables have in common (``tf.Variable``)."""
+"""`Variable`: the base of reference and resource variables (``tf.Variable``)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_fu
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.object_reference import ObjectReference
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import save_slice, variable_kind
-from tfmini.ops.save_slice import prepend_name_scope, strip_name_scope
-from tfmini.ops.variable_kind import VariableAggregation, VariableSynchronization
+from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
+from tfmini.ops.variables import kind as variable_kind
+from tfmini.ops.variables import save_slice
+from tfmini.ops.variables.kind import VariableAggregation, VariableSynchronization
 from tfmini.shapes import TensorShape
 
-# The class for ``use_resource`` False and True; `ref_variable` and `resource_variable` enter themselves.
+# The class for ``use_resource`` False and True; `ref_variable` and `resource_variable` register theirs.
 KINDS: dict[bool, type[Variable]] = {}
 
 
 class VariableMetaclass(type):
-    """Makes ``tf.Variable(…)`` return a variable of the kind in force."""
+    """Makes ``tf.Variable(…)`` return a variable of the chosen kind."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Variable:
@@ -54,23 +55,23 @@ def _create(use_resource: bool | None = None, variable_def: Any = None, **kwargs
 
 
 class Variable(metaclass=VariableMetaclass):
-    """A value that lives on a task between steps (``tf.Variable``).
+    """A value that a task keeps between steps (``tf.Variable``).
 
     Args:
-      initial_value: a tensor or what converts to one, or a function of no arguments that makes it
-        (needed inside conds and loops).
+      initial_value: a tensor, a value that converts to one, or a function without arguments that makes
+        it (needed inside conds and loops).
       trainable: add to TRAINABLE_VARIABLES; None: yes, unless synchronised on read.
       collections: graph collections to add to; default GLOBAL_VARIABLES.
-      validate_shape: demand a fully known shape, and keep it.
+      validate_shape: require a fully known shape, which then cannot change.
       caching_device: a device that keeps a copy for readers.
       name: default ``Variable``.
-      variable_def: a VariableDef of nodes that exist, instead of all the rest.
+      variable_def: a VariableDef of existing nodes, instead of all other arguments.
       dtype: type to convert the initial value to.
       expected_shape: ignored, as in TensorFlow.
-      import_scope: name scope of the nodes that ``variable_def`` names.
+      import_scope: name scope of the nodes in ``variable_def``.
       constraint: function of the value, applied by optimizers after an update.
-      use_resource: make a resource variable; None: as the variable scope or the default says.
-      synchronization, aggregation: kept for strategies.
+      use_resource: make a resource variable; None: as set by the variable scope or the default.
+      synchronization, aggregation: stored for distribution strategies.
       shape: static shape, if it is not the initial value's.
 
     Raises:
@@ -78,7 +79,7 @@ class Variable(metaclass=VariableMetaclass):
     """
 
     SaveSliceInfo = save_slice.SaveSliceInfo
-    # An operator between an array and a variable is the variable's.
+    # numpy leaves operators between an array and a variable to the variable.
     __array_priority__ = 100
 
     _trainable: bool
@@ -152,35 +153,35 @@ class Variable(metaclass=VariableMetaclass):
         raise NotImplementedError
 
     def value(self) -> Tensor:
-        """The tensor that stands for the value where the variable is used as a tensor."""
+        """The tensor used where the variable is used as a tensor."""
         raise NotImplementedError
 
     def read_value(self) -> Tensor:
-        """A new read, which happens after the surrounding control dependencies."""
+        """A new read, which runs after the current control dependencies."""
         raise NotImplementedError
 
     def is_initialized(self, name: str | None = None) -> Tensor:
-        """A bool scalar: whether the variable has a value."""
+        """Whether the variable has a value, a bool scalar."""
         raise NotImplementedError
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Assigns; returns the new value, or only the op when ``read_value`` is False."""
+        """Assigns ``value``; returns the new value, or only the op if ``read_value`` is False."""
         raise NotImplementedError
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Adds ``delta``; returns as `assign`."""
+        """Adds ``delta``; returns like `assign`."""
         raise NotImplementedError
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Subtracts ``delta``; returns as `assign`."""
+        """Subtracts ``delta``; returns like `assign`."""
         raise NotImplementedError
 
     def count_up_to(self, limit: int) -> Tensor:
-        """Counts up by one and returns the value before; OutOfRangeError from ``limit`` on."""
+        """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more."""
         raise NotImplementedError
 
     def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
@@ -329,10 +330,10 @@ class Variable(metaclass=VariableMetaclass):
     # ---- protos -------------------------------------------------------------------------------
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """The variable as a VariableDef; None when it lies outside ``export_scope``."""
+        """The variable as a VariableDef; None when it is outside of ``export_scope``."""
         if export_scope is not None and not self._reference.name.startswith(export_scope):
             return None
-        synchronization: Any = self._synchronization.value  # a proto takes the numbers of its enums, its stubs do not
+        synchronization: Any = self._synchronization.value  # unlike the type stubs, protos accept numbers
         aggregation: Any = self._aggregation.value
         definition = protos.VariableDef(
             variable_name=strip_name_scope(self._reference.name, export_scope),
@@ -351,7 +352,7 @@ class Variable(metaclass=VariableMetaclass):
 
     @staticmethod
     def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
-        """The variable that a VariableDef describes, whose nodes are in the default graph."""
+        """The variable that a VariableDef describes; its nodes must be in the default graph."""
         return _create(variable_def=variable_def, import_scope=import_scope)
 
     def _init_from_proto(self, definition: Any, import_scope: str | None) -> None:
@@ -374,7 +375,7 @@ class Variable(metaclass=VariableMetaclass):
 
 
 def finder(graph: Any, import_scope: str | None) -> Callable[[str], Any]:
-    """A function from a name in a proto to the graph element below ``import_scope``."""
+    """A function from a name in a proto to the graph element in ``import_scope``."""
     return lambda name: graph.as_graph_element(prepend_name_scope(name, import_scope))
 
 
@@ -391,7 +392,7 @@ register_tensor_conversion_function(Variable, _convert, 99)
 
 
 def _operator_of_value(operator: str) -> Callable[..., Any]:
-    # Looked up at each call: the operators come onto Tensor later, with the arithmetic ops.
+    # Looked up at each call, because the arithmetic ops define the operators of Tensor later.
     def run(self: Variable, *args: Any, **kwargs: Any) -> Any:
         return getattr(Tensor, operator)(self.value(), *args, **kwargs)
 

@@ -11,18 +11,20 @@ from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_joining, array_masking, array_shape
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import colocate_with, device, name_scope
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import masking as array_masking
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group
-from tfmini.ops.math_comparison import logical_not
-from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.ref_variable import RefVariable
-from tfmini.ops.resource_variable import BaseResourceVariable, ResourceVariable
-from tfmini.ops.save_slice import SaveSliceInfo
-from tfmini.ops.scoping import colocate_with, device, name_scope
-from tfmini.ops.state_functions import is_variable_initialized
-from tfmini.ops.variable_base import Variable
-from tfmini.ops.variable_kind import VariableAggregation, VariableSynchronization
+from tfmini.ops.math.comparison import logical_not
+from tfmini.ops.variables.assignment import is_variable_initialized
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.kind import VariableAggregation, VariableSynchronization
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
+from tfmini.ops.variables.ref_variable import RefVariable
+from tfmini.ops.variables.resource_variable import BaseResourceVariable, ResourceVariable
+from tfmini.ops.variables.save_slice import SaveSliceInfo
 
 __all__ = [
     "BaseResourceVariable", "PartitionedVariable", "RefVariable", "ResourceVariable", "SaveSliceInfo", "Variable",
@@ -40,12 +42,12 @@ def global_variables(scope: str | None = None) -> list[Any]:
 
 
 def local_variables(scope: str | None = None) -> list[Any]:
-    """The variables of one process, never saved (``tf.local_variables``)."""
+    """The variables of one process, which are not saved (``tf.local_variables``)."""
     return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
 def model_variables(scope: str | None = None) -> list[Any]:
-    """The variables of the model proper (``tf.model_variables``)."""
+    """The variables used for inference (``tf.model_variables``)."""
     return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
@@ -63,7 +65,7 @@ all_variables = global_variables
 
 
 def variables_initializer(var_list: Iterable[Any] | None, name: str = "init") -> Operation:
-    """An op that initialises the variables (``tf.variables_initializer``); a no-op for none."""
+    """An op that initialises the variables (``tf.variables_initializer``); a no-op for an empty list."""
     return group(*[v.initializer for v in var_list or ()], name=name)
 
 
@@ -88,14 +90,14 @@ def _variables_to_check(var_list: Iterable[Any] | None) -> list[Any]:
     found = global_variables() + local_variables()
     if found:
         return found
-    # A graph that was imported without its collections still has the ops.
-    return [op._outputs[0] for op in get_default_graph().get_operations() if op.type in ("Variable", "VariableV2")]
+    # A graph that was imported without collections still has the ops.
+    return [op.outputs[0] for op in get_default_graph().get_operations() if op.type in ("Variable", "VariableV2")]
 
 
 def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Tensor | None:
-    """A tensor whose evaluation fails with FailedPreconditionError while a variable has no value.
+    """A tensor that fails with FailedPreconditionError while a variable has no value.
 
-    None when there are no variables (``tf.assert_variables_initialized``).
+    None if there are no variables (``tf.assert_variables_initialized``).
     """
     ranks = []
     for variable in _variables_to_check(var_list):

@@ -1,8 +1,8 @@
-"""Reading variables that may not be initialised yet: ``initialized_value`` and safe initial values.
+"""Reads of variables that may be uninitialised: ``initialized_value`` and safe initial values.
 
-An initial value that is computed from another variable would fail, or see an old value, when
-both are initialised in one step. So its graph is copied with every read of a variable replaced
-by "its value if it has one, else its initial value".
+An initial value that is computed from another variable would fail, or read an old value, when both
+are initialised in one step. So its graph is copied, and each read of a variable is replaced by its
+value if it has one, else by its initial value.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tfmini.graph.graph import handle_of
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OPS
-from tfmini.ops.array_identity import identity
-from tfmini.ops.scoping import colocate_with, name_scope
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.identity import identity
 
 _READS_THAT_STAND = frozenset({"IsVariableInitialized", "VarIsInitializedOp", "ReadVariableOp"})
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
 
 def initialized_value(variable: Any) -> Tensor:
-    """The value of a reference variable, or its initial value while it has none."""
+    """The value of a reference variable, or its initial value while it is uninitialised."""
     has_value = variable.is_initialized()
     switch = handle_of("Switch")
     with name_scope("cond"):
@@ -35,7 +35,7 @@ def initialized_value(variable: Any) -> Tensor:
         present = identity(alive, name="read")
         with colocate_with(variable.initial_value.op):
             initial, _ = switch(variable.initial_value, chosen, name="Switch_1")
-        return handle_of("Merge")([initial, present], name="Merge")[0]  # type: ignore[no-any-return]
+        return handle_of("Merge")([initial, present], name="Merge")[0]
 
 
 def safe_initial_value(scope: str, value: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def safe_initial_value(scope: str, value: Tensor) -> Tensor:
       scope: the new variable's name scope, with its final ``/``; copies are named after it.
       value: the initial value as given.
     """
-    # A conditional value needs the control flow ops, which a program may run without.
+    # Imported here because a conditional value needs the control flow ops, which many programs do not use.
     if "RefSwitch" not in OPS or not _depends_on_variable(value):
         return value
     return _Copier(scope).copy(value)
@@ -57,11 +57,11 @@ def _depends_on_variable(value: Tensor) -> bool:
     while pending:
         op = pending.pop()
         if op._control_flow_context is not None or op.type in ("NextIteration", "RefNextIteration"):
-            return False  # a loop cannot be copied op by op
+            return False  # A loop cannot be copied op by op.
         found = found or op.type in ("Variable", "VariableV2")
         if op.type in _READS_THAT_STAND:
             continue
-        fresh = [t.op for t in op._inputs if t.op not in seen]
+        fresh = [t.op for t in op.inputs if t.op not in seen]
         seen.update(fresh)
         pending.extend(fresh)
     return found
@@ -78,18 +78,18 @@ class _Copier:
         self.variables = {v.op: v for v in known if not v._is_resource}
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """The tensor that stands for ``tensor`` in the safe value."""
+        """The tensor that replaces ``tensor`` in the safe value."""
         pending = [tensor.op]
         while pending:
             op = pending[-1]
-            missing = [] if self._stands(op) else [t.op for t in op._inputs if t.op not in self.copies]
+            missing = [] if self._stands(op) else [t.op for t in op.inputs if t.op not in self.copies]
             if missing:
                 pending.extend(missing)
                 continue
             pending.pop()
             if op not in self.copies:
                 self.copies[op] = self._copy_op(op)
-        return self.copies[tensor.op][tensor._index]
+        return self.copies[tensor.op][tensor.value_index]
 
     def _stands(self, op: Operation) -> bool:
         return op.type in _READS_THAT_STAND or op.type in _VARIABLES
@@ -99,11 +99,11 @@ class _Copier:
         if variable is not None and variable.initial_value is not None:
             return [initialized_value(variable)]
         if self._stands(op):
-            return op._outputs
-        inputs = [self.copies[t.op][t._index] for t in op._inputs]
-        if inputs == op._inputs:
-            return op._outputs
-        # A switch of a reference becomes one of a value.
+            return op.outputs
+        inputs = tuple(self.copies[t.op][t.value_index] for t in op.inputs)
+        if inputs == op.inputs:
+            return op.outputs
+        # The Switch of a reference becomes a Switch of a value.
         kind = op.type.removeprefix("Ref") if op.type in ("RefSwitch", "RefMerge", "RefIdentity") else op.type
-        twin = op.graph.create_op(kind, inputs, name=f"{op._name}_{self.scope}", attrs=op.attrs)
-        return twin._outputs
+        twin = op.graph.create_op(kind, list(inputs), name=f"{op.name}_{self.scope}", attrs=op.attrs)
+        return twin.outputs

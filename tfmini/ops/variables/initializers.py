@@ -1,7 +1,7 @@
 """Initializers: objects that make an initial value of a given shape (``tf.initializers``).
 
 Called with ``(shape, dtype=None, partition_info=None)``. ``partition_info`` describes the whole
-of which a partitioned variable is a part: what depends on the size looks at the whole.
+variable of which this is a part; initializers that depend on the size use that of the whole.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, random_values
-from tfmini.ops.constant import constant as make_constant
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.constant import constant as make_constant
+from tfmini.ops.random import functions as random_values
 
-# The standard deviation of a standard normal cut off at two deviations.
+# The standard deviation of a standard normal distribution truncated at two deviations.
 _TRUNCATED_STDDEV = 0.87962566103423978
 
 
@@ -30,23 +31,23 @@ def _float_type(dtype: Any) -> dtypes.DType:
 
 
 class Initializer:
-    """The base of all: subclasses name their settings in ``_SETTINGS``, which `get_config` returns."""
+    """Base of initializers: subclasses name their settings in ``_SETTINGS``, which `get_config` returns."""
 
     _SETTINGS: tuple[str, ...] = ()
     dtype: dtypes.DType
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
-        """A tensor of that shape."""
+        """Returns a tensor of the given shape."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """The settings, as `from_config` takes them."""
+        """The settings, in the form of `from_config`."""
         config = {name: getattr(self, name) for name in self._SETTINGS}
         return {**config, "dtype": self.dtype.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """An initializer of these settings."""
+        """Makes an initializer with these settings."""
         return cls(**config)
 
     def _type(self, dtype: Any) -> dtypes.DType:
@@ -77,7 +78,7 @@ class Constant(Initializer):
     """A given value, extended by its last element (``tf.constant_initializer``).
 
     Raises:
-      TypeError: when the value is no scalar, list or array.
+      TypeError: when the value is not a scalar, list or array.
     """
 
     _SETTINGS = ("value",)
@@ -130,14 +131,14 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal, redrawn beyond two standard deviations (``tf.truncated_normal_initializer``)."""
+    """Normal; values beyond two standard deviations are redrawn (``tf.truncated_normal_initializer``)."""
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         return random_values.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
 
 
 class UniformUnitScaling(Initializer):
-    """Uniform, of the width that keeps the scale of a layer's input (``tf.uniform_unit_scaling_initializer``)."""
+    """Uniform, with the width that preserves the scale of a layer's input (``tf.uniform_unit_scaling_initializer``)."""
 
     _SETTINGS = ("factor", "seed")
 
@@ -153,7 +154,7 @@ class UniformUnitScaling(Initializer):
 
 
 class VarianceScaling(Initializer):
-    """Random, of variance ``scale / n`` with n by the layer's fan (``tf.variance_scaling_initializer``).
+    """Random, with variance ``scale / n``, where n is the layer's fan (``tf.variance_scaling_initializer``).
 
     Args:
       scale: positive factor.
@@ -163,7 +164,7 @@ class VarianceScaling(Initializer):
       dtype: floating.
 
     Raises:
-      ValueError: for other settings.
+      ValueError: for invalid settings.
     """
 
     _SETTINGS: tuple[str, ...] = ("scale", "mode", "distribution", "seed")
@@ -248,19 +249,19 @@ class Orthogonal(Initializer):
         tall = (max(rows, columns), min(rows, columns))
         noise = random_values.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
         q, r = handle_of("Qr")(noise, full_matrices=False)
-        # Signs of the diagonal make the distribution uniform over orthogonal matrices.
+        # The signs of the diagonal make the distribution uniform over orthogonal matrices.
         q = handle_of("Mul")(q, handle_of("Sign")(handle_of("DiagPart")(r)))
         if rows < columns:
             q = handle_of("Transpose")(q, [1, 0])
-        # The tensor first: its type decides that of the product.
-        return handle_of("Mul")(handle_of("Reshape")(q, shape), self.gain)  # type: ignore[no-any-return]
+        # The tensor is the first operand, because its type decides that of the product.
+        return handle_of("Mul")(handle_of("Reshape")(q, shape), self.gain)
 
 
 class Identity(Initializer):
     """An identity matrix, possibly not square (``tf.initializers.identity``).
 
     Raises (when called):
-      ValueError: for a shape that is no matrix.
+      ValueError: for a shape that is not that of a matrix.
     """
 
     _SETTINGS = ("gain",)

@@ -1,4 +1,4 @@
-"""Whether ``tf.Variable`` makes reference or resource variables, and who may intercept their making."""
+"""The choice between reference and resource variables, and ``tf.variable_creator_scope``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from tfmini.graph.default_graph import get_default_graph
 
-# Under this key a graph keeps its variable scopes (`variable_scope`); ``.current_scope`` is the one in force.
+# The key of a graph's variable scopes (`variable_scope`); ``.current_scope`` is the current one.
 SCOPES_KEY = "variable_scopes"
 _CREATORS_KEY = "variable_creators"
 _default = [False]
 
 
 class VariableSynchronization(enum.Enum):
-    """When replicas of a variable are brought together (``tf.VariableSynchronization``)."""
+    """When replicas of a variable are combined (``tf.VariableSynchronization``)."""
 
     AUTO = 0
     NONE = 1
@@ -25,7 +25,7 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """How replicas of a variable are brought together (``tf.VariableAggregation``)."""
+    """How replicas of a variable are combined (``tf.VariableAggregation``)."""
 
     NONE = 0
     SUM = 1
@@ -49,7 +49,7 @@ def resource_variables_enabled() -> bool:
 
 
 def chosen_kind(use_resource: bool | None) -> bool:
-    """Whether to use a resource: as asked, else as the variable scope says, else the default."""
+    """Whether to make a resource variable: the given value, else that of the variable scope, else the default."""
     if use_resource is None:
         scopes = get_default_graph().attachments.get(SCOPES_KEY)
         use_resource = None if scopes is None else scopes.current_scope.use_resource
@@ -58,7 +58,7 @@ def chosen_kind(use_resource: bool | None) -> bool:
 
 @contextmanager
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
-    """Lets ``variable_creator(next_creator, **kwargs)`` make the block's variables (``tf.variable_creator_scope``)."""
+    """While it lasts, ``variable_creator(next_creator, **kwargs)`` makes variables (``tf.variable_creator_scope``)."""
     attachments = get_default_graph().attachments
     outer = attachments.get(_CREATORS_KEY, [])
     attachments[_CREATORS_KEY] = [*outer, variable_creator]
@@ -69,7 +69,7 @@ def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[Non
 
 
 def create_through_scopes(create: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    """Calls the creators in force, innermost first, and ``create`` last."""
+    """Calls the active creators, innermost first, and ``create`` last."""
     for creator in get_default_graph().attachments.get(_CREATORS_KEY, ()):
         create = _chained(creator, create)
     return create(**kwargs)
@@ -85,7 +85,7 @@ def checked_kind(
     """The three settings with their defaults filled in.
 
     Raises:
-      ValueError: for one that is not of its enum.
+      ValueError: for a value that is not of its enum.
     """
     synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
     aggregation = VariableAggregation.NONE if aggregation is None else aggregation

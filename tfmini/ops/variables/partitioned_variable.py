@@ -1,4 +1,4 @@
-"""`PartitionedVariable`: one variable in several parts along one axis, each a variable of its own."""
+"""`PartitionedVariable`: a variable made of several parts along one axis, each of which is a variable."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from tfmini.dtypes import DType
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_joining import concat, split
-from tfmini.ops.scoping import control_dependencies, name_scope
-from tfmini.ops.variable_base import Variable
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import concat, split
+from tfmini.ops.variables.base import Variable
 from tfmini.shapes import TensorShape, as_shape
 
 
@@ -67,7 +67,7 @@ class PartitionedVariable:
             return self._concat()
 
     def _concat(self) -> Tensor:
-        """The whole, under the control dependencies of the place where it is asked for."""
+        """The whole as one tensor, with the current control dependencies."""
         if len(self._variable_list) == 1:
             with name_scope(None):
                 return identity(self._variable_list[0], name=self._name)
@@ -104,7 +104,7 @@ class PartitionedVariable:
         return self._partitions
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Assigns a tensor, a list of one per part, or a `PartitionedVariable`; returns one result per part."""
+        """Assigns a tensor, a list with one value per part, or a `PartitionedVariable`; returns one result per part."""
         return self._each(lambda part, new: part.assign(new, use_locking, name, read_value), value)
 
     def assign_add(

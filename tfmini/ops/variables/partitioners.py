@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.ops.variable_scope import get_partitioned_variable, variable_scope
+from tfmini.ops.variables.scope import get_partitioned_variable, variable_scope
 from tfmini.shapes import TensorShape
 
 Partitioner = Callable[..., list[int]]
@@ -26,7 +26,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
 ) -> Partitioner:
-    """As many parts as keep each below ``max_shard_bytes`` (``tf.variable_axis_size_partitioner``).
+    """The fewest parts of at most ``max_shard_bytes`` each (``tf.variable_axis_size_partitioner``).
 
     Raises:
       ValueError: for sizes that are not positive; when called, for a shape that is not fully known.
@@ -82,7 +82,7 @@ def _element_size(dtype: dtypes.DType, string_size: int) -> int:
 
 
 def _check_slicing(shape: Sequence[int], slicing: Sequence[int]) -> None:
-    """At most one axis is cut, into no more parts than it has elements."""
+    """Refuses partitions of several axes, and of an axis into more parts than it has elements."""
     if any(count <= 0 for count in slicing):
         raise ValueError(f"A partitioned Variable must be cut into at least one part along each axis: {slicing}")
     if sum(count > 1 for count in slicing) > 1:
@@ -102,7 +102,7 @@ def create_partitioned_variables(
     name: str | None = None,
     reuse: Any = None,
 ) -> list[Any]:
-    """The parts of a variable cut as ``slicing`` says (``tf.create_partitioned_variables``).
+    """The parts of a variable that is partitioned by ``slicing`` (``tf.create_partitioned_variables``).
 
     Raises:
       ValueError: when ``shape`` and ``slicing`` differ in length or are empty.

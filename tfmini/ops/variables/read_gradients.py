@@ -6,9 +6,11 @@ from typing import Any
 
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_joining, array_scatter, array_shape
-from tfmini.ops.array_slicing import getitem
-from tfmini.ops.state_resource import read_variable, resource_gather, resource_gather_nd, variable_shape
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import scatter as array_scatter
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.slicing import getitem
+from tfmini.ops.variables.resource_ops import read_variable, resource_gather, resource_gather_nd, variable_shape
 
 
 @read_variable.gradient
@@ -18,7 +20,7 @@ def _read_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @resource_gather.gradient
 def _gather_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    handle, indices = node._inputs
+    handle, indices = node.inputs
     whole = variable_shape(handle)
     count = array_shape.expand_dims(array_shape.size(indices), 0)
     values_shape = array_joining.concat([count, getitem(whole, slice(1, None))], 0)
@@ -28,7 +30,7 @@ def _gather_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @resource_gather_nd.gradient
 def _gather_nd_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    handle, indices = node._inputs
+    handle, indices = node.inputs
     whole = variable_shape(handle, out_type=indices.dtype)
     if indices.shape.ndims == 2 and indices.shape.as_list()[-1] == 1:
         return [IndexedSlices(grad, array_shape.squeeze(indices, axis=-1), whole), None]

@@ -1,8 +1,8 @@
 """Variables by reference: ``VariableV2`` and the ops that read, set and count them.
 
 The value of a ``Ref`` output is the `VariableState` itself; the compiler reads it for every
-consumer that does not take a reference. Updates are exclusive whatever ``use_locking`` says,
-which TensorFlow allows.
+consumer that does not take a reference. Updates are always exclusive, which TensorFlow allows for
+both values of ``use_locking``.
 """
 
 from __future__ import annotations
@@ -11,40 +11,53 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InternalError, InvalidArgumentError, OutOfRangeError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import op
-from tfmini.ops.variable_state import VariableState
+from tfmini.graph.shape_functions import declared_shape, same_shape
+from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape, format_raw, merge_raw
 
 variable_v2 = op(
     "VariableV2() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
+    shape=declared_shape,
+    variable="reference", on_ps=True,
 )
 variable_v1 = op(
     "Variable() -> ref: Ref(dtype); shape: shape; dtype: type; container: string = ''; shared_name: string = ''",
     stateful=True,
+    variable="reference", on_ps=True,
 )
 temporary_variable = op(
-    "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''", stateful=True
+    "TemporaryVariable() -> ref: Ref(dtype); shape: shape; dtype: type; var_name: string = ''", stateful=True,
+    shape=declared_shape,
 )
-destroy_temporary_variable = op("DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string")
+destroy_temporary_variable = op(
+    "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string", shape=same_shape
+)
 assign_op = op(
     """Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)
         T: type
         validate_shape: bool = true
         use_locking: bool = true""",
     uninit_ok=True,
+    writes="assign",
 )
-assign_add_op = op("AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false")
-assign_sub_op = op("AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false")
+assign_add_op = op(
+    "AssignAdd(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false", writes="update"
+)
+assign_sub_op = op(
+    "AssignSub(ref: Ref(T), value: T) -> output_ref: Ref(T); T: numbertype; use_locking: bool = false", writes="update"
+)
 is_initialized_op = op(
-    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True
+    "IsVariableInitialized(ref: Ref(dtype)) -> is_initialized: bool; dtype: type", uninit_ok=True, shape=[()]
 )
 count_up_to_op = op(
     "CountUpTo(ref: Ref(T)) -> output: T; limit: int; T: {int32, int64}",
-    stateful=True,  # it counts also when nobody takes the number
+    stateful=True,  # It runs even if no op uses the number.
+    writes="update",
 )
 
 for _handle in (variable_v2, variable_v1, temporary_variable, destroy_temporary_variable, assign_op, assign_add_op,
@@ -55,15 +68,9 @@ for _handle in (variable_v2, variable_v1, temporary_variable, destroy_temporary_
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@variable_v2.shape
-@temporary_variable.shape
-def _declared_shape(node: Operation) -> list[RawShape]:
-    return [node.attrs["shape"]]
-
-
 @variable_v1.shape
 def _legacy_shape(node: Operation) -> list[RawShape]:
-    # The legacy op could not say "unknown": it wrote the scalar shape instead.
+    # The legacy op could not express an unknown shape: it has the scalar shape instead.
     return [node.attrs["shape"] or None]
 
 
@@ -71,7 +78,7 @@ def merged_shape(a: RawShape, b: RawShape) -> RawShape:
     """The shape that both describe.
 
     Raises:
-      ValueError: in TensorFlow's words, when there is none.
+      ValueError: with TensorFlow's message, when the shapes differ.
     """
     try:
         return merge_raw(a, b)
@@ -85,33 +92,23 @@ def merged_shape(a: RawShape, b: RawShape) -> RawShape:
 
 @assign_op.shape
 def _assign_shape(node: Operation) -> list[RawShape]:
-    value = node._inputs[1]._shape
-    return [merged_shape(node._inputs[0]._shape, value) if node.attrs["validate_shape"] else value]
+    value = node.inputs[1].raw_shape
+    return [merged_shape(node.inputs[0].raw_shape, value) if node.attrs["validate_shape"] else value]
 
 
 @assign_add_op.shape
 @assign_sub_op.shape
 def _update_shape(node: Operation) -> list[RawShape]:
-    return [merged_shape(node._inputs[0]._shape, node._inputs[1]._shape)]
-
-
-@is_initialized_op.shape
-def _scalar_shape(node: Operation) -> list[RawShape]:
-    return [()]
+    return [merged_shape(node.inputs[0].raw_shape, node.inputs[1].raw_shape)]
 
 
 @count_up_to_op.shape
 def count_shape(node: Operation) -> list[RawShape]:
-    """A count is a scalar, and so must the counter be."""
-    shape = node._inputs[0]._shape
+    """Shape function of ``CountUpTo``: the counter must be a scalar."""
+    shape = node.inputs[0].raw_shape
     if shape:
         raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
     return [()]
-
-
-@destroy_temporary_variable.shape
-def _temporary_shape(node: Operation) -> list[RawShape]:
-    return [node._inputs[0]._shape]
 
 
 # ---- kernels --------------------------------------------------------------------------------
@@ -137,19 +134,17 @@ def _variable_state(
         ),
     )
     if state.dtype is not dtype:
-        raise InternalError(
-            None,
-            None,
+        raise InternalError.of(
             f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref"
             f" for node {node.name}: a variable of that name and another type exists on this task."
-            " Rename it or reset the container.",
+            " Rename it or reset the container."
         )
     return state  # type: ignore[no-any-return]
 
 
 @temporary_variable.kernel("CPU")
 def _temporary_state(*, var_name: bytes, node: Any, dtype: DType, shape: RawShape) -> VariableState:
-    # A new one in every step, which nobody else can reach.
+    # Every step has a new one, private to the step.
     state = VariableState(var_name.decode() or node.name, dtype, shape)
     if shape is not None and None not in shape:
         state.assign(np.zeros(shape, dtype.numpy))
@@ -189,7 +184,7 @@ def check_same_size(buffer: Any, delta: Any) -> None:
     """
     if buffer.shape != delta.shape:
         shapes = f"{format_raw(buffer.shape)} and {format_raw(delta.shape)}"
-        raise InvalidArgumentError(None, None, f"Parameters and update must be the same size: {shapes}")
+        raise InvalidArgumentError.of(f"Parameters and update must be the same size: {shapes}")
 
 
 @assign_add_op.kernel("CPU")
@@ -212,7 +207,7 @@ def is_initialized(state: VariableState) -> Any:
 
 @count_up_to_op.kernel("CPU")
 def count_up_to(state: VariableState, *, limit: int) -> Any:
-    """The value before counting up by one.
+    """Adds one and returns the value before.
 
     Raises:
       OutOfRangeError: when it has reached ``limit``.
@@ -223,14 +218,6 @@ def count_up_to(state: VariableState, *, limit: int) -> Any:
 def _count(buffer: Any, limit: int) -> Any:
     before = buffer[()]
     if before >= limit:
-        raise OutOfRangeError(None, None, f"Reached limit of {limit}")
+        raise OutOfRangeError.of(f"Reached limit of {limit}")
     buffer += 1
     return before
-
-
-_CPP_NAMES = {"float32": "float", "float64": "double"}
-
-
-def cpp_name(dtype: DType) -> str:
-    """The name of a dtype in the runtime's messages."""
-    return _CPP_NAMES.get(dtype.name, dtype.name)

@@ -1,4 +1,4 @@
-"""`RefVariable`: a variable by reference, TensorFlow 1's default kind."""
+"""`RefVariable`: a variable by reference, the default kind in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_identity import identity
-from tfmini.ops.scoping import colocate_with, device, init_scope, name_scope
-from tfmini.ops.state_ref import (
+from tfmini.graph.scoping import colocate_with, device, init_scope, name_scope
+from tfmini.ops.array.identity import identity
+from tfmini.ops.variables.base import KINDS, Variable, finder
+from tfmini.ops.variables.guard import initialized_value, safe_initial_value
+from tfmini.ops.variables.ref_ops import (
     assign_add_op,
     assign_op,
     assign_sub_op,
@@ -17,14 +19,12 @@ from tfmini.ops.state_ref import (
     is_initialized_op,
     variable_v2,
 )
-from tfmini.ops.state_scatter import scatter_nd_ops, scatter_ops
-from tfmini.ops.variable_base import KINDS, Variable, finder
-from tfmini.ops.variable_guard import initialized_value, safe_initial_value
+from tfmini.ops.variables.scatter_ops import scatter_nd_ops, scatter_ops
 from tfmini.shapes import as_raw
 
 
 def beside(ref: Any, result: Any) -> Any:
-    """``result`` after putting its op where the variable of ``ref`` is: an op on a reference cannot be elsewhere."""
+    """Places the op of ``result`` with the variable of ``ref``, as ops on references need it; returns ``result``."""
     op: Operation = result.op if isinstance(result, Tensor) else result
     anchor: Operation = ref.op
     op.attrs["_class"] = sorted({*op.attrs.get("_class", ()), *anchor.colocation_groups()})
@@ -36,7 +36,7 @@ def check_outside_control_flow(value: Tensor, name: str) -> None:
     """Refuses an initial value made inside a cond or loop.
 
     Raises:
-      ValueError: with the remedy.
+      ValueError: when it was; the message says what to do.
     """
     if value.op._control_flow_context is not None:
         raise ValueError(
@@ -46,7 +46,7 @@ def check_outside_control_flow(value: Tensor, name: str) -> None:
 
 
 class RefVariable(Variable):
-    """A variable whose op yields a reference; `value` is one read made at construction."""
+    """A variable whose op returns a reference; `value` is a read that is made once, at construction."""
 
     _variable: Tensor
 
@@ -83,7 +83,7 @@ class RefVariable(Variable):
                 self._snapshot = identity(self._variable, name="read")
 
     def _make(self, value: Tensor, validate_shape: bool, shape: Any, scope: str) -> None:
-        raw = as_raw(shape) if shape is not None else value._shape if validate_shape else None
+        raw = as_raw(shape) if shape is not None else value.raw_shape if validate_shape else None
         self._variable = variable_v2(shape=raw, dtype=value.dtype.base_dtype, name=scope)
 
     def _init_from_proto(self, definition: Any, import_scope: str | None) -> None:
@@ -102,14 +102,14 @@ class RefVariable(Variable):
         return identity(self._variable, name="read")
 
     def initialized_value(self) -> Tensor:
-        """The value, or the initial value while the variable has none."""
+        """The value, or the initial value while the variable is uninitialised."""
         return initialized_value(self)
 
     def is_initialized(self, name: str | None = None) -> Tensor:
         return beside(self, is_initialized_op(self._variable, name=name))  # type: ignore[no-any-return]
 
     def set_shape(self, shape: Any) -> None:
-        """Adds knowledge about the static shape."""
+        """Merges ``shape`` into the static shape."""
         self._variable.set_shape(shape)
         self._snapshot.set_shape(shape)
 

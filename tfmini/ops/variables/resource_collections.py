@@ -1,4 +1,4 @@
-"""Resources that must be initialised before use and are not variables: which the graph has, and ops about them."""
+"""A graph's resources that must be initialised and are not variables, and the ops that do and check that."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 from tfmini import dtypes
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_joining, array_masking
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import add_to_collection, device, get_collection, name_scope
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import masking as array_masking
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group
-from tfmini.ops.math_comparison import logical_not
-from tfmini.ops.scoping import add_to_collection, device, get_collection, name_scope
+from tfmini.ops.math.comparison import logical_not
 
 
 class RegisteredResource(NamedTuple):
-    """A resource, the op that makes it, and a bool tensor that says whether that has been run."""
+    """A resource, the op that creates it, and a bool tensor that is true after that op has run."""
 
     handle: Any
     create: Operation
@@ -25,13 +26,13 @@ class RegisteredResource(NamedTuple):
 
 
 def register_resource(handle: Any, create_op: Operation, is_initialized_op: Tensor, is_shared: bool = True) -> None:
-    """Notes a resource in the graph's collections.
+    """Adds a resource to the graph's collections.
 
     Args:
       handle: its handle tensor.
-      create_op: makes it.
+      create_op: the op that creates it.
       is_initialized_op: a bool scalar.
-      is_shared: all workers share it, and the chief makes it; otherwise every session makes its own.
+      is_shared: whether all workers share it, and the chief creates it; otherwise each session creates its own.
     """
     key = GraphKeys.RESOURCES if is_shared else GraphKeys.LOCAL_RESOURCES
     add_to_collection(key, RegisteredResource(handle, create_op, is_initialized_op))
@@ -48,7 +49,7 @@ def local_resources() -> list[RegisteredResource]:
 
 
 def initialize_resources(resource_list: Iterable[RegisteredResource], name: str = "init") -> Operation:
-    """An op that initialises resources; a no-op for none."""
+    """An op that initialises resources; a no-op for an empty list."""
     return group(*[resource.create for resource in resource_list], name=name)
 
 

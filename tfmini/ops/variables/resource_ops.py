@@ -1,7 +1,7 @@
 """Variables by handle: ``VarHandleOp`` and the ops that take a variable's resource handle.
 
 The value of a handle is the `VariableState` itself. A read is a snapshot: later updates do not
-change it (see `variable_state`).
+change it (see `state`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.registry import op
-from tfmini.ops import state_ref
-from tfmini.ops.state_scatter_rows import check_nd_indices, check_row_indices
-from tfmini.ops.variable_state import VariableState
+from tfmini.graph.registry import OpHandle, op
+from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices
+from tfmini.ops.variables import ref_ops as state_ref
+from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape
 
 var_handle = op(
@@ -26,18 +26,28 @@ var_handle = op(
         dtype: type
         shape: shape""",
     stateful=True,
+    shape=[()],
+    variable="resource", on_ps=True,
 )
-read_variable = op("ReadVariableOp(resource: resource) -> value: dtype; dtype: type", stateful=True)
-assign_variable = op("AssignVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
-assign_add_variable = op("AssignAddVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
-assign_sub_variable = op("AssignSubVariableOp(resource: resource, value: dtype); dtype: type", stateful=True)
-var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True)
+read_variable = op("ReadVariableOp(resource: resource) -> value: dtype; dtype: type", stateful=True, forwards="value")
+assign_variable: OpHandle[Operation] = op(
+    "AssignVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="assign"
+)
+assign_add_variable: OpHandle[Operation] = op(
+    "AssignAddVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="update"
+)
+assign_sub_variable: OpHandle[Operation] = op(
+    "AssignSubVariableOp(resource: resource, value: dtype); dtype: type", stateful=True, writes="update"
+)
+var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()])
 variable_shape = op(
     "VariableShape(input: resource) -> output: out_type; out_type: {int32, int64} = DT_INT32", stateful=True
 )
-destroy_resource = op("DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True)
+destroy_resource: OpHandle[Operation] = op(
+    "DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True, shape=[]
+)
 resource_count_up_to = op(
-    "ResourceCountUpTo(resource: resource) -> output: T; limit: int; T: {int32, int64}", stateful=True
+    "ResourceCountUpTo(resource: resource) -> output: T; limit: int; T: {int32, int64}", stateful=True, writes="update"
 )
 resource_gather = op(
     """ResourceGather(resource: resource, indices: Tindices) -> output: dtype
@@ -46,10 +56,12 @@ resource_gather = op(
         dtype: type
         Tindices: {int32, int64}""",
     stateful=True,
+    looks_up=True,
 )
 resource_gather_nd = op(
     "ResourceGatherNd(resource: resource, indices: Tindices) -> output: dtype; dtype: type; Tindices: {int32, int64}",
     stateful=True,
+    looks_up=True,
 )
 
 for _handle in (var_handle, assign_variable, assign_add_variable, assign_sub_variable, var_is_initialized,
@@ -60,32 +72,26 @@ _PASSES_HANDLE_ON = frozenset({"Identity", "Switch", "Enter", "Merge", "NextIter
 
 
 def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
-    """The dtype and static shape of the variable behind a handle, as far as the graph tells."""
+    """The dtype and static shape of the variable behind a handle, as far as they are known."""
     seen: set[int] = set()
     while id(handle) not in seen:
         seen.add(id(handle))
-        if handle._handle_data is not None:
-            return handle._handle_data
+        if handle.handle_data is not None:
+            return handle.handle_data
         if handle.op.type == "VarHandleOp":
             return handle.op.attrs["dtype"], handle.op.attrs["shape"]
         if handle.op.type not in _PASSES_HANDLE_ON:
             break
-        handle = handle.op._inputs[0]
+        handle = handle.op.inputs[0]
     return None, None
 
 
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@var_handle.shape
-@var_is_initialized.shape
-def _scalar(node: Operation) -> list[RawShape]:
-    return [()]
-
-
 @resource_count_up_to.shape
 def _count_shape(node: Operation) -> list[RawShape]:
-    shape = handle_data(node._inputs[0])[1]
+    shape = handle_data(node.inputs[0])[1]
     if shape:
         raise ValueError(f"Shape must be rank 0 but is rank {len(shape)}")
     return [()]
@@ -93,11 +99,11 @@ def _count_shape(node: Operation) -> list[RawShape]:
 
 @read_variable.shape
 def _read_shape(node: Operation) -> list[RawShape]:
-    dtype, shape = handle_data(node._inputs[0])
+    dtype, shape = handle_data(node.inputs[0])
     if dtype is not None and dtype is not node.attrs["dtype"]:
         raise ValueError(
             "Trying to read variable with wrong dtype. Expected"
-            f" {state_ref.cpp_name(dtype)} got {state_ref.cpp_name(node.attrs['dtype'])}"
+            f" {cpp_name(dtype)} got {cpp_name(node.attrs['dtype'])}"
         )
     return [shape]
 
@@ -106,24 +112,19 @@ def _read_shape(node: Operation) -> list[RawShape]:
 @assign_add_variable.shape
 @assign_sub_variable.shape
 def _assign_shape(node: Operation) -> list[RawShape]:
-    state_ref.merged_shape(handle_data(node._inputs[0])[1], node._inputs[1]._shape)
+    state_ref.merged_shape(handle_data(node.inputs[0])[1], node.inputs[1].raw_shape)
     return []
 
 
 @variable_shape.shape
 def _shape_shape(node: Operation) -> list[RawShape]:
-    shape = handle_data(node._inputs[0])[1]
+    shape = handle_data(node.inputs[0])[1]
     return [(None,) if shape is None else (len(shape),)]
-
-
-@destroy_resource.shape
-def _nothing(node: Operation) -> list[RawShape]:
-    return []
 
 
 @resource_gather.shape
 def _gather_shape(node: Operation) -> list[RawShape]:
-    params, indices = handle_data(node._inputs[0])[1], node._inputs[1]._shape
+    params, indices = handle_data(node.inputs[0])[1], node.inputs[1].raw_shape
     if params is None or indices is None:
         return [None]
     if not params:
@@ -134,7 +135,7 @@ def _gather_shape(node: Operation) -> list[RawShape]:
 
 @resource_gather_nd.shape
 def _gather_nd_shape(node: Operation) -> list[RawShape]:
-    params, indices = handle_data(node._inputs[0])[1], node._inputs[1]._shape
+    params, indices = handle_data(node.inputs[0])[1], node.inputs[1].raw_shape
     if params is None or not indices or indices[-1] is None:
         return [None]
     if indices[-1] > len(params):
@@ -167,8 +168,8 @@ def _missing(container: str, name: str) -> str:
 def _check_dtype(state: VariableState, dtype: DType, action: str) -> None:
     if state.dtype is not dtype:
         text = f"Trying to {action} variable with wrong dtype. Expected "
-        names = state_ref.cpp_name(state.dtype), state_ref.cpp_name(dtype)
-        raise InvalidArgumentError(None, None, f"{text}{names[0]} got {names[1]}")
+        names = cpp_name(state.dtype), cpp_name(dtype)
+        raise InvalidArgumentError.of(f"{text}{names[0]} got {names[1]}")
 
 
 @read_variable.kernel("CPU")
@@ -183,7 +184,7 @@ def _assign(state: VariableState, value: Any, *, dtype: DType) -> tuple[()]:
     if state.dtype is not dtype:
         if state.is_initialized:
             _check_dtype(state, dtype, "assign")
-        state.dtype = dtype  # the first assignment decides, as where TensorFlow creates the variable
+        state.dtype = dtype  # The first assignment decides, as in TensorFlow, where it creates the variable.
     state.assign(value, False)
     return ()
 
@@ -213,7 +214,7 @@ def _shape_kernel(state: VariableState, *, out_type: DType) -> Any:
 @destroy_resource.kernel("CPU")
 def _destroy(state: Any, *, ignore_lookup_error: bool) -> tuple[()]:
     if not ignore_lookup_error and not state.is_initialized:
-        raise NotFoundError(None, None, _missing(state.container, state.name))
+        raise NotFoundError.of(_missing(state.container, state.name))
     state.clear()
     return ()
 

@@ -1,4 +1,4 @@
-"""`ResourceVariable`: a variable by handle, whose every use as a tensor is a read of its own."""
+"""`ResourceVariable`: a variable by handle; each use as a tensor is a separate read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import state_gradients  # noqa: F401 - registers the gradients of the reads made here
-from tfmini.ops import state_resource as state
-from tfmini.ops.array_identity import identity
-from tfmini.ops.ref_variable import check_outside_control_flow
-from tfmini.ops.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
-from tfmini.ops.state_scatter import resource_scatter_nd_ops, resource_scatter_ops
-from tfmini.ops.variable_base import KINDS, Variable, finder
-from tfmini.ops.variable_guard import safe_initial_value
+from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
+from tfmini.ops.array.identity import identity
+from tfmini.ops.variables import resource_ops as state
+from tfmini.ops.variables.base import KINDS, Variable, finder
+from tfmini.ops.variables.guard import safe_initial_value
+from tfmini.ops.variables.ref_variable import check_outside_control_flow
+from tfmini.ops.variables.scatter_ops import resource_scatter_nd_ops, resource_scatter_ops
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw
 
 
@@ -29,7 +28,7 @@ def _on_device_of(handle: Tensor) -> Iterator[None]:
 
 
 class BaseResourceVariable(Variable):
-    """What a variable and the result of assigning to it have in common: a handle."""
+    """Base of a resource variable and of the result of an assignment to it."""
 
     _is_resource = True
     _handle: Tensor
@@ -66,7 +65,7 @@ class BaseResourceVariable(Variable):
         return self._graph_element
 
     def _read(self) -> Tensor:
-        return state.read_variable(self._handle, dtype=self._value_dtype)  # type: ignore[no-any-return]
+        return state.read_variable(self._handle, dtype=self._value_dtype)
 
     def value(self) -> Tensor:
         if self._cached_value is not None:
@@ -80,20 +79,20 @@ class BaseResourceVariable(Variable):
         return identity(value)
 
     def is_initialized(self, name: str | None = None) -> Tensor:
-        return state.var_is_initialized(self._handle, name=name)  # type: ignore[no-any-return]
+        return state.var_is_initialized(self._handle, name=name)
 
     def initialized_value(self) -> Tensor:
-        """The value, or the initial value while the variable has none."""
+        """The value, or the initial value while the variable is uninitialised."""
         has_value = self.is_initialized()
         with name_scope("cond"):
             chosen = identity(has_value, name="pred_id")
             _, handle = handle_of("Switch")(self._handle, chosen, name="Read/ReadVariableOp/Switch")
             present = state.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
             initial, _ = handle_of("Switch")(self._initial_value, chosen, name="Switch_1")
-            return handle_of("Merge")([initial, present], name="Merge")[0]  # type: ignore[no-any-return]
+            return handle_of("Merge")([initial, present], name="Merge")[0]
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
-        """Some rows, without reading the rest: shape ``indices.shape + shape[1:]``."""
+        """The rows ``indices``, without reading the others: shape ``indices.shape + shape[1:]``."""
         with name_scope("Gather" if name is None else name) as scope:
             rows = state.resource_gather(self._handle, indices, dtype=self._value_dtype, name=scope)
         return identity(rows)
@@ -105,7 +104,7 @@ class BaseResourceVariable(Variable):
         return identity(slices)
 
     def set_shape(self, shape: Any) -> None:
-        """Not for resource variables."""
+        """Not supported by resource variables."""
         raise NotImplementedError("ResourceVariable does not implement set_shape(): give its shape when it is made.")
 
     def _after(self, op: Operation, read_value: bool = True) -> Any:
@@ -119,7 +118,7 @@ class BaseResourceVariable(Variable):
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Any:
         tensor = self._as_value(value)
-        if not compatible_raw(self._raw_shape, tensor._shape):
+        if not compatible_raw(self._raw_shape, tensor.raw_shape):
             raise ValueError(f"Shapes {self.shape} and {tensor.shape} are incompatible")
         return self._after(state.assign_variable(self._handle, tensor, name=name), read_value)
 
@@ -134,7 +133,7 @@ class BaseResourceVariable(Variable):
         return self._after(state.assign_sub_variable(self._handle, self._as_value(delta), name=name), read_value)
 
     def count_up_to(self, limit: int) -> Tensor:
-        return state.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)  # type: ignore[no-any-return]
+        return state.resource_count_up_to(self._handle, limit=limit, T=self._value_dtype)
 
     def scatter_rows(self, operation: str, indices: Any, updates: Any, use_locking: bool, name: str | None) -> Any:
         handle = resource_scatter_ops[operation]
@@ -177,8 +176,8 @@ class ResourceVariable(BaseResourceVariable):
             self._make_reads(caching_device)
 
     def _make_handle(self, value: Tensor, shape: Any, own_name: bytes, scope: str) -> None:
-        raw = value._shape if shape is None else as_raw(shape)
-        if not compatible_raw(raw, value._shape):
+        raw = value.raw_shape if shape is None else as_raw(shape)
+        if not compatible_raw(raw, value.raw_shape):
             raise ValueError(
                 f"The initial value's shape ({value.shape}) is not compatible with the explicitly supplied `shape`"
                 f" argument ({TensorShape.from_raw(raw)})."
@@ -186,7 +185,7 @@ class ResourceVariable(BaseResourceVariable):
         self._raw_shape = raw
         self._value_dtype = value.dtype.base_dtype
         self._handle = state.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
-        self._handle._handle_data = (self._value_dtype, raw)
+        self._handle.handle_data = (self._value_dtype, raw)
 
     def _make_reads(self, caching_device: Any) -> None:
         with name_scope("Read"):
@@ -208,13 +207,13 @@ class ResourceVariable(BaseResourceVariable):
         if snapshot.op.type != "ReadVariableOp":
             self._cached_value = snapshot
         while snapshot.op.type != "ReadVariableOp":
-            snapshot = snapshot.op._inputs[0]
+            snapshot = snapshot.op.inputs[0]
         self._graph_element = snapshot
         self._settings_from_proto(definition, find, import_scope)
 
 
 class UnreadVariable(BaseResourceVariable):
-    """A variable as an assignment leaves it: every read of it happens after the assignment."""
+    """The result of an assignment: a variable whose reads run after the assignment."""
 
     def __init__(self, variable: BaseResourceVariable, parent: Operation) -> None:
         self._handle = variable._handle
@@ -247,7 +246,7 @@ class UnreadVariable(BaseResourceVariable):
         return self._read()
 
     def assign(self, *args: Any, **kwargs: Any) -> Any:
-        """As of a variable, after the assignment that this stands for; so are the other two."""
+        """Like `Variable.assign`, after this assignment; `assign_add` and `assign_sub` likewise."""
         with control_dependencies([self._parent_op]):
             return super().assign(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""`SaveSliceInfo`: which part of a larger, partitioned variable a variable is."""
+"""`SaveSliceInfo`: the place of a part in a partitioned variable."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any
 from tfmini import protos
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 
-__all__ = ["SaveSliceInfo", "prepend_name_scope", "strip_name_scope"]
-
 
 class SaveSliceInfo:
-    """Where a part lies in its whole (``tf.Variable.SaveSliceInfo``).
+    """The place of a part in its whole variable (``tf.Variable.SaveSliceInfo``).
 
     Args:
       full_name: the name of the whole variable.
       full_shape: its shape.
-      var_offset: where the part starts, per axis.
-      var_shape: how far it reaches, per axis.
-      save_slice_info_def: a proto that holds all this instead.
-      import_scope: the scope to put the proto's name under.
+      var_offset: the start of the part, per axis.
+      var_shape: the shape of the part.
+      save_slice_info_def: a proto, instead of all other arguments.
+      import_scope: the name scope that is put before the proto's name.
     """
 
     def __init__(
@@ -43,12 +41,12 @@ class SaveSliceInfo:
 
     @property
     def spec(self) -> str:
-        """The slice as checkpoints write it: full shape, then ``offset,length`` per axis."""
+        """The slice in the format of checkpoints: full shape, then ``offset,length`` per axis."""
         extents = ":".join(f"{offset},{size}" for offset, size in zip(self.var_offset, self.var_shape))
         return f"{' '.join(map(str, self.full_shape))} {extents}"
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """The slice as a SaveSliceInfoDef; None when it lies outside ``export_scope``."""
+        """The slice as a SaveSliceInfoDef; None when it is outside of ``export_scope``."""
         if export_scope is not None and not self.full_name.startswith(export_scope):
             return None
         return protos.SaveSliceInfoDef(

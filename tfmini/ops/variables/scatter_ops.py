@@ -1,8 +1,8 @@
-"""Scatter updates of variables: ``ScatterAdd``, ``ScatterNdUpdate`` and their kin, by reference and by handle."""
+"""Scatter updates of variables: ``ScatterAdd``, ``ScatterNdUpdate`` and the like, by reference and by handle."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
-from tfmini.ops.state_ref import merged_shape
-from tfmini.ops.state_resource import handle_data
-from tfmini.ops.state_scatter_rows import check_nd_indices, check_row_indices, scatter_rows
-from tfmini.ops.variable_state import VariableState
+from tfmini.numerics.scatter_rows import check_nd_indices, check_row_indices, scatter_rows
+from tfmini.ops.variables.ref_ops import merged_shape
+from tfmini.ops.variables.resource_ops import handle_data
+from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape, format_raw
 
 _ORDERED = "{half, bfloat16, float, double, int32, int64}"
@@ -21,39 +21,7 @@ _OPERATIONS = {"Update": "type", "Add": "numbertype", "Sub": "numbertype", "Mul"
                "Div": "numbertype", "Min": _ORDERED, "Max": _ORDERED}  # fmt: skip
 
 
-def _by_reference(name: str, allowed: str, locking: bool) -> OpHandle:
-    return op(
-        f"{name}(ref: Ref(T), indices: Tindices, updates: T) -> output_ref: Ref(T);"
-        f" T: {allowed}; Tindices: {{int32, int64}}; use_locking: bool = {str(locking).lower()}"
-    )
-
-
-def _by_handle(name: str, allowed: str) -> OpHandle:
-    return op(
-        f"{name}(resource: resource, indices: Tindices, updates: dtype);"
-        f" dtype: {allowed}; Tindices: {{int32, int64}}",
-        stateful=True,
-    )
-
-
-def _nd_by_handle(name: str) -> OpHandle:
-    return op(
-        f"{name}(ref: resource, indices: Tindices, updates: T);"
-        " T: type; Tindices: {int32, int64}; use_locking: bool = true",
-        stateful=True,
-    )
-
-
-def _row_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
-    _check_row_shapes(shape, node._inputs[1]._shape, node._inputs[2]._shape)
-    return [shape]
-
-
-def _resource_row_shape(node: Operation) -> list[RawShape]:
-    shape = handle_data(node._inputs[0])[1]
-    _check_row_shapes(shape, node._inputs[1]._shape, node._inputs[2]._shape)
-    return []
+# ---- shapes ---------------------------------------------------------------------------------
 
 
 def _check_row_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> None:
@@ -62,17 +30,6 @@ def _check_row_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> 
     if not shape:
         raise ValueError("Shape must be at least rank 1 but is rank 0")
     merged_shape(indices + shape[1:], updates)
-
-
-def _nd_shape(node: Operation) -> list[RawShape]:
-    shape = node._inputs[0]._shape
-    _check_nd_shapes(shape, node._inputs[1]._shape, node._inputs[2]._shape)
-    return [shape]
-
-
-def _resource_nd_shape(node: Operation) -> list[RawShape]:
-    _check_nd_shapes(handle_data(node._inputs[0])[1], node._inputs[1]._shape, node._inputs[2]._shape)
-    return []
 
 
 def _check_nd_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> None:
@@ -86,31 +43,29 @@ def _check_nd_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> N
     merged_shape(indices[:-1] + shape[depth:], updates)
 
 
+def _shape_of(check: Callable[..., None], by_handle: bool) -> Callable[[Operation], list[RawShape]]:
+    def shape(node: Operation) -> list[RawShape]:
+        variable, indices, updates = node.inputs
+        whole = handle_data(variable)[1] if by_handle else variable.raw_shape
+        check(whole, indices.raw_shape, updates.raw_shape)
+        return [] if by_handle else [whole]
+
+    return shape
+
+
 # ---- kernels --------------------------------------------------------------------------------
-
-
-def _scatter(operation: str, state: VariableState, indices: Any, updates: Any) -> VariableState:
-    state.update(_update_rows, operation, indices, updates)
-    return state
-
-
-def _scatter_resource(operation: str, state: VariableState, indices: Any, updates: Any) -> tuple[()]:
-    state.update(_update_rows, operation, indices, updates)
-    return ()
 
 
 def _update_rows(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
     indices, updates = np.asarray(indices), np.asarray(updates, buffer.dtype)
     if not buffer.ndim:
-        raise InvalidArgumentError(None, None, "params must be at least 1-D, got shape []")
+        raise InvalidArgumentError.of("params must be at least 1-D, got shape []")
     wanted = indices.shape + buffer.shape[1:]
     if updates.ndim and updates.shape != wanted:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got updates.shape "
             f"{format_raw(updates.shape)}, indices.shape {format_raw(indices.shape)},"
-            f" params.shape {format_raw(buffer.shape)}",
+            f" params.shape {format_raw(buffer.shape)}"
         )
     if not indices.size:
         return
@@ -120,28 +75,16 @@ def _update_rows(buffer: Any, operation: str, indices: Any, updates: Any) -> Non
     scatter_rows(operation, buffer, indices.ravel(), updates)
 
 
-def _scatter_nd(operation: str, state: VariableState, indices: Any, updates: Any) -> VariableState:
-    state.update(_update_nd, operation, indices, updates)
-    return state
-
-
-def _scatter_nd_resource(operation: str, state: VariableState, indices: Any, updates: Any) -> tuple[()]:
-    state.update(_update_nd, operation, indices, updates)
-    return ()
-
-
 def _update_nd(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
     updates = np.asarray(updates, buffer.dtype)
     check_nd_indices(indices, buffer.shape)
     depth = indices.shape[-1]
     slice_shape = buffer.shape[depth:]
     if updates.shape != indices.shape[:-1] + slice_shape:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.of(
             "Must have updates.shape = indices.shape[:batch_dim] + params_shape[slice_dim:], got updates.shape: "
             f"{format_raw(updates.shape)}, indices.shape: {format_raw(indices.shape)}, params_shape:"
-            f" {format_raw(buffer.shape)}, slice_dim: {depth}, and batch_dim: {indices.ndim - 1}",
+            f" {format_raw(buffer.shape)}, slice_dim: {depth}, and batch_dim: {indices.ndim - 1}"
         )
     count = int(np.prod(indices.shape[:-1], dtype=np.int64))
     if not count:
@@ -153,31 +96,46 @@ def _update_nd(buffer: Any, operation: str, indices: Any, updates: Any) -> None:
     scatter_rows(operation, rows, flat @ strides, updates.reshape(count, *slice_shape))
 
 
+def _kernel(update: Callable[..., None], operation: str, by_handle: bool) -> Callable[..., Any]:
+    def scatter(state: VariableState, indices: Any, updates: Any) -> Any:
+        state.update(update, operation, indices, updates)
+        return () if by_handle else state
+
+    return scatter
+
+
 # ---- declarations: one op per operation and way of naming the variable -------------------------
 
-scatter_ops: dict[str, OpHandle] = {}
-scatter_nd_ops: dict[str, OpHandle] = {}
-resource_scatter_ops: dict[str, OpHandle] = {}
-resource_scatter_nd_ops: dict[str, OpHandle] = {}
 
-
-def _attach(handle: OpHandle, shape: Any, kernel: Any, operation: str) -> OpHandle:
-    handle.shape(shape)
-    handle.kernel("CPU")(partial(kernel, operation))
+def _declare(operation: str, signature: str, allowed: str, locking: str = "") -> OpHandle[Any]:
+    by_handle, of_rows = ": resource" in signature, "Nd" not in signature
+    element = "dtype" if by_handle and of_rows else "T"
+    output = "" if by_handle else " -> output_ref: Ref(T)"
+    handle = op(
+        f"{signature}, indices: Tindices, updates: {element}){output}; {element}: {allowed};"
+        f" Tindices: {{int32, int64}}{locking and '; use_locking: bool = ' + locking}",
+        stateful=by_handle,
+        writes="scatter",
+        shape=_shape_of(_check_row_shapes if of_rows else _check_nd_shapes, by_handle),
+    )
+    handle.kernel("CPU")(_kernel(_update_rows if of_rows else _update_nd, operation, by_handle))
     handle.not_differentiable()
     return handle
 
 
-for _name, _allowed in _OPERATIONS.items():
-    _operation = _name.lower()
-    _reference = _by_reference(f"Scatter{_name}", _allowed, locking=_name == "Update")
-    scatter_ops[_operation] = _attach(_reference, _row_shape, _scatter, _operation)
-    _resource = _by_handle(f"ResourceScatter{_name}", "type" if _name == "Update" else "numbertype")
-    resource_scatter_ops[_operation] = _attach(_resource, _resource_row_shape, _scatter_resource, _operation)
+scatter_ops: dict[str, OpHandle] = {}
+scatter_nd_ops: dict[str, OpHandle] = {}
+resource_scatter_ops: dict[str, OpHandle[Operation]] = {}
+resource_scatter_nd_ops: dict[str, OpHandle[Operation]] = {}
 
-for _name in ("Update", "Add", "Sub"):
-    _operation = _name.lower()
-    _reference = _by_reference(f"ScatterNd{_name}", _OPERATIONS[_name], locking=_name == "Update")
-    scatter_nd_ops[_operation] = _attach(_reference, _nd_shape, _scatter_nd, _operation)
-    _resource = _nd_by_handle(f"ResourceScatterNd{_name}")
-    resource_scatter_nd_ops[_operation] = _attach(_resource, _resource_nd_shape, _scatter_nd_resource, _operation)
+for _name, _allowed in _OPERATIONS.items():
+    _operation, _locking = _name.lower(), "true" if _name == "Update" else "false"
+    scatter_ops[_operation] = _declare(_operation, f"Scatter{_name}(ref: Ref(T)", _allowed, _locking)
+    resource_scatter_ops[_operation] = _declare(
+        _operation, f"ResourceScatter{_name}(resource: resource", "type" if _name == "Update" else "numbertype"
+    )
+    if _name in ("Update", "Add", "Sub"):
+        scatter_nd_ops[_operation] = _declare(_operation, f"ScatterNd{_name}(ref: Ref(T)", _allowed, _locking)
+        resource_scatter_nd_ops[_operation] = _declare(
+            _operation, f"ResourceScatterNd{_name}(ref: resource", "type", "true"
+        )

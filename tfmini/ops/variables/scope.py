@@ -11,16 +11,16 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops import variable_kind
-from tfmini.ops.scoping import get_graph_from_inputs, name_scope
-from tfmini.ops.variable_defaults import VariableScope, first_given
-from tfmini.ops.variable_kind import (
+from tfmini.graph.scoping import get_graph_from_inputs, name_scope
+from tfmini.ops.variables import kind as variable_kind
+from tfmini.ops.variables.kind import (
     disable_resource_variables,
     enable_resource_variables,
     resource_variables_enabled,
     variable_creator_scope,
 )
-from tfmini.ops.variable_store import AUTO_REUSE, Request, default_variable_store
+from tfmini.ops.variables.scope_defaults import VariableScope, first_given
+from tfmini.ops.variables.store import AUTO_REUSE, Request, default_variable_store
 
 __all__ = [
     "AUTO_REUSE", "VariableScope", "disable_resource_variables", "enable_resource_variables", "get_local_variable",
@@ -30,11 +30,11 @@ __all__ = [
 
 
 def no_regularizer(_: Any) -> None:
-    """A regularizer that does nothing, to switch off a scope's (``tf.no_regularizer``)."""
+    """A regularizer that returns None; it disables that of a scope (``tf.no_regularizer``)."""
 
 
 class _Scopes(threading.local):
-    """A graph's variable scopes: the one in force, and how often each name was opened, per thread."""
+    """A graph's variable scopes: the current one and the number of times each name was opened, per thread."""
 
     def __init__(self) -> None:
         self.current_scope = VariableScope(False)
@@ -49,7 +49,7 @@ class _Scopes(threading.local):
                 self.counts[known] = 0
 
     def unique(self, prefix: str) -> str:
-        """``prefix``, with a number when the current scope has had it."""
+        """``prefix``, with a number if the current scope has used it before."""
         name = f"{self.current_scope.name}/{prefix}" if self.current_scope.name else prefix
         suffix, number = "", 0
         while self.counts.get(name + suffix):
@@ -64,7 +64,7 @@ def _scopes() -> _Scopes:
 
 
 def get_variable_scope() -> VariableScope:
-    """The variable scope in force (``tf.get_variable_scope``)."""
+    """The current variable scope (``tf.get_variable_scope``)."""
     return _scopes().current_scope
 
 
@@ -85,23 +85,23 @@ def get_variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """The variable of that name in the variable scope, made or shared as the scope's ``reuse`` says.
+    """The variable of that name in the variable scope, created or shared by the scope's ``reuse``.
 
-    What is not given comes from the scope (``tf.get_variable``).
+    The scope gives the defaults of the arguments (``tf.get_variable``).
 
     Args:
-      name: below the variable scope; the name scope does not matter.
-      shape: fully defined, or None where the initializer is a value.
+      name: relative to the variable scope; name scopes are ignored.
+      shape: fully defined, or None if the initializer is a value.
       dtype: default float32.
       initializer: a function ``(shape, dtype=…)``, an `Initializer`, or a value; default Glorot's
         uniform for floats, zeros for integers, bools and strings.
-      regularizer: a function from the variable to a loss, which goes to REGULARIZATION_LOSSES.
+      regularizer: a function from the variable to a loss, which is added to REGULARIZATION_LOSSES.
       trainable, collections, caching_device, validate_shape, use_resource, constraint: see `Variable`.
       partitioner: a function ``(shape, dtype)`` -> number of parts per axis; gives a `PartitionedVariable`.
-      custom_getter: a function ``(getter, name, …)`` that may do otherwise.
+      custom_getter: a function ``(getter, name, …)`` that is called instead, with the default getter.
 
     Raises:
-      ValueError: when the variable exists or is missing against ``reuse``, or differs in shape or dtype.
+      ValueError: when ``reuse`` forbids to share or to create the variable, or its shape or dtype differs.
     """
     return get_variable_scope().get_variable(
         default_variable_store(),
@@ -125,7 +125,7 @@ def get_variable(
 
 @functools.wraps(get_variable, assigned=("__annotations__",))
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """`get_variable` of a variable that is local to the process: in LOCAL_VARIABLES, not trainable."""
+    """`get_variable` for a variable that is local to the process: in LOCAL_VARIABLES, not trainable."""
     names = ("shape", "dtype", "initializer", "regularizer", "trainable", "collections", "caching_device",
              "partitioner", "validate_shape", "use_resource", "custom_getter", "constraint")  # fmt: skip
     settings = {**dict(zip(names, args)), **kwargs, "trainable": False}
@@ -136,7 +136,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
 def get_partitioned_variable(
     name: str | None, shape: Any, dtype: Any, initializer: Any, trainable: bool, partitioner: Any, collections: Any
 ) -> Any:
-    """A partitioned variable called like the variable scope when ``name`` is None (`create_partitioned_variables`)."""
+    """A partitioned variable; if ``name`` is None, with the name of the scope (for `create_partitioned_variables`)."""
     scope = get_variable_scope()
     if scope.custom_getter is not None:
         raise ValueError(
@@ -168,15 +168,15 @@ class variable_scope:
     Args:
       name_or_scope: a name below the current scope, a `VariableScope` to enter again, or None.
       default_name: the name when ``name_or_scope`` is None; made unique.
-      values: inputs whose graph is to be used.
+      values: inputs; the scope is for their graph.
       initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
-        constraint: defaults of `get_variable` inside; None: as outside.
-      reuse: None: as outside; True: variables must exist; AUTO_REUSE: make those that do not.
-      auxiliary_name_scope: False: open no name scope.
+        constraint: defaults of `get_variable` inside; None: those of the outer scope.
+      reuse: None: that of the outer scope; True: variables must exist; AUTO_REUSE: create missing ones.
+      auxiliary_name_scope: False: do not open a name scope.
 
     Raises:
       TypeError, ValueError: for arguments that do not fit together.
-      RuntimeError: when scopes are left out of order.
+      RuntimeError: when scopes are not closed in the order of nesting.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class variable_scope:
         }  # fmt: skip
         self._custom_getter = custom_getter
         self._constraint = constraint
-        self._reuse = reuse or None  # False means the same as None: reuse cannot be switched off inside
+        self._reuse = reuse or None  # False means the same as None: an inner scope cannot disable reuse.
         self._auxiliary = auxiliary_name_scope
         self._stacks: list[ExitStack] = []
 
@@ -291,6 +291,6 @@ def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, *args: Any, **kwargs: Any
 ) -> Iterator[VariableScope]:
-    """The older spelling of `variable_scope`, with the values first (``tf.variable_op_scope``)."""
+    """The old form of `variable_scope`, with the values first (``tf.variable_op_scope``)."""
     with variable_scope(name_or_scope, default_name, values, *args, **kwargs) as scope:
         yield scope

@@ -8,11 +8,11 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.variable_kind import (
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.variables.kind import (
     resource_variables_enabled,
 )
-from tfmini.ops.variable_store import Request, VariableStore
+from tfmini.ops.variables.store import Request, VariableStore
 
 
 class VariableScope:
@@ -48,7 +48,7 @@ class VariableScope:
 
     @property
     def original_name_scope(self) -> str:
-        """The name scope that was opened with this scope."""
+        """The name scope that was opened with this variable scope."""
         return self._name_scope
 
     @property
@@ -89,7 +89,7 @@ class VariableScope:
         return self._constraint
 
     def reuse_variables(self) -> None:
-        """From now on variables of this scope must exist."""
+        """Sets ``reuse`` to True: further variables of this scope must exist."""
         self._reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
@@ -114,7 +114,7 @@ class VariableScope:
         self._use_resource = use_resource
 
     def get_collection(self, name: str) -> list[Any]:
-        """The items of a collection whose names lie in this scope."""
+        """The items of a collection whose names are in this scope."""
         return get_default_graph().get_collection(name, self._name + "/" if self._name else "")
 
     def trainable_variables(self) -> list[Any]:
@@ -148,7 +148,7 @@ class VariableScope:
     ) -> Any:
         """`tf.get_variable` in this scope, from a given store."""
         full_name = f"{self._name}/{name}" if self._name else name
-        # The name scope has no say in the names of variables.
+        # Name scopes do not affect the names of variables.
         with name_scope(None):
             _check_types_agree(dtype, initializer)
             request = Request(

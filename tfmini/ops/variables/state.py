@@ -1,10 +1,10 @@
-"""The state behind a variable: one array, updated in place, never torn and never lost.
+"""The state of a variable: one array, updated in place, with atomic updates.
 
-Consistency (see docs/consistency.md): updates of one variable never interleave, a reader gets
-either the value before an update or the value after it, and the array a reader got does not
-change under it. There is no copy in the common case: a value that nobody else holds is updated
-in place; one that is still held (by a step, or by a message that is being sent) is replaced by
-an updated copy. CPython's reference count tells which of the two it is.
+Consistency (see docs/consistency.md): updates of one variable never interleave; a reader gets
+either the value before an update or the value after it; and the array that a reader got does not
+change later. The common case makes no copy: a value without other references is updated in place.
+A value that is still referenced (by a step, or by a message that is being sent) is replaced by an
+updated copy. CPython's reference count distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 
 class _Busy:
-    """Stands in for the value while an update works on it."""
+    """Replaces the value while an update is changing it."""
 
 
 _BUSY: Any = _Busy()
@@ -30,7 +30,7 @@ _OBJECT = np.dtype(object)
 
 
 def _count_of_sole_holder() -> int:
-    """What getrefcount says of an object that one local name holds; it differs between Python versions."""
+    """The result of getrefcount for an object that only one local name holds; it depends on the Python version."""
     thing = object()
     return sys.getrefcount(thing)
 
@@ -65,7 +65,7 @@ class VariableState:
         return self._value is not None
 
     def read(self) -> Any:
-        """The value, a snapshot: later updates do not change it. Callers must not write to it.
+        """A snapshot of the value: later updates do not change it. Callers must not change it.
 
         Raises:
           FailedPreconditionError: when the variable was never assigned.
@@ -75,13 +75,13 @@ class VariableState:
             with self.lock:
                 value = self._value
         if value is None:
-            raise FailedPreconditionError(None, None, self.uninitialized_message)
+            raise FailedPreconditionError.of(self.uninitialized_message)
         if value.dtype is _OBJECT and not value.ndim:
-            return value.item()  # a scalar string is plain bytes everywhere
+            return value.item()  # A scalar string is plain bytes everywhere.
         return value
 
     def assign(self, value: Any, validate_shape: bool = True) -> None:
-        """Replaces the value by a copy of ``value``, in the present buffer if it fits and nobody else holds it.
+        """Replaces the value by a copy of ``value``, in the current buffer if it fits and has no other references.
 
         Raises:
           InvalidArgumentError: when the shapes differ and ``validate_shape`` is set.
@@ -92,7 +92,7 @@ class VariableState:
             old = self._value
             if validate_shape:
                 self._check_shape(self.shape if old is None else old.shape, value.shape)
-            # The local name and getrefcount's argument, as in _take, and the slot itself.
+            # The references are the local name and getrefcount's argument, as in _take, and the slot itself.
             reusable = old is not None and sys.getrefcount(old) <= _ALONE + 1 and old.shape == value.shape
             if reusable and old.flags.writeable and old.dtype == value.dtype:
                 self._assign_in_place(value)
@@ -100,10 +100,10 @@ class VariableState:
                 self._value = np.array(value, self.dtype.numpy, order="C")
 
     def _assign_in_place(self, value: Any) -> None:
-        # A reader may have got the array between the count and here; _take counts again behind _BUSY.
+        # A reader may have got the array after the count, so count again after _BUSY is stored.
         old = self._value
         self._value = _BUSY
-        if sys.getrefcount(old) > _ALONE + 1:  # the caller's name is one more
+        if sys.getrefcount(old) > _ALONE + 1:  # One more, for the caller's name.
             old = np.empty_like(old)
         try:
             np.copyto(old, value)
@@ -113,7 +113,7 @@ class VariableState:
     def _check_shape(self, expected: RawShape, shape: tuple[int, ...]) -> None:
         if not compatible_raw(expected, shape):
             text = "Assign requires shapes of both tensors to match. lhs shape= "
-            raise InvalidArgumentError(None, None, f"{text}{format_raw(expected)} rhs shape= {format_raw(shape)}")
+            raise InvalidArgumentError.of(f"{text}{format_raw(expected)} rhs shape= {format_raw(shape)}")
 
     def clear(self) -> None:
         """Makes the variable uninitialised."""
@@ -134,12 +134,12 @@ class VariableState:
                 self._value = buffer
 
     def _take(self) -> Any:
-        """Takes the array out for an update; a copy when somebody else still holds it."""
+        """Takes the array for an update, or a copy if it has other references."""
         buffer = self._value
         if buffer is None:
-            raise FailedPreconditionError(None, None, self.uninitialized_message)
+            raise FailedPreconditionError.of(self.uninitialized_message)
         self._value = _BUSY
-        # A reader that got the array before _BUSY was stored is counted; none can get it afterwards.
+        # A reader that got the array before _BUSY was stored is counted; later readers cannot get it.
         if sys.getrefcount(buffer) > _ALONE or not buffer.flags.writeable:
             buffer = buffer.copy()
         return buffer

@@ -14,10 +14,10 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops import initializers
-from tfmini.ops.array_slicing import slice_
-from tfmini.ops.scoping import add_to_collection, colocate_with, init_scope, name_scope
-from tfmini.ops.variables import PartitionedVariable, SaveSliceInfo, Variable
+from tfmini.graph.scoping import add_to_collection, colocate_with, init_scope, name_scope
+from tfmini.ops.array.slicing import slice_
+from tfmini.ops.variables import initializers
+from tfmini.ops.variables.functions import PartitionedVariable, SaveSliceInfo, Variable
 from tfmini.shapes import TensorShape, as_shape
 
 _log = logging.getLogger("tfmini")
@@ -25,7 +25,7 @@ _STORE_KEY = "variable_store"
 
 
 class _AutoReuse:
-    """``tf.AUTO_REUSE``: share the variable when it exists, make it when not."""
+    """``tf.AUTO_REUSE``: share the variable if it exists, create it otherwise."""
 
     def __repr__(self) -> str:
         return "<ReuseMode.AUTO_REUSE: 1>"
@@ -36,7 +36,7 @@ AUTO_REUSE = _AutoReuse()
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """Of which whole, and from where, a part is being initialised; what initializers get."""
+    """The shape of the whole variable and the offset of a part, for initializers."""
 
     full_shape: Sequence[int]
     var_offset: Sequence[int]
@@ -44,7 +44,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True)
 class Request:
-    """What `get_variable` was asked for, with the scope's settings filled in."""
+    """The arguments of `get_variable`, with the scope's defaults."""
 
     name: str
     shape: Any = None
@@ -65,17 +65,17 @@ class Request:
 
 
 class VariableStore:
-    """Makes each named variable once and finds it again."""
+    """Creates each named variable once, and finds it later."""
 
     def __init__(self) -> None:
         self._vars: dict[str, Variable] = {}
         self._partitioned_vars: dict[str, PartitionedVariable] = {}
 
     def get_variable(self, request: Request, custom_getter: Callable[..., Any] | None = None) -> Any:
-        """The variable of that name, made or shared as ``request.reuse`` allows.
+        """The variable of that name, created or shared by ``request.reuse``.
 
         Raises:
-          ValueError: when it exists or does not, against ``reuse``; when it has another shape or dtype.
+          ValueError: when ``reuse`` forbids to share or to create it, or its shape or dtype differs.
         """
         if custom_getter is None:
             return self._true_get(request)
@@ -142,10 +142,10 @@ class VariableStore:
     # ---- a variable in parts ------------------------------------------------------------------
 
     def get_partitioned(self, request: Request) -> PartitionedVariable:
-        """As `get_variable`, cut up as ``request.partitioner`` says.
+        """Like `get_variable`, partitioned by ``request.partitioner``.
 
         Raises:
-          ValueError: as there, and for a partitioning that does not fit.
+          ValueError: like `get_variable`, and for an invalid partitioning.
         """
         name = request.name
         if name in self._vars:
@@ -220,7 +220,7 @@ def default_variable_store() -> VariableStore:
 
 
 def _takes_constraint(getter: Callable[..., Any]) -> bool:
-    # Getters written before constraints existed do not know the argument.
+    # Old getters do not accept the argument ``constraint``.
     try:
         parameters = inspect.signature(getter).parameters.values()
     except (TypeError, ValueError):
@@ -269,10 +269,10 @@ def _shared_parts(
 
 
 def default_initializer(name: str, dtype: dtypes.DType) -> initializers.Initializer:
-    """The initializer of a variable that was given none.
+    """The initializer of a variable for which none was given.
 
     Raises:
-      ValueError: for types without one.
+      ValueError: for types without a default.
     """
     if dtype.is_floating:
         return initializers.GlorotUniform()
@@ -347,7 +347,7 @@ def _call_partitioner(partitioner: Callable[..., Sequence[int]], shape: TensorSh
 
 
 def _slices(full: Sequence[Any], count: int, axis: int) -> Iterator[tuple[list[int], list[int]]]:
-    """The (offset, shape) of each part; the first ``size % count`` parts are one longer."""
+    """The (offset, shape) of each part; the first ``size % count`` parts are longer by one."""
     offset = [0] * len(full)
     size, longer = divmod(full[axis], count)
     for i in range(count):
@@ -358,7 +358,7 @@ def _slices(full: Sequence[Any], count: int, axis: int) -> Iterator[tuple[list[i
 
 
 def _part_initializer(request: Request, dtype: dtypes.DType, offset: list[int], extent: list[int]) -> tuple[Any, Any]:
-    """The initializer of a part, and the shape to ask of it: None when it is a value."""
+    """The initializer of a part, and the shape to call it with: None if it is a value."""
     initializer = request.initializer
     if initializer is None:
         return default_initializer(request.name, dtype), extent

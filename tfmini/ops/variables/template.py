@@ -1,4 +1,4 @@
-"""Functions that create their variables once and share them afterwards (``tf.make_template``)."""
+"""Functions that create their variables at the first call and share them later (``tf.make_template``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.scoping import get_collection, get_collection_ref
-from tfmini.ops.variable_defaults import VariableScope
-from tfmini.ops.variable_scope import variable_scope
+from tfmini.graph.scoping import get_collection, get_collection_ref
+from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope_defaults import VariableScope
 
 _LOG = logging.getLogger("tensorflow")
 
@@ -24,8 +24,8 @@ def make_template(
     Args:
       name_: name of the variable scope, made unique.
       func_: the function.
-      create_scope_now_: choose the scope's name now, not at the first call.
-      unique_name_: an exact name instead.
+      create_scope_now_: choose the scope's name now instead of at the first call.
+      unique_name_: an exact name, instead of ``name_``.
       custom_getter_: for the variables.
       kwargs: bound to the function's arguments.
 
@@ -37,7 +37,7 @@ def make_template(
 
 
 class Template:
-    """What `make_template` returns: call it like the function."""
+    """The result of `make_template`; it is called like the function."""
 
     def __init__(
         self, name: str, func: Callable[..., Any], create_scope_now: bool = False, unique_name: str | None = None,
@@ -87,7 +87,7 @@ class Template:
 
     @property
     def name(self) -> str:
-        """The name given, not made unique."""
+        """The given name, before it was made unique."""
         return self._name
 
     @property
@@ -96,14 +96,14 @@ class Template:
 
     @property
     def variable_scope(self) -> VariableScope | None:
-        """The scope, once there is one."""
+        """The variable scope; None before the first call."""
         return self._variable_scope
 
     var_scope = variable_scope
 
     @property
     def variable_scope_name(self) -> str | None:
-        """The scope's name with a slash at its end."""
+        """The scope's name with a final slash."""
         if self._variable_scope is None:
             return None
         name = self._variable_scope.name
@@ -126,7 +126,7 @@ class Template:
 
     @property
     def variables(self) -> list[Any]:
-        """Global, then local variables that the function created."""
+        """The global, then the local variables that the function created."""
         return self.global_variables + self.local_variables
 
     @property

@@ -11,8 +11,8 @@ from tfmini import dtypes
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
-from tfmini.runtime.fetches import explained
-from tfmini.runtime.tensor_handles import TensorHandle
+from tfmini.runtime.client.fetches import explained
+from tfmini.runtime.client.tensor_handles import TensorHandle
 from tfmini.shapes import RawShape, TensorShape, compatible_raw
 
 Convert = Callable[[Any], Any]
@@ -48,9 +48,9 @@ def flatten_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Tensor, Any]]
 
 def converter(tensor: Tensor) -> Convert:
     """The function that turns values fed for ``tensor`` into arrays."""
-    dtype = tensor._dtype.base_dtype
+    dtype = tensor.dtype.base_dtype
     wanted = dtype.numpy
-    shape = tensor._shape
+    shape = tensor.raw_shape
     any_shape = shape is None
     if dtype is dtypes.string:
         return lambda value: _check_shape(tensor, shape, _strings(value))

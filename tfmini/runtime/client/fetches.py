@@ -16,7 +16,7 @@ _NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds
 
 
 def explained(error: Exception, graph: Graph, name: Any) -> str:
-    """What is said about a feed or fetch that is nothing of the graph, with the names that come nearest to it."""
+    """The message for a feed or fetch that is not in the graph, with the names that are most similar."""
     text = str(error.args[0]) if error.args else str(error)
     if not isinstance(error, KeyError) or not isinstance(name, str):
         return text
@@ -98,7 +98,7 @@ class Fetches:
         return lambda v: IndexedSlicesValue(values_of(v), indices_of(v), None if shape_of is None else shape_of(v))
 
     def _sparse(self, fetch: Any) -> Build:
-        from tfmini.ops.sparse_tensor import SparseTensorValue
+        from tfmini.ops.sparse.sparse_tensor import SparseTensorValue
 
         parts = [self._leaf(t) for t in (fetch.indices, fetch.values, fetch.dense_shape)]
         return lambda values: SparseTensorValue(*[p(values) for p in parts])
@@ -115,7 +115,7 @@ class Fetches:
             self.tensors.append(element)
         wrap = self._wrap_handle
         if wrap is not None and element.op.type == "GetSessionHandle":
-            dtype = element.op._inputs[0].dtype.base_dtype
+            dtype = element.op.inputs[0].dtype.base_dtype
             return lambda values: wrap(values[position], dtype)
         return lambda values: values[position]
 
@@ -135,18 +135,6 @@ class Fetches:
             name = getattr(element, "op", element).name
             raise InaccessibleTensorError(f"Operation {name!r} has been marked as not fetchable.")
         return element
-
-
-def to_client(value: Any) -> Any:
-    """A fetched value as users get it: rank 0 becomes a numpy scalar (bytes for a string)."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        return value[()]
-    return value
-
-
-def own_copy(value: Any) -> Any:
-    """A fed value that is fetched: the caller may change the one without changing the other."""
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def writable(value: Any) -> Any:

@@ -6,7 +6,6 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors
@@ -15,22 +14,23 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
-from tfmini.rpc.waiter import Waiter
-from tfmini.runtime import wait_reports
-from tfmini.runtime.fetches import writable
+from tfmini.runtime.client import wait_reports
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.client.call import Signature
+from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.forks import check_own
-from tfmini.runtime.gathered_trace import GatheredTrace
-from tfmini.runtime.inline_step import is_short
-from tfmini.runtime.master import Master
-from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.plan import Plan
+from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
+from tfmini.runtime.master.session_cluster import open_session
+from tfmini.runtime.master.step_waits import ASK_S, Told
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.run_options import is_traced, run_metadata, timeout_seconds
-from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.session_owners import hold
-from tfmini.runtime.traced_step import TracedStep, run_traced_here
+from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
-Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _TARGET_TIMEOUT_S = 60.0
+_ANSWER_S = 10.0
 
 
 class MasterClient(Protocol):
@@ -42,78 +42,6 @@ class MasterClient(Protocol):
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]: ...
     def list_devices(self) -> list[DeviceAttributes]: ...
     def close(self) -> None: ...
-
-
-class Blocking:
-    """Turns a callback into a wait: the waiting thread drives the reactor itself."""
-
-    def __init__(self, reactor: Any) -> None:
-        self._reactor = reactor
-        self._waiter = Waiter() if reactor is not None else None
-        self._event = threading.Event() if reactor is None else None
-        self.error: errors.OpError | None = None
-        self.value: Any = None
-
-    def done(self, error: errors.OpError | None, value: Any = None) -> None:
-        """The callback: keeps the outcome and ends the wait."""
-        self.error, self.value = error, value
-        if self._waiter is not None:
-            self._waiter.set()
-        if self._event is not None:
-            self._event.set()
-
-    def answered(self, answer: Any) -> None:
-        """The callback of an rpc call."""
-        if isinstance(answer, errors.OpError):
-            self.done(answer)
-        else:
-            self.done(None, answer)
-
-    def result(
-        self, timeout_s: float | None = None, expire: Callable[[], None] | None = None,
-        describe: wait_reports.Describe | None = None,
-    ) -> Any:  # fmt: skip
-        """Waits, then returns the value or raises the error.
-
-        Args:
-          timeout_s, expire: without a reactor, which has timers of its own: what to call when, so that
-            the outcome comes.
-          describe: tells what is waited for, when that takes long.
-        """
-        if self._waiter is not None and not self._waiter.done:
-            self._wait(None, describe)
-        # Without a network the wait is for another thread of this process.
-        if self._event is not None and not self._wait(timeout_s, describe) and expire is not None:
-            expire()
-            self._event.wait()
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def _wait(self, limit_s: float | None, describe: wait_reports.Describe | None) -> bool:
-        """Whether the outcome came within the limit; says what is waited for after 10 s, 20 s, 40 s…"""
-        if describe is None:
-            return self._sleep(limit_s)
-        waited, pause = 0.0, wait_reports.FIRST_S
-        while limit_s is None or waited < limit_s:
-            if self._sleep(pause if limit_s is None else min(pause, limit_s - waited)):
-                return True
-            waited += pause
-            pause = waited
-            if limit_s is None or waited < limit_s:
-                wait_reports.report(describe, self._reactor, waited, self._is_done)
-        return False
-
-    def _sleep(self, seconds: float | None) -> bool:
-        if self._waiter is None:
-            assert self._event is not None
-            return self._event.wait(seconds)
-        return self._reactor.drive(  # type: ignore[no-any-return]
-            self._waiter, None if seconds is None else self._reactor.now() + seconds
-        )
-
-    def _is_done(self) -> bool:
-        return self._event.is_set() if self._event is not None else self._waiter.done  # type: ignore[union-attr]
 
 
 class DirectMaster:
@@ -131,23 +59,23 @@ class DirectMaster:
         """The master session, opened at the first use."""
         if self._session is None:
             self._check_own()
-            wait = Blocking(self._master.reactor)
-            open_session(self._master, (), self._options, self._target, wait.done)
-            self._session = wait.result()
+            answer: Answer[MasterSession] = Answer(self._master.reactor)
+            open_session(self._master, (), self._options, self._target, answer.done, in_process=True)
+            self._session = answer.result()
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
-        wait = Blocking(self._master.reactor)
-        self.session.extend_when_known(nodes, wait.done)
-        wait.result()
+        answer: Answer[None] = Answer(self._master.reactor)
+        self.session.extend_when_known(nodes, answer.done)
+        answer.result()
 
-    def prepare(self, signature: Signature, traced: bool = False) -> Any:
+    def prepare(self, signature: Signature, traced: bool = False) -> Plan:
         self._check()
         plan = self.session.find_plan(signature, traced)
         if plan is None:
-            wait = Blocking(self._master.reactor)
-            self.session.prepare(signature, wait.done, traced)
-            plan = wait.result()
+            answer: Answer[Plan] = Answer(self._master.reactor)
+            self.session.prepare(signature, answer.done, traced)
+            plan = answer.result()
         return plan
 
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]:
@@ -156,27 +84,9 @@ class DirectMaster:
         if session.closed or self._pid and self._pid != os.getpid():
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
-        if plan.local is not None and (not plan.is_inline or is_short(plan.local.graph.program)):
-            return session.run_local(plan, values, timeout_s)
-        wait = Blocking(self._master.reactor)
-        cancel = session.run(plan, values, wait.done, timeout_s, in_process=True)
-        return [writable(v) for v in self._result(wait, cancel, timeout_s)]
-
-    def _result(self, wait: Blocking, cancel: Callable[[errors.OpError], None], timeout_s: float | None) -> Any:
-        """Waits for a step that is under way."""
-        session = self._session
-        assert session is not None
-        describe = getattr(cancel, "describe", None)
-        try:
-            return wait.result(timeout_s, partial(session.expire, cancel, timeout_s), describe)
-        except errors.OpError:
-            raise
-        except BaseException:
-            # Ctrl-C in the middle of a step: nobody will take its result.
-            if describe is not None:
-                wait_reports.report_interrupt(describe, self._master.reactor)
-            cancel(errors.CancelledError(None, None, "Step was cancelled by an interrupt of its client."))
-            raise
+        if plan.local is not None:
+            return self._master.worker.execute(plan.local, values, timeout_s)
+        return self._run_step(plan, values, timeout_s)[0]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: Any) -> tuple[list[Any], Any]:
         """Runs a step as RunOptions ask for it; returns the values and the RunMetadata."""
@@ -184,24 +94,27 @@ class DirectMaster:
         traced = is_traced(options)
         plan = self.prepare(signature, traced)
         if traced:
-            found, trace = self._run_traced(plan, values, timeout_s)
+            found, trace = self._run_step(plan, values, timeout_s)
         else:
             found, trace = self.run(plan, values, timeout_s), None
         return found, run_metadata(options, plan, trace)
 
-    def _run_traced(
-        self, plan: Any, values: list[Any], timeout_s: float | None
+    def _run_step(
+        self, plan: Plan, values: list[Any], timeout_s: float | None
     ) -> tuple[list[Any], GatheredTrace | None]:
-        session = self._session
-        assert session is not None
-        if plan.local is not None:
-            return run_traced_here(session, plan, values, timeout_s)
-        wait = Blocking(self._master.reactor)
-        step = TracedStep(
-            session, plan, lambda error, found, trace: wait.done(error, (found, trace)), timeout_s, in_process=True
-        )
-        step.start(values)
-        found, trace = self._result(wait, step.cancel, timeout_s)
+        answer: Answer[tuple[list[Any], GatheredTrace | None]] = Answer(self._master.reactor)
+        step = self.session.new_step(
+            plan, lambda error, found, trace: answer.done(error, (found, trace)), timeout_s
+        )  # fmt: skip
+        try:
+            step.start(values)
+            found, trace = answer.result(timeout_s, step.expire, step.describe)
+        except errors.OpError:
+            raise
+        except BaseException:  # Ctrl-C: the client will not take the values
+            wait_reports.report_interrupt(step.describe, self._master.reactor)
+            step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
+            raise
         return [writable(v) for v in found], trace
 
     def _check_own(self) -> None:
@@ -213,19 +126,28 @@ class DirectMaster:
         session = self._session
         if session is not None and session.closed:
             if self._master.sessions.get(session.handle) is None and not session.closed_because.startswith("Step was"):
-                raise errors.AbortedError(None, None, session.closed_because)
-            raise errors.AbortedError(None, None, f"Session {session.handle} is not found.")
+                raise errors.AbortedError.of(session.closed_because)
+            raise errors.AbortedError.of(f"Session {session.handle} is not found.")
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
-        wait = Blocking(self._master.reactor)
+        answer: Answer[list[DeviceAttributes]] = Answer(self._master.reactor)
         master = self.session.master if self._options.cluster else self._master
-        master.list_devices(lambda devices: wait.done(None, devices), self._options.device_filters)
-        return wait.result()  # type: ignore[no-any-return]
+        master.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
+        return answer.result(describe=_describe_listing)
+
+    def reset(self, containers: Sequence[str]) -> None:
+        """Clears containers of the master's own task and closes the session."""
+        self._master.worker.cleanup_all(containers)
+        self.close()
 
     def close(self) -> None:
         if self._session is not None and self._pid in (0, os.getpid()):
             self._session.close()
+
+
+def _describe_listing(told: Told) -> None:
+    told("list_devices waits for tasks that are not up yet; ConfigProto(device_filters=...) can leave them out")
 
 
 _client: list[Endpoint] = []
@@ -270,17 +192,17 @@ class RemoteMaster:
         describe: wait_reports.Describe | None = None,
     ) -> Any:  # fmt: skip
         check_own(self._pid, f"This session with {self._address}")
-        wait = Blocking(get_reactor())
-        handle = self._peer.call(request, wait.answered, timeout_s=timeout_s, wait_for_ready=first)
+        answer: Answer[Any] = Answer(get_reactor())
+        handle = self._peer.call(request, answer.answered, timeout_s=timeout_s, wait_for_ready=first)
         try:
-            return wait.result(describe=describe)
+            return answer.result(describe=describe)
         except errors.DeadlineExceededError as error:
             if first:
                 text = (
                     f"{error.message} Nobody answers at {self._address} ({self._peer.why or self._peer.state.value})."
                     " Start a tf.train.Server there, or correct the session's target."
                 )
-                raise errors.UnavailableError(None, None, text) from None
+                raise errors.UnavailableError.of(text) from None
             raise
         except errors.OpError:
             raise
@@ -293,13 +215,14 @@ class RemoteMaster:
     def _run_step(self, request: m.RunStep) -> m.RunStepReply:
         question = m.DescribeWait(self._handle, request.feeds, request.fetches, request.targets)
 
-        def describe(told: wait_reports.Told) -> None:
+        def describe(told: Told) -> None:
             def answered(answer: Any) -> None:
                 told("" if isinstance(answer, errors.OpError) else answer.text)
 
-            self._peer.call(question, answered, timeout_s=wait_reports.ASK_S + 1.0)
+            self._peer.call(question, answered, timeout_s=ASK_S + 1.0)
 
-        return self._call(request, describe=describe)  # type: ignore[no-any-return]
+        reply: m.RunStepReply = self._call(request, describe=describe)
+        return reply
 
     def extend(self, nodes: Sequence[Node]) -> None:
         graph = [n.to_wire() for n in nodes]
@@ -334,7 +257,11 @@ class RemoteMaster:
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:
-        reply = self._call(m.ListDevices(self._handle), self._timeout_s, first=True)
+        if not self._handle:
+            self.extend(())  # the session's filters count
+        # The master gives up first, and says which task is missing.
+        limit_s = self._options.patience_s + _ANSWER_S
+        reply = self._call(m.ListDevices(self._handle), limit_s, describe=_describe_listing)
         return [DeviceAttributes(*fields) for fields in reply.devices]
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from tfmini import dtypes, errors
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.runtime.feeds import flatten_feed
-from tfmini.runtime.fetches import Fetches
+from tfmini.runtime.client.feeds import flatten_feed
+from tfmini.runtime.client.fetches import Fetches
 
 # (tensors to fetch, ops to run, feeds) -> values of the tensors
 Step = Callable[[list[Tensor], list[Operation], dict[Tensor, Any]], list[Any]]
@@ -92,7 +92,7 @@ class PartialRun:
         new -= {op for op in new if op in self._ran and _is_source(op)}
         self._check_order(new)
         border = self._border(new)
-        inputs = {t for op in new for t in op._inputs if t in self._values}
+        inputs = {t for op in new for t in op.inputs if t in self._values}
         asked = [t for t in wanted.tensors if t not in self._values and t not in border]
         tensors = [*border, *asked]
         if tensors or targets:
@@ -101,7 +101,7 @@ class PartialRun:
         self._ran |= new
 
     def _check_fed(self, new: set[Operation], wanted: Fetches) -> None:
-        waiting = {t for op in new for t in op._inputs if t in self._feeds and t not in self._values}
+        waiting = {t for op in new for t in op.inputs if t in self._feeds and t not in self._values}
         waiting |= {t for t in wanted.tensors if t in self._feeds and t not in self._values}
         if waiting:
             fetch = (wanted.tensors[0] if wanted.tensors else wanted.targets[0]).name
@@ -112,7 +112,7 @@ class PartialRun:
 
     def _check_order(self, new: set[Operation]) -> None:
         for op in new - self._ran:
-            for before in op._control_inputs:
+            for before in op.control_inputs:
                 if before in self._ran:
                     raise _cannot_cross(
                         f"the control edge from {before.name!r}, which an earlier call ran, to {op.name!r}"
@@ -123,7 +123,7 @@ class PartialRun:
     def _border(self, new: set[Operation]) -> list[Tensor]:
         """The tensors made now that a later go needs."""
         later = self._all - new - self._ran
-        border = {t: None for op in later for t in op._inputs if t.op in new and t not in self._values}
+        border = {t: None for op in later for t in op.inputs if t.op in new and t not in self._values}
         kept = [t for t in border if not (_is_source(t.op) and _is_state(t))]
         for tensor in kept:
             if _is_state(tensor):
@@ -144,8 +144,8 @@ def _needed(
         op = stack.pop()
         if op not in found:
             found.add(op)
-            stack.extend(t.op for t in op._inputs if t not in values)
-            stack.extend(op._control_inputs)
+            stack.extend(t.op for t in op.inputs if t not in values)
+            stack.extend(op.control_inputs)
     return found
 
 
@@ -155,7 +155,7 @@ def _blank(feed: Any) -> Any:
 
 
 def _is_source(op: Operation) -> bool:
-    return not op._inputs and not op._control_inputs
+    return not op.inputs and not op.control_inputs
 
 
 def _is_state(tensor: Tensor) -> bool:
@@ -164,10 +164,10 @@ def _is_state(tensor: Tensor) -> bool:
 
 
 def _invalid(message: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(None, None, message)
+    return errors.InvalidArgumentError.of(message)
 
 
 def _cannot_cross(what: str) -> errors.UnimplementedError:
-    return errors.UnimplementedError(
-        None, None, f"partial_run cannot carry {what} from one call to a later one: fetch both in the same call."
+    return errors.UnimplementedError.of(
+        f"partial_run cannot carry {what} from one call to a later one: fetch both in the same call."
     )

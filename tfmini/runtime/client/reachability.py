@@ -1,11 +1,11 @@
-"""Who of the cluster can be reached from a session's master, for waits that say on whom they wait."""
+"""The tasks that a session's master can reach, for reports of what a session waits for."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tfmini.rpc.channel import State
-from tfmini.runtime import servers
+from tfmini.rpc.peer import State
+from tfmini.runtime import targets
 
 # The job whose first task initialises the model, by convention; the first that the cluster has.
 _CHIEF_JOBS = ("chief", "master", "worker")
@@ -64,7 +64,7 @@ def unreachable(target: str) -> list[Reachability]:
 
 
 def _master_of(target: str) -> Any:
-    server = servers.server_at(servers.address_of_target(target)) if target else None
+    server = targets.server_at(targets.address_of_target(target)) if target else None
     return None if server is None else server.master
 
 

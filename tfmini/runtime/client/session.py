@@ -20,43 +20,26 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.node import node_of
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime import kernel_checks, servers
-from tfmini.runtime.feeds import converter, flatten_feed
-from tfmini.runtime.fetches import Fetches, own_copy, to_client
-from tfmini.runtime.master import Master
-from tfmini.runtime.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
+from tfmini.runtime import targets
+from tfmini.runtime.client.call import Call, frozen
+from tfmini.runtime.client.feeds import converter, flatten_feed
+from tfmini.runtime.client.fetches import Fetches
+from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
+from tfmini.runtime.client.partial_run import PartialRun
+from tfmini.runtime.client.session_errors import located
+from tfmini.runtime.client.tensor_handles import SessionHandles
+from tfmini.runtime.compiler import kernel_checks
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.master.run_options import wants_metadata
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.partial_run import PartialRun
-from tfmini.runtime.run_options import wants_metadata
-from tfmini.runtime.session_errors import located
-from tfmini.runtime.tensor_handles import SessionHandles
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tfmini")
 _LOCAL_TASK = "/job:localhost/replica:0/task:0"
 # After so many runs that each found new ops, the loop is told that it grows the graph.
 _GROWTH_WARNING = 8
 _CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
-_local_sessions: weakref.WeakSet[BaseSession] = weakref.WeakSet()
-
-
-class _Call:
-    """What a (fetches, feeds) pair comes to: worked out once, used by every run."""
-
-    __slots__ = ("fetches", "converters", "feed_positions", "signature", "from_feeds", "fetches_feeds", "plan",
-                 "plan_version")  # fmt: skip
-
-    def __init__(self, session: BaseSession, structure: Any, feed_tensors: list[Tensor]) -> None:
-        self.fetches = Fetches(session.graph, structure, session._handles.wrap)
-        self.converters = [converter(t) for t in feed_tensors]
-        fed = {t: i for i, t in enumerate(feed_tensors)}
-        # A tensor that is fed and fetched is not worth a step.
-        self.from_feeds = [fed.get(t) for t in self.fetches.tensors]
-        self.fetches_feeds = any(i is not None for i in self.from_feeds)
-        wanted = tuple(t.name for t, i in zip(self.fetches.tensors, self.from_feeds) if i is None)
-        targets = tuple(op.name for op in self.fetches.targets)
-        self.signature = (tuple(t.name for t in feed_tensors), wanted, targets)
-        self.plan: Any = None
+_local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sessions without a target
 
 
 class BaseSession:
@@ -73,27 +56,27 @@ class BaseSession:
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
-        self._target = (target.decode() if isinstance(target, bytes) else target) or servers.default_target()
+        self._target = (target.decode() if isinstance(target, bytes) else target) or targets.default_target()
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False
         self._sent = 0
         self._growths = 0
         self._runs = 0
-        self._calls: dict[Any, _Call] = {}
+        self._calls: dict[Any, Call] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._partial_count = 0
         self._handles = SessionHandles(self)
         self._extend_lock = threading.Lock()
         self._master: MasterClient = self._connect()
-        if not self._target:
-            _local_sessions.add(self)
 
     def _connect(self) -> MasterClient:
         if not self._target:
-            return DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
-        address = servers.address_of_target(self._target)
-        server = servers.server_at(address)
+            master = DirectMaster(_local_master(self._options), replace(self._options, cluster=()))
+            _local_masters.add(master)
+            return master
+        address = targets.address_of_target(self._target)
+        server = targets.server_at(address)
         if server is not None:
             return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
@@ -137,10 +120,10 @@ class BaseSession:
         if not self._graph._order:
             raise RuntimeError("The Session graph is empty.  Add operations to the graph before calling run().")
         call, values = self._find_call(fetches, feed_dict)
-        found = self._execute(call, values, options, run_metadata)
-        return call.fetches.build(found)
+        found = self._execute(call, values, options, run_metadata) if call.needs_step else []
+        return call.result(found, values)
 
-    def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
+    def _find_call(self, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
         key: Any
         try:
             wanted = tuple(fetches) if type(fetches) is list else fetches
@@ -154,15 +137,15 @@ class BaseSession:
             return call, [convert(value) for convert, value in zip(call.converters, feed_dict.values())]
         return self._new_call(key, fetches, feed_dict)
 
-    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> tuple[Any, _Call | None]:
+    def _find_nested_call(self, fetches: Any, feed_dict: Any) -> tuple[Any, Call | None]:
         """The key of a call whose fetches are nested in lists and dicts, as those of hooks are, and the call."""
         try:
-            key = (_frozen(fetches), dict, tuple(feed_dict) if feed_dict else None)
+            key = (frozen(fetches), dict, tuple(feed_dict) if feed_dict else None)
             return key, self._calls.get(key)
         except TypeError:
             return None, None
 
-    def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[_Call, list[Any]]:
+    def _new_call(self, key: Any, fetches: Any, feed_dict: Any) -> tuple[Call, list[Any]]:
         pairs: list[tuple[Tensor, Any]] = []
         if feed_dict:
             if not hasattr(feed_dict, "items"):
@@ -170,23 +153,21 @@ class BaseSession:
             for feed, value in feed_dict.items():
                 pairs.extend(flatten_feed(self._graph, feed, value))
         values = [converter(tensor)(value) for tensor, value in pairs]
-        call = _Call(self, fetches, [t for t, _ in pairs])
+        call = Call(Fetches(self._graph, fetches, self._handles.wrap), [t for t, _ in pairs])
         # Only calls whose feeds map one to one onto the dict's values can be found again by its keys.
         if key is not None and len(pairs) == len(feed_dict or ()):
             self._remember_call(key, call)
         return call, values
 
-    def _remember_call(self, key: Any, call: _Call) -> None:
+    def _remember_call(self, key: Any, call: Call) -> None:
         """Keeps a call for the next run; the oldest go when a loop makes ever new ones."""
         with self._extend_lock:
             self._calls[key] = call
             while len(self._calls) > _CALL_LIMIT:
                 del self._calls[next(iter(self._calls))]
 
-    def _execute(self, call: _Call, values: list[Any], options: Any = None, run_metadata: Any = None) -> list[Any]:
-        feeds, wanted, targets = call.signature
-        if not wanted and not targets:
-            return [to_client(own_copy(values[i])) for i in call.from_feeds]  # type: ignore[index]
+    def _execute(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
+        """The values that the call's step fetches."""
         if self._sent != len(self._graph._order):
             self._extend()
         timeout_s = None
@@ -204,12 +185,9 @@ class BaseSession:
         except errors.OpError as error:
             raise located(error, self._graph) from None
         self._runs += 1
-        if call.fetches_feeds:
-            rest = iter(found)
-            found = [next(rest) if i is None else own_copy(values[i]) for i in call.from_feeds]
-        return [to_client(v) for v in found]
+        return found
 
-    def _run_with_metadata(self, call: _Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
+    def _run_with_metadata(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
         found, metadata = self._master.run_with_metadata(call.signature, values, options)
         if isinstance(run_metadata, type(metadata)):
             run_metadata.CopyFrom(metadata)
@@ -255,7 +233,7 @@ class BaseSession:
         if feed_list is not None and not isinstance(feed_list, (list, tuple)):
             raise TypeError("`feed_list` must be a list or tuple.")
         if self._closed:
-            raise errors.CancelledError(None, None, "Session has been closed.")
+            raise errors.CancelledError.of("Session has been closed.")
         keys = list(feed_list or ())
 
         def call_with(*values: Any, **options: Any) -> Any:
@@ -290,23 +268,25 @@ class BaseSession:
         """
         partial = self._partial_runs.get(handle)
         if partial is None:
-            raise errors.InvalidArgumentError(None, None, "Must run 'setup' before performing partial runs!")
+            raise errors.InvalidArgumentError.of("Must run 'setup' before performing partial runs!")
         found = partial.run(fetches, feed_dict)
         if partial.done:
             self._partial_runs.pop(handle, None)
         return found
 
     def _partial_step(self, tensors: list[Tensor], targets: list[Operation], feeds: dict[Tensor, Any]) -> list[Any]:
-        return self.run([tensors, targets], feeds)[0]  # type: ignore[no-any-return]
+        values: list[Any] = self.run([tensors, targets], feeds)[0]
+        return values
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """The devices that this session can use.
+        """The devices that this session can use. Waits for tasks that are not up yet and that its filters name.
 
         Raises:
           CancelledError: when the session is closed.
+          UnavailableError: when a task has not come up within the session's timeout.
         """
         if self._closed:
-            raise errors.CancelledError(None, None, "Session has been closed.")
+            raise errors.CancelledError.of("Session has been closed.")
         return self._master.list_devices()
 
     def as_default(self) -> AbstractContextManager[Any]:
@@ -323,16 +303,6 @@ class BaseSession:
         # Only local resources: a garbage collector must not wait for a network.
         if not getattr(self, "_closed", True) and not self._target:
             self.close()
-
-
-def _frozen(fetches: Any) -> Any:
-    """Fetches as something that can be hashed; what differs in structure stays different."""
-    kind = type(fetches)
-    if kind is dict:
-        return (dict, tuple(fetches), *map(_frozen, fetches.values()))
-    if kind is list or kind is tuple:
-        return (kind, *map(_frozen, fetches))
-    return fetches
 
 
 class Session(BaseSession):
@@ -378,11 +348,10 @@ class Session(BaseSession):
         """
         names = tuple(containers or ())
         if not target:
-            for session in list(_local_sessions):
-                session._master._master.worker.cleanup_all(names)  # type: ignore[attr-defined]
-                session._master.close()
+            for master in list(_local_masters):
+                master.reset(names)
             return
-        servers.reset(servers.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
+        targets.reset(targets.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
 
 
 class InteractiveSession(BaseSession):

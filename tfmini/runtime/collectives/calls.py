@@ -13,9 +13,11 @@ from tfmini.collectives import schedules
 from tfmini.collectives.fingerprints import Fingerprint
 from tfmini.collectives.stages import fingerprint_text
 from tfmini.graph.node import Node
+from tfmini.graph.traits import trait_of
 from tfmini.graph.waiting import Wait
+from tfmini.rpc import messages as m
 from tfmini.rpc.receive_buffers import POOL_FROM, RECEIVE_BUFFERS
-from tfmini.runtime.collective_groups import canonical
+from tfmini.runtime.collectives.groups import canonical
 
 _REMEMBERED_NODES = 10_000
 
@@ -64,7 +66,7 @@ class Call:
         Raises:
           InvalidArgumentError: when the value does not have the shape that the node says.
         """
-        return _SCHEDULES[self._node.op](self, self._node, rank, members)
+        return _SCHEDULES[trait_of(self._node.op, "collective")](self, self._node, rank, members)
 
 
 class Calls:
@@ -103,7 +105,7 @@ def _about(node: Node, shape: tuple[int, ...] | None) -> About:
     quoted = f' of "{name}"' if name else ""
     cause = f"collective {op}{quoted} (group {group_key}, instance {instance}) of {group_size} ranks"
     return About(
-        node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.lasting()), cause,
+        node.device, group_key, group_size, instance, fingerprint, fingerprint_text(fingerprint.without_step()), cause,
         reduction, pieces,
     )  # fmt: skip
 
@@ -126,7 +128,7 @@ def _reduce(call: Call, node: Node, rank: int, members: list[str]) -> Any:
 
 
 def result_memory(value: Any) -> tuple[Any, Any]:
-    """Memory for a result, and what to hand out of it: of a large one, whose pages are warm, a view of its loan."""
+    """Memory for a result, and the array to return; a large result uses a pooled receive buffer."""
     if value.nbytes < POOL_FROM:
         out = np.empty(value.size, value.dtype)
         return out, out
@@ -138,20 +140,32 @@ def _broadcast(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     wanted = tuple(node.attrs["shape"])
     if call.value is not None and call.value.shape != wanted:
         text = f"Broadcast of shape {list(wanted)} got a tensor of shape {list(call.value.shape)}."
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return schedules.Broadcast(rank, len(members), call.value, wanted, node.attrs["T"].as_numpy_dtype)
 
 
 def _gather(call: Call, node: Node, rank: int, members: list[str]) -> Any:
     if not call.value.shape:
-        raise errors.InvalidArgumentError(None, None, "A collective gather needs a tensor of at least one dimension.")
+        raise errors.InvalidArgumentError.of("A collective gather needs a tensor of at least one dimension.")
     order = sorted(range(len(members)), key=lambda r: canonical(members[r]))
     return schedules.Gather(rank, len(members), call.value, order)
 
 
 _SCHEDULES: dict[str, Callable[[Call, Node, int, list[str]], Any]] = {
-    "CollectiveReduce": _reduce,
-    "CollectiveBcastSend": _broadcast,
-    "CollectiveBcastRecv": _broadcast,
-    "CollectiveGather": _gather,
+    "all-reduce": _reduce,
+    "broadcast": _broadcast,
+    "all-gather": _gather,
 }
+
+def failure_message(epoch: int, error: errors.OpError, task: str) -> m.CollectiveFailure:
+    """The news of a failure for the other members of a group."""
+    s = m.status_of(error, task)
+    return m.CollectiveFailure(epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
+
+
+def begin_failure(error: Exception, call: Call) -> errors.OpError:
+    """Why a call could not begin."""
+    if isinstance(error, errors.OpError):
+        return error
+    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
+    return kind.of(f"{call.describe()} cannot begin: {type(error).__name__}: {error}")

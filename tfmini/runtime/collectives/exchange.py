@@ -1,16 +1,17 @@
-"""One member of a group, and one exchange of it: the state behind `collective_executor`."""
+"""One member of a group, and one exchange of it: the state behind `executor`."""
 
 from __future__ import annotations
 
 import collections
 import threading
 import time
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from tfmini.collectives.fingerprints import Fingerprint
-from tfmini.runtime.collective_calls import Call
-from tfmini.runtime.collective_stages import Stages
+from tfmini.runtime.collectives.calls import Call
+from tfmini.runtime.collectives.stages import Stages
 
 _REMEMBERED_STEPS = 64
 
@@ -65,6 +66,7 @@ class Member:
 
     Attributes:
       epoch: of this life, 0 until the leader has answered.
+      withdraw: tells the leader that nobody waits for that answer any more.
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
       lost: who was lost while nothing was under way; the next call fails.
@@ -78,6 +80,7 @@ class Member:
         self.rank = -1
         self.members: list[str] = []
         self.tasks: list[str] = []
+        self.withdraw: Callable[[], None] = lambda: None
         self.queued: list[Call] = []
         self.exchanges: dict[tuple[int, int], Exchange] = {}
         self.early: dict[tuple[int, int], list[Any]] = {}

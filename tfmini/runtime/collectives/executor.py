@@ -1,8 +1,8 @@
-"""The collectives of one task: it joins groups, drives schedules, and says what is wrong when they stand still.
+"""The collectives of one task: joins groups, drives schedules, and reports why a schedule stalls.
 
 A call of a collective op becomes an `Exchange`: the pure schedule says what to send, messages from the
-other ranks drive it. Nothing holds a thread. What goes wrong in one exchange ends this life of the group
-for all its members, each of which is told; the next call joins the group afresh.
+other ranks drive it. Nothing holds a thread. An error in one exchange ends the group's epoch on all
+members; the next call joins the group again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, mismatch
 from tfmini.collectives.schedules import Send
 from tfmini.rpc import messages as m
-from tfmini.runtime.collective_calls import Call, Calls
-from tfmini.runtime.collective_exchange import Exchange, Member
-from tfmini.runtime.collective_groups import GroupLeader, default_leader
-from tfmini.runtime.collective_shared import SharedCollectives
-from tfmini.runtime.collective_watch import Watch
+from tfmini.runtime.collectives.calls import Call, Calls, begin_failure, failure_message
+from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.groups import GroupLeader, default_leader
+from tfmini.runtime.collectives.shared import SharedCollectives
+from tfmini.runtime.collectives.watch import Watch
 
 _REMEMBERED_EPOCHS = 1000
 _EARLY_LIMIT = 100_000  # messages of groups that this task does not know yet
@@ -89,7 +89,7 @@ class CollectiveExecutor:
                 self._members[about.group_key, about.device] = member
         if about.group_size != member.group_size:
             text = f"{call.describe()} has group_size {about.group_size}; the group has {member.group_size}."
-            call.wait.fail(errors.InvalidArgumentError(None, None, text))
+            call.wait.fail(errors.InvalidArgumentError.of(text))
             return
         if not call.wait.on_cancel(about.cause, lambda: self._given_up(member, call)):
             return
@@ -100,7 +100,7 @@ class CollectiveExecutor:
                 if is_queued:
                     member.queued.append(call)
         if member.lost:
-            self.fail(member, errors.UnavailableError(None, None, member.lost), extra=call)
+            self.fail(member, errors.UnavailableError.of(member.lost), extra=call)
         elif joins:
             self._join(member)
         elif not is_queued:
@@ -118,13 +118,23 @@ class CollectiveExecutor:
         place = self._shared.place() if self._peer_for is not None else ""
         if self.leader_task == self.task or self._peer_for is None:
             self.leader.join(member.group_key, member.group_size, member.device, place, answered)
+            member.withdraw = lambda: self.leader.withdraw(member.group_key, member.device, answered)
         else:
             request = m.CollectiveJoin(member.group_key, member.group_size, member.device, place)
-            self._peer(self.leader_task).call(request, answered, wait_for_ready=True)
+            member.withdraw = self._peer(self.leader_task).call(request, answered, wait_for_ready=True).withdraw
+        if member.over and not member.epoch:  # given up meanwhile
+            member.withdraw()
 
     def _enter(self, member: Member, group: m.CollectiveGroup) -> None:
         with self.lock:
             member.enter(group.epoch, list(group.members))
+            left = member.over
+        if left:  # its step ended before the answer came: the others wait for it, and nobody else can tell them
+            text = f"{member.device} has left collective group {member.group_key}: its step has ended."
+            self._remember(group.epoch, member, error := errors.AbortedError.of(text, derived=True))
+            self._tell(member, error)
+            return
+        with self.lock:
             failure = self._over[group.epoch][1] if group.epoch in self._over else None
             if failure is None:
                 try:
@@ -157,7 +167,7 @@ class CollectiveExecutor:
                 return
             schedule = call.schedule(member.rank, member.members)
         except Exception as error:  # noqa: BLE001 - there is nobody else to answer the call
-            self.fail(member, _failure(error, call), tell=True, extra=call)
+            self.fail(member, begin_failure(error, call), tell=True, extra=call)
             return
         with self.lock:
             is_over = member.over
@@ -170,7 +180,7 @@ class CollectiveExecutor:
                     sends = schedule.begin()
                     finished = exchange.finish()
         if is_over:
-            call.wait.fail(errors.AbortedError(None, None, f"{call.describe()}: its group has ended."))
+            call.wait.fail(errors.AbortedError.of(f"{call.describe()}: its group has ended."))
             return
         self._post(member, exchange, sends)
         for message in early:
@@ -218,13 +228,13 @@ class CollectiveExecutor:
     def send(self, member: Member, task: str, message: Any) -> None:
         def dropped(error: errors.OpError) -> None:
             text = f"{self._involved(member, task)} cannot be reached by {member.device}: {error.message}"
-            self.fail(member, errors.UnavailableError(None, None, text, task=task), tell=True)
+            self.fail(member, errors.UnavailableError.of(text, task=task), tell=True)
 
         self._peer(task).send(message, dropped)
 
     def _peer(self, task: str) -> Any:
         if self._peer_for is None or task not in self._tasks:
-            raise errors.InternalError(None, None, f"{self.task} does not know the address of {task}")
+            raise errors.InternalError.of(f"{self.task} does not know the address of {task}")
         return self._peer_for(task, self._tasks[task])
 
     def receive(self, message: m.CollectiveData | m.CollectiveStage) -> None:
@@ -267,7 +277,7 @@ class CollectiveExecutor:
         except (ValueError, IndexError) as error:  # what does not fit: nobody else would end the exchange
             text = f"{member.who(member.rank)} cannot use what {member.who(message.sender)} sent for"
             text = f"{text} {exchange.call.describe()}: {error}"
-            self.fail(member, errors.InvalidArgumentError(None, None, text), tell=True)
+            self.fail(member, errors.InvalidArgumentError.of(text), tell=True)
             return
         self._post(member, exchange, sends)
         if finished:
@@ -294,6 +304,8 @@ class CollectiveExecutor:
         with self.lock:
             was_over = member.over
             calls = [] if was_over else self._forget(member, error)
+        if not member.epoch and not was_over:
+            member.withdraw()
         if tell and member.epoch and not was_over:
             self._tell(member, error)
         for call in [*calls, *([extra] if extra else [])]:
@@ -312,13 +324,13 @@ class CollectiveExecutor:
         return calls
 
     def _remember(self, epoch: int, member: Member | None, error: errors.OpError) -> None:
-        """A life of a group is over, also for those who are yet to hear that it has begun."""
+        """Marks an epoch as ended, also for members that have not been told of its beginning."""
         self._over[epoch] = member, error
         if len(self._over) > _REMEMBERED_EPOCHS:
             self._over.popitem(last=False)
 
     def _tell(self, member: Member, error: errors.OpError) -> None:
-        failure = _failure_message(member.epoch, error, self.task)
+        failure = failure_message(member.epoch, error, self.task)
         for task in dict.fromkeys(member.tasks):
             if task == self.task:
                 self.failed(member.epoch, error)
@@ -337,7 +349,7 @@ class CollectiveExecutor:
 
     def _given_up(self, member: Member, call: Call) -> None:
         text = f"{call.about.device} has given up {call.describe()}: its step has ended."
-        self.fail(member, errors.AbortedError(None, None, text, derived=True), tell=True)
+        self.fail(member, errors.AbortedError.of(text, derived=True), tell=True)
 
     def _involved(self, member: Member, task: str) -> str:
         ranks = ", ".join(member.who(rank) for rank, other in enumerate(member.tasks) if other == task)
@@ -355,7 +367,7 @@ class CollectiveExecutor:
             with self.lock:
                 waited = {member.tasks[r] for e in member.exchanges.values() for r in e.schedule.missing()}
             if task in waited:
-                self.fail(member, errors.UnavailableError(None, None, text, task=task), tell=True)
+                self.fail(member, errors.UnavailableError.of(text, task=task), tell=True)
             else:
                 member.lost = text
 
@@ -364,11 +376,11 @@ class CollectiveExecutor:
         self._watch.probed(probe)
 
     def tell_left(self, epoch: int, sender: int) -> None:
-        """A rank waits in a life of a group that has ended here: it cannot have heard of that."""
+        """Tells a rank that still waits in an ended epoch why the epoch has ended."""
         with self.lock:
-            left, error = self._over.get(epoch, (None, errors.AbortedError(None, None, "The group has ended.")))
+            left, error = self._over.get(epoch, (None, errors.AbortedError.of("The group has ended.")))
         if left is not None:
-            self._peer(left.tasks[sender]).send(_failure_message(epoch, error, self.task))
+            self._peer(left.tasks[sender]).send(failure_message(epoch, error, self.task))
 
     def waiting(self) -> list[Member]:
         """The members that wait for something."""
@@ -390,18 +402,5 @@ class CollectiveExecutor:
             self.closed = True
             members = list(self._members.values())
         for member in members:
-            self.fail(member, errors.CancelledError(None, None, f"{self.task} is shutting down."))
+            self.fail(member, errors.CancelledError.of(f"{self.task} is shutting down."))
         self._shared.close()
-
-
-def _failure_message(epoch: int, error: errors.OpError, task: str) -> m.CollectiveFailure:
-    s = m.status_of(error, task)
-    return m.CollectiveFailure(epoch, s.code, s.message, s.node, s.device, s.task, s.derived)
-
-
-def _failure(error: Exception, call: Call) -> errors.OpError:
-    """Why a call could not begin."""
-    if isinstance(error, errors.OpError):
-        return error
-    kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.InternalError
-    return kind(None, None, f"{call.describe()} cannot begin: {type(error).__name__}: {error}")

@@ -35,7 +35,7 @@ class Futex:
         self._number = number
         self._timespec: Any = _Timespec
         self._byref = ctypes.byref
-        # The one lets other threads run meanwhile; the other returns at once and need not.
+        # `_wait` releases the interpreter lock; `_wake` returns at once and keeps it.
         self._wait, self._wake = ctypes.CDLL(None).syscall, ctypes.PyDLL(None).syscall
         for call in (self._wait, self._wake):
             call.restype = ctypes.c_long

@@ -42,17 +42,28 @@ class GroupLeader:
                 del self._joining[group_key]
         if replaced is not None:
             text = f"{device} has joined collective group {group_key} again."
-            replaced[2](errors.CancelledError(None, None, text, derived=True))
+            replaced[2](errors.CancelledError.of(text, derived=True))
         if complete:
             answer = self._answer(group_key, sizes, places)
             for _, _, waiting in joining.values():
                 waiting(answer)
 
+    def withdraw(self, group_key: int, device: str, respond: Respond) -> None:
+        """A device that has joined by this ``respond`` no longer waits; no-op when it has been answered."""
+        with self._lock:
+            joining = self._joining.get(group_key, {})
+            is_waiting = device in joining and joining[device][2] is respond
+            if is_waiting:
+                del joining[device]
+        if is_waiting:
+            text = f"{device} no longer waits for collective group {group_key}: its step has ended."
+            respond(errors.CancelledError.of(text, derived=True))
+
     def _answer(self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, str]) -> Any:
         if len(set(sizes.values())) > 1:
             said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
-            return errors.InvalidArgumentError(None, None, text)
+            return errors.InvalidArgumentError.of(text)
         members = tuple(ring_order(sizes, self._addresses))
         return CollectiveGroup(secrets.randbits(60) | 1, members, tuple(places[device] for device in members))
 

@@ -22,7 +22,7 @@ from tfmini import errors
 from tfmini.collectives.stages import IS_ORDERED
 from tfmini.rpc.lane_listener import host_id
 from tfmini.rpc.shared_blocks import size_class
-from tfmini.runtime.other_memory import other_memory
+from tfmini.runtime.collectives.other_memory import other_memory
 
 ARENA_BYTES = 1 << 33  # of addresses; memory is taken page by page as it is used
 _PAGE = 4096
@@ -91,7 +91,7 @@ class Arena:
         self._serials = itertools.count(1)
 
     def hide(self) -> None:
-        """Its place says no more where its owner has it, so that nobody reads that process's memory."""
+        """Removes the address from the place, so that no rank reads this process's memory directly."""
         self.place = str(Place.parse(self.place)._replace(address=0))
 
     def serial(self) -> int:
@@ -111,7 +111,7 @@ class Arena:
                 return free.pop(), size
             if self._end + size > ARENA_BYTES:
                 text = f"Collectives under way in this task take more than {ARENA_BYTES >> 20} MB of shared memory."
-                raise errors.ResourceExhaustedError(None, None, text)
+                raise errors.ResourceExhaustedError.of(text)
             offset, self._end = self._end, self._end + size
         return offset, size
 

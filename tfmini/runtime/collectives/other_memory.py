@@ -1,7 +1,7 @@
-"""Reading the memory of another process of this host, one copy and nothing laid out for it (Linux).
+"""Reads another process's memory with one copy and without a stage (``process_vm_readv``, Linux).
 
 The kernel allows it to processes of one user, unless the system is set to keep them apart (``ptrace_scope`` of the
-Yama module, as on Ubuntu outside containers, or a seccomp filter). Nothing is opened up for it here.
+Yama module, as on Ubuntu outside containers, or a seccomp filter). tfmini does not change that setting.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All-reduce among tasks that share memory: the driver of `collectives.shared_reduce`.
 
-Ranks read each other's memory: what is laid out in stages, or, where they may, large tensors where they are. What is
-sent is where a rank's stage lies, once per collective, and a bell for a rank that waits. Whoever rings, calls or
-brings news drives the exchange as far as it goes; nobody waits for a lock.
+Ranks read each other's memory: stages, or, where the kernel allows it, large tensors where they are. A rank sends the
+location of its stage once per collective, and a bell to a rank that waits. The thread that calls, or that receives a
+message, advances the exchange as far as possible; no thread waits for a lock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.collectives.stages import COPIED, REDUCED, WROTE
 from tfmini.graph.waiting import patient
 from tfmini.rpc import messages as m
-from tfmini.runtime.collective_calls import Call, result_memory
-from tfmini.runtime.collective_exchange import Exchange, Member
-from tfmini.runtime.collective_memory import Arena, Neighbours, Place, can_share, make_arena
-from tfmini.runtime.collective_stages import Channel, Stages
-from tfmini.runtime.futex import Futex, futex
-from tfmini.runtime.other_memory import other_memory
+from tfmini.runtime.collectives.calls import Call, result_memory
+from tfmini.runtime.collectives.exchange import Exchange, Member
+from tfmini.runtime.collectives.futex import Futex, futex
+from tfmini.runtime.collectives.memory import Arena, Neighbours, Place, can_share, make_arena
+from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.collectives.stages import Channel, Stages
 
 
 class Owner(Protocol):
@@ -125,13 +125,13 @@ class SharedCollectives:
 
     def _sleep(self, member: Member, exchange: Exchange, timeout_s: float) -> bool:
         """Sleeps until an exchange may go on, and drives it; False: the reactor will bring what it waits for."""
-        lag = exchange.schedule.lag()
+        lag = exchange.schedule.sleep_condition()
         if lag is not None and not exchange.finished:
             if self._futex is None:
                 return False
             stage, word, value = lag
             self._futex.wait(stage.address + 8 * word, value, timeout_s)
-        elif not exchange.finished and exchange.schedule.wants_bell():
+        elif not exchange.finished and exchange.schedule.needs_bell():
             return False
         self._drive(member, exchange)
         return True
@@ -158,7 +158,7 @@ class SharedCollectives:
             self._go_on(member, exchange)
         except Exception as error:  # noqa: BLE001 - on whatever thread this is, nobody else would end the exchange
             text = f"{member.who(member.rank)} cannot go on with {exchange.call.describe()}: {error}"
-            self._owner.fail(member, errors.UnavailableError(None, None, text), tell=True)
+            self._owner.fail(member, errors.UnavailableError.of(text), tell=True)
 
     def _go_on(self, member: Member, exchange: Exchange) -> None:
         exchange.again = True
@@ -172,10 +172,10 @@ class SharedCollectives:
             finally:
                 exchange.lock.release()
             for rank in ring:
-                self._send(member, m.CollectiveBell(member.epoch, rank, member.rank, exchange.call.instance))
+                self._send(member, m.CollectiveBell(member.epoch, rank, exchange.call.instance))
             if exchange.schedule.lost >= 0:
                 self._lost(member, exchange)
-            elif exchange.schedule.stranger >= 0:
+            elif exchange.schedule.mismatched >= 0:
                 self._compare(member, exchange)
             elif is_over:
                 self._over(member, exchange)
@@ -183,25 +183,25 @@ class SharedCollectives:
             self.leave(member)
 
     def _lost(self, member: Member, exchange: Exchange) -> None:
-        """A rank died after it had said where its tensor is: the others wait for nothing of it."""
+        """A rank died after it had published the address of its tensor; the other ranks stop waiting for it."""
         rank = exchange.schedule.lost
         text = f"Collective lost {member.who(rank)} in {exchange.call.describe()}: {exchange.fingerprint};"
         text = f"{text} lost by {member.device}: its memory cannot be read any more"
-        self._owner.fail(member, errors.UnavailableError(None, None, text, task=member.tasks[rank]), tell=True)
+        self._owner.fail(member, errors.UnavailableError.of(text, task=member.tasks[rank]), tell=True)
 
     def _compare(self, member: Member, exchange: Exchange) -> None:
         schedule, stages = exchange.schedule, member.stages
-        rank = schedule.stranger
+        rank = schedule.mismatched
         stage = stages.channel(exchange.call.instance).stages[rank] if stages is not None else None
         if stage is None:
             return
-        text, step = stage.signature(exchange.count)
-        theirs = Fingerprint.of_lasting(text.decode(), step)
+        text, step = stage.read_fingerprint(exchange.count)
+        theirs = Fingerprint.with_step(text.decode(), step)
         error = mismatch(exchange.fingerprint, member.who(member.rank), theirs, member.who(rank))
         if error is not None:
             self._owner.fail(member, error, tell=True)
         else:
-            schedule.accept()
+            schedule.accept_fingerprint()
             exchange.again = True
 
     def _over(self, member: Member, exchange: Exchange) -> None:
@@ -223,19 +223,19 @@ class SharedCollectives:
     # ---- what comes from others -------------------------------------------------------------
 
     def placed(self, member: Member, message: m.CollectiveStage) -> None:
-        """Another rank's parts of a collective lie elsewhere from one of its runs on."""
+        """Another rank has moved its stage; the move applies from a given run on."""
         try:
             waits = self._take_place(member, message)
         except ValueError as error:
-            refusal = errors.InvalidArgumentError(None, None, f"{member.who(message.sender)} is wrong: {error}")
+            refusal = errors.InvalidArgumentError.of(f"{member.who(message.sender)} is wrong: {error}")
             self._owner.fail(member, refusal, tell=True)
             return
         if waits:
-            self._send(member, m.CollectiveBell(member.epoch, message.sender, member.rank, message.instance))
+            self._send(member, m.CollectiveBell(member.epoch, message.sender, message.instance))
         self.look(member, message.instance)
 
     def _take_place(self, member: Member, message: m.CollectiveStage) -> bool:
-        """Whether the other rank has begun to wait for what had come before this side knew whom to ring."""
+        """Whether the other rank already waits for data that this rank wrote before it knew the other's stage."""
         place = message.serial, message.offset, message.nbytes
         with self._owner.lock:
             if member.stages is None or member.over:
@@ -289,4 +289,4 @@ class SharedCollectives:
 
 def _another_way(member: Member, why: str) -> errors.OpError:
     text = f"{member.device} {why}. The next run of group {member.group_key} goes another way."
-    return errors.UnavailableError(None, None, text)
+    return errors.UnavailableError.of(text)

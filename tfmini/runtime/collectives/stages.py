@@ -1,9 +1,9 @@
-"""The stages of one member of a group whose ranks all share memory: which is whose, and who must be told.
+"""The stages of all ranks of a group that shares memory, and which ranks need a notice of a new stage.
 
 A collective keeps its stage from step to step, so that in the steady state ranks find each other's parts without
-a message. When all stages of a member take more than `KEEP_BYTES`, those that have been idle longest are given up;
-their collectives get new ones, and the other ranks are told of them, when they run again. Others may still read
-what lay in the old one: each run of a collective therefore goes by the stages that were announced up to it.
+a message. When all stages of a member take more than `KEEP_BYTES`, those that have been idle longest are released;
+their collectives get new ones, announced to the other ranks, when they run again. Others may still read from the
+old stage, so each run of a collective uses the stages that were announced up to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tfmini.collectives.shared_moves import Moves
 from tfmini.collectives.stages import COPIED, WINDOW_BITS, Stage
-from tfmini.runtime.collective_memory import Arena, Bytes
+from tfmini.runtime.collectives.memory import Arena, Bytes
 
 KEEP_BYTES = 64 << 20
 
@@ -121,7 +121,7 @@ class Stages:
     def _give_back(self, channel: Channel) -> None:
         own = channel.stages[self._rank]
         for stage, offset, size in [*channel.outgrown, *([(own, channel.offset, channel.size)] if own else [])]:
-            stage.give_up()
+            stage.release()
             self._arena.give_back(offset, size)
             self._bytes -= size
         channel.stages[self._rank] = None
@@ -129,11 +129,11 @@ class Stages:
         channel.outgrown.clear()
 
     def invalidate(self, for_good: bool) -> None:
-        """Nothing that lies there counts any more: the tensors of runs that are under way may go at any time."""
+        """Invalidates all stages, because the tensors of unfinished runs may be freed at any time."""
         for channel in self._channels.values():
             own = channel.stages[self._rank]
             if own is not None and (channel.is_busy or not for_good):
-                own.give_up()
+                own.release()
 
     def close(self, for_good: bool) -> None:
         """Gives all back.

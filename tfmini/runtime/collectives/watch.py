@@ -1,4 +1,4 @@
-"""Collectives that stand still: who is slow, who has left one out, who has never come.
+"""Detects stalled collectives: slow ranks, skipped collectives and missing members.
 
 Every second each rank asks those it waits for whether they take part. This finds the dead, as a message to them
 cannot be delivered, and two ranks that wait for each other in different collectives.
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tfmini import errors
 from tfmini.collectives.fingerprints import Fingerprint, skipped
 from tfmini.rpc import messages as m
-from tfmini.runtime.collective_exchange import Exchange, Member
+from tfmini.runtime.collectives.exchange import Exchange, Member
 
 _log = logging.getLogger("tfmini")
 _TICK_S = 1.0
@@ -90,7 +90,7 @@ class Watch:
         self._warn_slow(member, exchange, [rank for rank in missing if rank not in exchange.present])
 
     def _warn_slow(self, member: Member, exchange: Exchange, absent: list[int]) -> None:
-        # If all take part, somebody else knows better who is late; later it is said here as well.
+        # If all ranks participate, another rank can name the late one; warn here only after three times the delay.
         due_s = max(_SLOW_S if absent else 3 * _SLOW_S, exchange.warn_after_s)
         if exchange.waited_s < due_s or member.over or exchange.finished:
             return

@@ -17,7 +17,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.graph.waiting import Wait
-from tfmini.runtime.kernel_calls import op_facts
+from tfmini.runtime.compiler.kernel_calls import op_facts
 
 
 def several_may_block(nodes: Sequence[Node], device_type: str) -> bool:
@@ -50,6 +50,6 @@ def _answer(wait: Wait, kernel: Callable[..., Any], values: tuple[Any, ...]) -> 
     except errors.OpError as error:
         wait.fail(error)
     except BaseException as error:  # noqa: BLE001 - even SystemExit: in this thread it would only lose the answer
-        wait.fail(errors.UnknownError(None, None, f"{type(error).__name__}: {error}"))
+        wait.fail(errors.UnknownError.of(f"{type(error).__name__}: {error}"))
     else:
         wait.done(result)

@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.frames import MERGE_OPS
+from tfmini import errors
 from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
-from tfmini.runtime import kernel_checks
-from tfmini.runtime.blocking_kernels import in_own_thread
-from tfmini.runtime.kernel_calls import grouped, list_lengths, make_callable, op_facts
-from tfmini.runtime.step_errors import NODE_LINES, named_errors
-from tfmini.runtime.trace import TraceTable, clock
-from tfmini.runtime.units import Condition, Form, Unit
+from tfmini.graph.traits import MERGE_OPS
+from tfmini.runtime.compiler import kernel_checks
+from tfmini.runtime.compiler.blocking_kernels import in_own_thread
+from tfmini.runtime.compiler.kernel_calls import grouped, list_lengths, make_callable, op_facts
+from tfmini.runtime.compiler.kernel_errors import NODE_LINES, named_errors
+from tfmini.runtime.compiler.units import Condition, Form, Unit
+from tfmini.runtime.trace.record import TraceTable, clock
 
 _counter = itertools.count(1)
 
@@ -129,7 +130,7 @@ class BlockWriter:
             self._change_guard(guard, unit.node)
         line = _WRITERS[unit.form](self, unit)
         if starts and unit.guard:
-            line += f" if {self.condition(unit.guard)} else step.skip({unit.key})"
+            line += f" if {self.condition(unit.guard)} else step.skip({self._key(unit)})"
         sent = self._arguments(unit) if unit.form is Form.SEND and self.context.trace is not None else []
         for endpoint in unit.reads():
             self._release(endpoint)
@@ -186,11 +187,18 @@ class BlockWriter:
     def _arguments(self, unit: Unit) -> list[str]:
         return [self.value(e, deref) for e, deref in zip(unit.inputs, unit.derefs)]
 
+    @staticmethod
+    def _key(unit: Unit) -> str:
+        """The text of a unit's key. It comes from a graph, so nothing but an integer may become source."""
+        if type(unit.key) is not int:
+            raise errors.InvalidArgumentError.of(f"node {unit.node.name!r} has the key {unit.key!r:.80}")
+        return str(unit.key)
+
     def _send(self, unit: Unit) -> str:
-        return f"step.send({unit.key}, ({', '.join(self._arguments(unit))},))"
+        return f"step.send({self._key(unit)}, ({', '.join(self._arguments(unit))},))"
 
     def _select(self, unit: Unit) -> str:
-        """The value, and after it which one it is (at once, so that both are from one look)."""
+        """The chosen value and its index, in one expression, so that both use the same test of the conditions."""
         texts = []
         # Other nodes that select have one output, wherever it lies.
         wanted = self._wanted(unit) if unit.node.op in MERGE_OPS else (0,)
@@ -225,10 +233,10 @@ class BlockWriter:
         kernel = self._kernel(node)
         if not facts.kernel.is_async:
             self.context.namespace[kernel] = in_own_thread(self.context.namespace[kernel])
-        return f"step.begin({unit.key}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
+        return f"step.begin({self._key(unit)}, {kernel}, ({', '.join([*self._grouped(unit), ''])}))"
 
     def _begin_loop(self, unit: Unit) -> str:
-        return f"step.begin_loop({unit.key}, ({', '.join([*self._arguments(unit), ''])}))"
+        return f"step.begin_loop({self._key(unit)}, ({', '.join([*self._arguments(unit), ''])}))"
 
     def _loop(self, unit: Unit) -> str:
         return f"{unit.function}({', '.join(['step', *self._arguments(unit)])})"

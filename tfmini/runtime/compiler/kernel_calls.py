@@ -23,7 +23,7 @@ class OpFacts(NamedTuple):
       foldable: it may be computed at compile time when its inputs are constants.
     """
 
-    handle: OpHandle
+    handle: OpHandle[Any]
     kernel: Kernel
     op_def: OpDef
     flat: bool
@@ -86,7 +86,7 @@ def bound_arguments(kernel: Kernel, node: Node, resources: Any = None) -> dict[s
         else:
             definition = OPS[node.op].op_def.attrs.get(name)
             if definition is None or not definition.has_default:
-                raise errors.InvalidArgumentError(None, None, f"node {node.name} ({node.op}) has no attr '{name}'")
+                raise errors.InvalidArgumentError.of(f"node {node.name} ({node.op}) has no attr '{name}'")
             bound[name] = definition.default
     return bound
 

@@ -31,7 +31,7 @@ _OPAQUE = frozenset({dtypes.resource, dtypes.variant})
 def node_with_shapes(operation: Operation) -> Node:
     """`node_of`, with the shapes that the client knows for the worker to check."""
     node = node_of(operation)
-    shapes = [tensor._shape for tensor in operation._outputs]
+    shapes = [tensor.raw_shape for tensor in operation.outputs]
     return node.replace(attrs={**node.attrs, _SHAPES: shapes})
 
 
@@ -91,9 +91,7 @@ class ResultCheck:
             )
 
     def _wrong(self, what: str) -> errors.InternalError:
-        return errors.InternalError(
-            None, None, f"The kernel of {self.node.op} at {kernel_site(self.node.op)} returned {what}."
-        )
+        return errors.InternalError.of(f"The kernel of {self.node.op} at {kernel_site(self.node.op)} returned {what}.")
 
 
 def kernel_site(op_type: str) -> str:

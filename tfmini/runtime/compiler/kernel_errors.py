@@ -78,6 +78,6 @@ def _named(code: int, message: str, node: Node | None, task: str, derived: bool 
 
 def dead_fetch(index: int) -> errors.OpError:
     """The error for a fetched value in a branch that was not taken."""
-    return errors.InvalidArgumentError(
-        None, None, f"Retval[{index}] does not have value: it lies in a branch that this step did not take."
+    return errors.InvalidArgumentError.of(
+        f"Retval[{index}] does not have value: it lies in a branch that this step did not take."
     )

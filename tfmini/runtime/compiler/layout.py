@@ -1,27 +1,22 @@
-"""From units to segments: what runs together, where values lie between, and what comes before what."""
+"""Cuts units into segments, gives values their slots, and finds the predecessors of each segment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tfmini.graph.frames import NEXT_OPS
-from tfmini.runtime.codegen import BlockContext, generate_block
-from tfmini.runtime.levels import Level, Segment
-from tfmini.runtime.lowering import Lowering
-from tfmini.runtime.start_order import starts_first
-from tfmini.runtime.units import Form, Unit
+from tfmini.graph.traits import NEXT_OPS, ops_with
+from tfmini.runtime.compiler.codegen import BlockContext, generate_block
+from tfmini.runtime.compiler.levels import Level, Segment
+from tfmini.runtime.compiler.lowering import Lowering
+from tfmini.runtime.compiler.start_order import starts_first
+from tfmini.runtime.compiler.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
 _BLOCK_NODES = 1000
-# Ops that work on files of any size. A segment with one goes to the pool from its first run on: a save of gigabytes
-# in the reactor would leave the task deaf, and its peers would take it for lost.
-_FILE_OPS = frozenset(
-    {
-        *("SaveV2", "RestoreV2", "MergeV2Checkpoints", "Save", "SaveSlices", "Restore", "RestoreSlice"),
-        *("LoadAndRemapMatrix", "ReadFile", "WriteFile"),
-    }
-)
+# A segment with such an op goes to the pool from its first run on: a save of gigabytes in the reactor would leave the
+# task deaf, and its peers would take it for lost.
+_SLOW_IO = ops_with("slow_io")
 
 
 def context_of(lowering: Lowering) -> BlockContext:
@@ -153,4 +148,4 @@ class _Layout:
 
 def _first_guess(blocks: list[list[Unit]]) -> float:
     """Seconds that a segment may take, before it has run."""
-    return float(any(unit.node.op in _FILE_OPS for block in blocks for unit in block))
+    return float(any(unit.node.op in _SLOW_IO for block in blocks for unit in block))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+_LONG_S = 0.003
+
 
 @dataclass
 class Segment:
@@ -15,7 +17,7 @@ class Segment:
       run: ``run(step, slots)``, the generated function.
       pending: how many arrivals and predecessor segments must come first.
       successors: indices of the segments that wait for this one.
-      seconds: how long its latest runs have taken at least, which decides whether the reactor may run it itself.
+      seconds: a lower bound of the times of its latest runs; 0 before the first.
     """
 
     run: Callable[[Any, list[Any]], None]
@@ -23,8 +25,13 @@ class Segment:
     successors: list[int]
     seconds: float = 0.0
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the worker's pool should run it, so that the thread that polls the sockets can answer."""
+        return self.seconds >= _LONG_S
+
     def note(self, seconds: float) -> None:
-        """A run has taken so long. Being long takes several long runs in a row: one may only have been interrupted."""
+        """Notes the time of a run. It takes several long runs in a row to be long: one may have been interrupted."""
         self.seconds = min(seconds, 1.5 * self.seconds + 0.0005)
 
 

@@ -2,8 +2,8 @@
 
 A loop that neither receives, sends nor waits becomes one function, called like a kernel. Another
 becomes a `WaitingLoop`: a level whose segments run once per iteration, driven by arrivals like
-the segments around it. In both an iteration ends when all of it has run, and a loop starts when
-all that enters has come: results are those of TensorFlow's overlapping iterations, in another order.
+the segments around it. In both forms an iteration ends when all of its units have run, and a loop starts when
+all its inputs have arrived. The results are those of TensorFlow, whose iterations may overlap.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.graph.frames import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, Loop
+from tfmini.graph.frames import Loop
 from tfmini.graph.liveness import ALWAYS, Atom, Guard
 from tfmini.graph.node import Endpoint, Node
-from tfmini.runtime.codegen import BlockWriter
-from tfmini.runtime.kernel_calls import op_facts
-from tfmini.runtime.layout import context_of, lay_out
-from tfmini.runtime.levels import WaitingLoop
-from tfmini.runtime.lowering import Compilation, Lowering
-from tfmini.runtime.units import Condition, Form, Unit
+from tfmini.graph.node_types import MADE_BY_PASSES, output_dtypes
+from tfmini.graph.traits import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS
+from tfmini.runtime.compiler.codegen import BlockWriter
+from tfmini.runtime.compiler.kernel_calls import op_facts
+from tfmini.runtime.compiler.layout import context_of, lay_out
+from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.units import Condition, Form, Unit
 
 
 def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
@@ -38,6 +40,8 @@ def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
     for i, exit_node in enumerate(loop.exits):
         if exit_node.op == "RefExit":
             parent.references.add((node.name, i))
+        if inside.careful or not inside.surely_leaves():  # the loop may end without this Exit having been alive
+            parent.liveness.doubt_value((node.name, i))
     if waits:
         _begin_waiting(parent, unit, inside)
     else:
@@ -48,7 +52,7 @@ def lower_loop(parent: Lowering, node: Node, loop: Loop) -> None:
 
 
 def _waits(node: Node, compilation: Compilation) -> bool:
-    if node.op in ("_Recv", "_HostRecv", "_Send", "_HostSend"):
+    if node.op in MADE_BY_PASSES:
         send, recv = node.attrs["send_device"].decode(), node.attrs["recv_device"].decode()
         return compilation.task_of(send) != compilation.task_of(recv)
     facts = op_facts(node.op, compilation.device_type)
@@ -112,7 +116,7 @@ class _LoopLowering(Lowering):
                 f"Merge '{node.name}' in while loop '{self.loop.name}' joins {[e[0] for e in node.inputs]}; "
                 "a loop variable's Merge joins one Enter and one NextIteration."
             )
-            raise errors.UnimplementedError(None, None, text)
+            raise errors.UnimplementedError.of(text)
         return initial[0], later[0]
 
     def finish(self) -> None:
@@ -136,7 +140,7 @@ class _LoopLowering(Lowering):
 
     def _source(self, node: Node) -> tuple[Endpoint, bool, Guard]:
         source = self.canonical(node.inputs[0])
-        reads = not node.op.startswith("Ref") or node.name in self.value_nexts
+        reads = not output_dtypes(node)[0]._is_ref_dtype or node.name in self.value_nexts
         return source, source in self.references and reads, self.liveness.needs(node)
 
     def _admit_enter(self, node: Node) -> None:
@@ -165,7 +169,7 @@ class _LoopLowering(Lowering):
             self.references.add((node.name, 0))
         if any((node.name, 1) in n.inputs for n in self.nodes.values()):
             text = f"The value_index of '{node.name}', the Merge of a loop variable, is used; tfmini does not keep it."
-            raise errors.UnimplementedError(None, None, text)
+            raise errors.UnimplementedError.of(text)
         if self.careful:
             self.liveness.doubt((node.name, 0))
 
@@ -185,10 +189,14 @@ class _LoopLowering(Lowering):
         goes_on = self.goes_on
         if len(goes_on) > 1 or any(guard != goes_on for _, _, guard in self.next_sources.values()):
             return False
-        left = frozenset((endpoint, not way) for endpoint, way in goes_on)
-        if not waits and not all(guard <= left for _, _, guard in self.exit_sources.values()):
+        if not waits and not self.surely_leaves():
             return False
         return waits or self._splits()
+
+    def surely_leaves(self) -> bool:
+        """Whether every Exit of a plain loop is alive in the iteration after which the loop does not go on."""
+        left = frozenset((endpoint, not way) for endpoint, way in self.goes_on)
+        return all(guard <= left for _, _, guard in self.exit_sources.values())
 
     @property
     def goes_on(self) -> Guard:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.graph.frames import FLOW_OPS, LOOP_OP, SWITCH_OPS, Loop
+from tfmini.graph.frames import LOOP_OP, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.runtime import kernel_checks
-from tfmini.runtime.dead import DEAD
-from tfmini.runtime.kernel_calls import (
+from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with
+from tfmini.runtime.compiler import kernel_checks
+from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.kernel_calls import (
     OpFacts,
     bound_arguments,
     grouped,
@@ -29,19 +30,14 @@ from tfmini.runtime.kernel_calls import (
     output_count,
     takes_reference,
 )
+from tfmini.runtime.compiler.kernel_errors import named_errors
+from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.resources import Resources
-from tfmini.runtime.step_errors import named_errors
-from tfmini.runtime.trace import TraceTable
-from tfmini.runtime.units import Condition, Form, Unit
+from tfmini.runtime.trace.record import TraceTable
 
 _MAX_FOLDED_BYTES = 10 << 20
-# Pure, but somebody may have made them for the error they raise.
-_CHECKS = frozenset({"CheckNumerics", "EnsureShape", "Reshape", "Cast"})
-_RECEIVES = frozenset({"_Recv", "_HostRecv"})
-SENDS = frozenset({"_Send", "_HostSend"})
-_NO_CODE = frozenset({"NoOp", "ControlTrigger"})
-# Python's own `x if condition else y`, and the end of a wait: an op that stands for another value.
-_COPIES = frozenset({"LoopCond"})
+_CHECKS = ops_with("checks")
+_CONTROL_ONLY = ops_with("control_only")
 
 
 class Compilation:
@@ -160,8 +156,8 @@ class Lowering:
         shared = self.compilation
         return [
             node for name, node in self.nodes.items()
-            if ((name, 0) in self.constants or (name, 0) in shared.state_names or node.op in _NO_CODE
-                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op not in _RECEIVES)
+            if ((name, 0) in self.constants or (name, 0) in shared.state_names or node.op in _CONTROL_ONLY
+                or (name, 0) in self.alias and node.op not in FLOW_OPS and node.op != "_Recv")
             and not self.liveness.of_node(name)
         ]  # fmt: skip
 
@@ -220,19 +216,19 @@ class Lowering:
                 self._admit_flow(node, wave)
                 return
             guard = self.liveness.admit(node)
-        if op in _RECEIVES:
+        if op == "_Recv":
             self._admit_receive(node, wave)
-        elif op in SENDS:
+        elif op == "_Send":
             self._admit_send(node, wave, guard)
         elif op == "Const":
             self.constants[node.name, 0] = node.attrs["value"]
-        elif op in _COPIES:
+        elif op == "LoopCond":
             self.alias[node.name, 0] = self.canonical(node.inputs[0])
-        elif op not in _NO_CODE:
+        elif op not in _CONTROL_ONLY:
             self._admit_computation(node, wave, self.condition(guard))
 
     def _admit_flow(self, node: Node, wave: int) -> None:
-        """An op that steers. `LoopLowering` knows those that only stand in loops."""
+        """Lowers a Switch, a Merge or a loop. `loops._LoopLowering` handles the ops that stand only in loops."""
         if node.op == LOOP_OP:
             self.liveness.admit(node)
             self.compilation.lower_loop(self, node, self.loops[node.name])
@@ -316,7 +312,7 @@ class Lowering:
         receiver = "" if is_fetch else self.compilation.task_of(attrs["recv_device"].decode())
         is_local = not is_fetch and self.compilation.task_of(attrs["send_device"].decode()) == receiver
         if reference or (guard and not is_local):
-            # What leaves the device is the variable's value now, or the news that there is none.
+            # Sends the variable's current value, or `DEAD` if it has none.
             source = self._snapshot(node, source, wave, guard, reference)
         if is_fetch:
             self.compilation.fetch_sources[name] = source
@@ -352,7 +348,7 @@ class Lowering:
                 f"No OpKernel was registered to support Op '{node.op}'"
                 f" used by {{{{node {node.name}}}}} on {node.device}."
             )
-            raise errors.InvalidArgumentError(None, None, text)
+            raise errors.InvalidArgumentError.of(text)
         if facts.kernel.makes_state:
             self._admit_state(node, facts)
             return
@@ -457,7 +453,7 @@ class Lowering:
             self.units.insert(position, Unit(node, values, [False] * len(values), 0, wave, Form.SEND, key=group))
 
     def _drop_unused(self) -> None:
-        """Leaves out pure nodes whose values nobody takes and that are there only to be waited for.
+        """Removes pure nodes whose values no node reads and that are only control inputs.
 
         Such are the gradients of inputs that `tf.gradients(gate_gradients=True)` groups with those
         that are wanted. Waiting for such a node is waiting for its inputs. What was asked for by

@@ -3,7 +3,7 @@
 A program is a list of *segments*. A segment is straight-line Python, generated once, that needs
 nothing more from outside once it has started; its nodes are those that depend on the same set of
 arrivals: groups of tensors from other tasks, and answers of ops that wait. A step (see
-`step_run`) starts a segment when its predecessors are done and its arrivals are there. What a
+`executor.dataflow_run`) starts a segment when its predecessors are done and its arrivals are there. What a
 segment leaves for another, and what comes in and goes out, lies in a flat list of slots.
 `lowering` decides what each node becomes, `layout` what belongs to which segment, `loops` what
 becomes of while loops, and `codegen` writes the text.
@@ -18,12 +18,12 @@ from typing import Any
 
 from tfmini.graph.frames import contract, has_flow
 from tfmini.graph.node import Node
-from tfmini.runtime.layout import lay_out
-from tfmini.runtime.levels import Level, WaitingLoop
-from tfmini.runtime.loops import lower_loop
-from tfmini.runtime.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.layout import lay_out
+from tfmini.runtime.compiler.levels import Level, WaitingLoop
+from tfmini.runtime.compiler.loops import lower_loop
+from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.resources import Resources
-from tfmini.runtime.trace import TraceTable
+from tfmini.runtime.trace.record import TraceTable
 
 
 @dataclass

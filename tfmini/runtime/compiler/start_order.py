@@ -1,16 +1,16 @@
-"""In which order the units of a segment run: what goes on elsewhere sets out as early as it can.
+"""The order of the units of a segment: sends and asynchronous ops start as early as their inputs allow.
 
 A send, or the start of an op that answers later (a collective, a dequeue), takes time in which this task can
-compute something else. So what it needs comes first, then itself, and what it does not need after it. Where several
-set out, the one with the shortest chain of units before it comes first: the gradient of the last layer before that
-of the first, in whichever order the graph was built. All else keeps its order.
+compute something else. So the units that it needs come first, then the start, then the other units. Of several
+starts, the one with the shortest chain of units before it comes first: the gradient of the last layer before that
+of the first, in whichever order the graph was built. The other units keep their order.
 """
 
 from __future__ import annotations
 
-from tfmini.graph.frames import NEXT_OPS
-from tfmini.runtime.lowering import SENDS, Lowering
-from tfmini.runtime.units import Form, Unit
+from tfmini.graph.traits import NEXT_OPS
+from tfmini.runtime.compiler.lowering import Lowering
+from tfmini.runtime.compiler.units import Form, Unit
 
 _STARTS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP})
 
@@ -58,7 +58,7 @@ def _links(lowering: Lowering) -> list[_Link]:
     for name, node in nodes.items():
         edges = [source for source, _ in node.inputs]
         edges += node.controls
-        if node.op in SENDS and "_group" in node.attrs:
+        if node.op == "_Send" and "_group" in node.attrs:
             group = senders.setdefault(node.attrs["_group"], [])
             edges += group  # they leave together, after what each of them waits for
             group.append(name)

@@ -1,12 +1,12 @@
-"""One step on one task: which segments may run, what has arrived, and how it ends.
+"""The driver of any partition: it reacts to events and never blocks a thread.
 
-A `StepRun` is told of events (start, a group has arrived, abort) and runs the segments that they
-set free. It never waits: between events it is a few counters. A tensor may arrive before the
-step has started here; the worker then makes the run early and `deliver` only stores.
+The events are the start, the arrival of a group of tensors, the answer of a node, and an abort. Each runs the segments
+that it makes ready. Between two events a `DataflowRun` is a few counters. Tensors may arrive before the step has begun
+here: the worker then keeps them and delivers them before `start`.
 
-What is set free inside a running segment (an op answers another step's wait, a loop begins) runs
-when that segment has ended, in the same thread: `_dispatch` keeps such work in a queue, so that
-neither the stack nor the set of locks grows with the length of the chain.
+Segments that become ready inside a running segment (a node answers another step's wait, a loop begins) run when that
+segment has ended, in the same thread: `_dispatch` queues them, so that neither the stack nor the set of held locks
+grows with the length of the chain.
 """
 
 from __future__ import annotations
@@ -14,100 +14,76 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfmini import errors
-from tfmini.runtime.dead import DEAD
-from tfmini.runtime.levels import Level, WaitingLoop
-from tfmini.runtime.program import Program
-from tfmini.runtime.step_errors import dead_fetch, kernel_error, node_error
+from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.kernel_errors import kernel_error
+from tfmini.runtime.compiler.levels import WaitingLoop
+from tfmini.runtime.executor.partition_run import Aborted, Done, Owner, Path
+from tfmini.runtime.executor.waiting_run import StepContext, WaitingRun
+from tfmini.runtime.trace.record import clock
 
-Done = Callable[[errors.OpError | None, list[Any]], None]
-Path = tuple[int, ...]
-"""The iterations, outermost loop first, in which something happens; ``()`` outside all loops."""
+if TYPE_CHECKING:
+    from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
-
-class StepOwner(Protocol):
-    """What a running step needs of its worker."""
-
-    task: str
-
-    def send_group(self, run: StepRun, group: int, values: tuple[Any, ...], path: Path) -> None: ...
-    def schedule(self, activation: Activation, segment: int) -> bool: ...
+_OVER = Aborted(errors.CancelledError.of("The step has ended.", derived=True))
 
 
-class Activation:
+class Activation(StepContext):
     """One run of one level: of the whole program, or of one iteration of a loop.
 
-    The attributes ``step_id``, ``state`` and ``owner`` are for kernels.
+    Attributes:
+      pending: per segment, how many arrivals and other segments it still needs.
+      unfinished: the segments that have not run.
     """
 
-    __slots__ = ("level", "slots", "path", "pending", "left")
-    run: StepRun
-
-    def __init__(self, level: Level, path: Path) -> None:
-        self.level = level
-        self.slots = level.template.copy()
-        self.path = path
-        self.pending = level.pending.copy()
-        self.left = len(level.segments)
+    __slots__ = ()
+    slots: list[Any]
+    pending: list[int]
+    unfinished: set[int]
 
     @property
-    def step_id(self) -> int:
-        return self.run.id
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Per-step state of kernels that need some (temporary variables, tensor arrays…)."""
-        return self.run.shared
-
-    @property
-    def owner(self) -> StepOwner:
-        return self.run.worker
+    def run(self) -> DataflowRun:
+        raise NotImplementedError
 
     # ---- for generated code -----------------------------------------------------------------
 
     def send(self, group: int, values: tuple[Any, ...]) -> None:
-        """Called by a segment as soon as a group is complete."""
-        self.run.worker.send_group(self.run, group, values, self.path)
-
-    def begin(self, key: int, kernel: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Starts a kernel that answers later."""
-        wait = StepWait(self, key)
-        try:
-            kernel(wait, *arguments)
-        except BaseException:  # even Ctrl-C: a kernel that never started will never answer
-            wait.forget()
-            raise
+        """Sends a group of tensors, which is complete now."""
+        run = self.run
+        run.owner.send_group(run, group, values, self.path)
 
     def begin_loop(self, key: int, arguments: tuple[Any, ...]) -> None:
         """Starts a loop that has to wait on its way."""
-        _LoopRun(self, key, self.run.program.loops[key], arguments).iterate(None)
-
-    def skip(self, key: int) -> None:
-        """What leads to this arrival is dead: nobody will look at its values."""
-        self.complete(key, None)
+        run = self.run
+        if run.trace is not None:
+            run.trace.begun(key, self.path)
+        _LoopRun(self, key, run.program.loops[key], arguments).iterate(None)
 
     # ---- events -----------------------------------------------------------------------------
 
     def complete(self, key: int, values: Sequence[Any] | None) -> None:
-        """Stores what has arrived and runs what that sets free."""
+        run = self.run
+        if run.trace is not None:
+            run.trace.completed(key, self.path, values)
         slots, segment = self.level.arrivals[key]
-        with self.run.lock:
+        with run.lock:
             if values is not None:
                 for slot, value in zip(slots, values, strict=True):
                     self.slots[slot] = value
             self.pending[segment] -= 1
-            ready = self.pending[segment] == 0 and self.run.is_running
+            ready = self.pending[segment] == 0 and run.is_running
         if ready:
             _dispatch(self, [segment])
 
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
-        if self.run.stopped:
+        run = self.run
+        if not run.is_running:
             return []
         segment = self.level.segments[index]
         begin = time.perf_counter()
@@ -115,23 +91,23 @@ class Activation:
             with np.errstate(all="ignore"):
                 segment.run(self, self.slots)
         except Exception as error:  # noqa: BLE001 - whatever a kernel raises ends this step, not the server
-            self.run.fail(kernel_error(error, self.run.worker.task))
+            run.abort(kernel_error(error, run.owner.task))
             return []
         segment.note(time.perf_counter() - begin)
         ready = []
-        with self.run.lock:
+        with run.lock:
             for successor in segment.successors:
                 self.pending[successor] -= 1
                 if self.pending[successor] == 0:
                     ready.append(successor)
-            self.left -= 1
-            finished = self.left == 0
+            self.unfinished.discard(index)
+            finished = not self.unfinished
         if finished:
             self.over()
         return ready
 
     def run_later(self, segment: int) -> None:
-        """Runs a segment that was handed to a thread pool, and what it sets free."""
+        """Runs a segment in the worker's pool, and the segments that it makes ready."""
         _drive(self, [segment], scheduled=True)
 
     def over(self) -> None:
@@ -139,86 +115,69 @@ class Activation:
         raise NotImplementedError
 
 
-class StepRun(Activation):
-    """The state of one step of a program, and the activation of its outermost level.
+class DataflowRun(WaitingRun, Activation):
+    """A run that is driven by events, and the activation of its outermost level.
 
     Attributes:
-      id: the step's number, unique in the cluster.
-      missing: groups that are expected outside loops and have not come.
-      lock: guards all counters of all activations.
-      stopped: the step has ended; set once.
-      iteration: the class of a loop's iterations.
+      missing: groups that have not arrived, outside loops.
+      is_running: between `start` and the end.
     """
 
-    iteration: ClassVar[type[Iteration]]
+    __slots__ = ("level", "path", "pending", "unfinished", "missing", "is_running", "_early", "_iterations",
+                 "_on_done")  # fmt: skip
+    is_blocking = False
 
-    __slots__ = ("worker", "graph", "program", "id", "shared", "started_at", "missing", "lock", "stopped",
-                 "is_running", "waits", "_early", "_iterations", "_on_done", "_aborted")  # fmt: skip
-
-    def __init__(self, owner: StepOwner, graph: Any, step_id: int) -> None:
-        program: Program = graph.program
-        super().__init__(program, ())
-        self.worker = owner
-        self.graph = graph
-        self.program = program
-        self.id = step_id
-        self.shared: dict[str, Any] = {}
-        self.missing = {key for key in program.arrivals if key >= 0}
-        self.started_at = 0.0
-        self.lock = threading.Lock()
-        self.is_running = False
-        self.stopped = False
-        self.waits: dict[StepWait, None] = {}
-        self._early: dict[tuple[int, Path], Sequence[Any]] = {}
-        self._iterations: dict[tuple[int, Path], Activation] = {}
-        self._on_done: Done | None = None
-        self._aborted: errors.OpError | None = None
-
-    @property
-    def run(self) -> StepRun:  # type: ignore[override]
-        """Itself: no attribute, which would be a cycle that keeps the step's tensors until a collection."""
-        return self
-
-    def start(self, feeds: Sequence[Any], on_done: Done) -> None:
-        """Runs what can run; ``on_done(error, fetched values)`` is called once, now or later."""
-        for slot, value in zip(self.program.feeds, feeds):
-            self.slots[slot] = value
+    def __init__(
+        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+    ) -> None:
+        super().__init__(owner, graph, step_id, feeds, timeout_s)
+        self.level, self.path = self.program, ()
+        self.pending = self.program.pending.copy()
+        self.unfinished = set(range(len(self.pending)))
         for slot in self.program.kept_feeds:  # the client may use its buffer again
             if isinstance(self.slots[slot], np.ndarray):
                 self.slots[slot] = self.slots[slot].copy()
-        self.started_at = time.monotonic()
+        self.missing = {key for key in self.program.arrivals if key >= 0}
+        self.is_running = False
+        self._early: dict[tuple[int, Path], Sequence[Any]] = {}
+        self._iterations: dict[tuple[int, Path], Activation] = {}
+        self._on_done: Done | None = None
+
+    @property
+    def run(self) -> DataflowRun:  # an attribute would be a cycle that keeps the tensors until a garbage collection
+        return self
+
+    def start(self, on_done: Done) -> None:
         with self.lock:
             self._on_done = on_done
             self.is_running = True
-            aborted = self._aborted
+            aborted = self.stopped if isinstance(self.stopped, Aborted) else None
             ready = [i for i, count in enumerate(self.pending) if count == 0]
-            finished = self.left == 0
-        if aborted is not None or finished:
+        if aborted is not None:
             self._finish(aborted)
-            return
-        # At once, even inside another step's segment: a py_func may run a session and wait for it.
-        _drive(self, ready)
+        elif not self.unfinished:
+            self.over()
+        else:
+            # At once, even inside another step's segment: a py_func may run a session and wait for it.
+            _drive(self, ready)
 
     def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
-        """Stores a group of tensors from another task and runs what that sets free.
-
-        Args:
-          arrived_ns: when they came, by the process's monotonic clock, if that was before the step: for traces.
-        """
+        if self.trace is not None:
+            self.trace.arrived(group, path, arrived_ns or clock())
         if path:
             self._deliver_in_loop(group, values, path)
             return
         if group not in self.program.arrivals:
-            raise errors.InternalError(None, None, f"step {self.id} got group {group}, which it does not expect")
+            super().deliver(group, values)
         with self.lock:
             if group not in self.missing:
-                raise errors.InternalError(None, None, f"step {self.id} got group {group} twice")
+                raise errors.InternalError.of(f"step {self.step_id} got group {group} twice")
             self.missing.discard(group)
         self.complete(group, values)
 
     def _deliver_in_loop(self, group: int, values: Sequence[Any], path: Path) -> None:
         if group not in self.program.loop_groups:
-            raise errors.InternalError(None, None, f"step {self.id} got group {group} in iteration {path}")
+            raise errors.InternalError.of(f"step {self.step_id} got group {group} in iteration {path}")
         with self.lock:
             activation = self._iterations.pop((group, path), None)
             if activation is None:
@@ -227,7 +186,7 @@ class StepRun(Activation):
             activation.complete(group, values)
 
     def expect(self, activation: Activation) -> None:
-        """An iteration has begun: what came for it early is delivered, what comes later will find it."""
+        """An iteration has begun: delivers the groups that came early and notes the others as expected."""
         early = []
         with self.lock:
             for key in activation.level.arrivals:
@@ -241,112 +200,48 @@ class StepRun(Activation):
             activation.complete(key, values)
 
     def abort(self, error: errors.OpError) -> None:
-        """Ends the step with an error; segments that are running finish and are ignored."""
+        """Ends the run with an error, from any thread; running segments end later, without effect."""
         with self.lock:
-            if not self.is_running and not self.stopped:
-                self._aborted = self._aborted or error  # `start` will find it
+            if not self.is_running:
+                super().abort(error)  # `start` will find it
                 return
-        self._finish(error)
-
-    fail = abort
+        self._finish(Aborted(error))
 
     def over(self) -> None:
-        error = None
-        if self.program.uncertain:
-            dead = [i for i, slot in enumerate(self.program.fetches) if self.slots[slot] is DEAD]
-            if dead:
-                error = dead_fetch(dead[0])
-        self._finish(error)
+        try:
+            values = self.fetched()
+        except errors.OpError as error:
+            self._finish(Aborted(error))
+        else:
+            self._finish(_OVER, values)
 
-    @property
-    def is_over(self) -> bool:
-        return self.stopped
+    def missing_groups(self) -> list[int]:
+        return [*self.missing, *(group for group, _ in self._iterations)]
 
-    def raise_stopped(self) -> None:
-        """Ends a loop whose step has ended meanwhile."""
-        raise errors.CancelledError(None, None, f"Step {self.id} has ended.", derived=True)
+    def needs(self, task: str, peer: Any) -> bool:
+        program, graph = self.program, self.graph
+        return (
+            task in program.sends.values()
+            or peer is not None and peer in graph.peers.values()  # a session may give the task another name
+            or any(graph.senders.get(group) == task for group in self.missing | program.loop_groups)
+        )
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something has to come from outside before the step can go on."""
-        return bool(self.missing or self._iterations or self.waits)
-
-    def describe_wait(self) -> str:
-        """What the step is waiting for, for people."""
-        with self.lock:
-            groups = [*self.missing, *(group for group, _ in self._iterations)]
-            causes = [wait.cause for wait in self.waits]
-        waits = ", ".join([*(self.graph.describe_group(g) for g in sorted(groups)), *causes]) or "its own kernels"
-        seconds = time.monotonic() - self.started_at
-        return f"step {self.id} on {self.worker.task} waits for {waits} for {seconds:.1f} s"
-
-    def _finish(self, error: errors.OpError | None) -> None:
+    def _finish(self, why: Aborted, values: Sequence[Any] = ()) -> None:
         with self.lock:
             done, self._on_done = self._on_done, None
             if done is None:
                 return
-            self.stopped, self.is_running = True, False
-            waits = list(self.waits)
-            self.waits.clear()
+            self.stopped, self.is_running = why, False
             self._iterations.clear()
             self._early.clear()
-        for wait in waits:
-            wait.cancel()
-        values = [] if error is not None else [self.slots[s] for s in self.program.fetches]
-        # A run refers to itself, so without this its tensors would live until the next garbage collection. After
-        # an error some may still arrive or be computed.
-        self.slots = [] if error is None else self.program.template.copy()
-        done(error, values)
-
-
-class StepWait:
-    """A node's pending answer: the runtime's side of `graph.waiting.Wait`."""
-
-    __slots__ = ("step", "cause", "_key", "_cancel", "_open")
-
-    def __init__(self, step: Activation, key: int) -> None:
-        self.step = step
-        self.cause = ""
-        self._key = key
-        self._cancel: Callable[[], None] | None = None
-        self._open = True
-
-    def done(self, result: Any = None) -> None:
-        if not self.forget():
-            return
-        slots = self.step.level.arrivals[self._key][0]
-        self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
-
-    def fail(self, error: errors.OpError) -> None:
-        if self.forget():
-            run = self.step.run
-            run.fail(node_error(error, run.program.waits[self._key], run.worker.task))
-
-    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
-        run = self.step.run
-        with run.lock:
-            if run.stopped or not self._open:
-                return False
-            self.cause = f"{cause} (node {run.program.waits[self._key].name})"
-            self._cancel = cancel
-            run.waits[self] = None
-            return True
-
-    def forget(self) -> bool:
-        """Ends the wait; False when it has ended already."""
-        with self.step.run.lock:
-            was_open, self._open = self._open, False
-            self._cancel = None
-            self.step.run.waits.pop(self, None)
-        return was_open
-
-    def cancel(self) -> None:
-        """The step has ended: the waiter is told to go."""
-        with self.step.run.lock:
-            was_open, self._open = self._open, False
-            cancel, self._cancel = self._cancel, None
-        if was_open and cancel is not None:
-            cancel()
+        if self.waits:
+            self.release()
+        if why is _OVER:
+            done(None, list(values))
+        else:
+            # Tensors may still arrive or be computed: they find slots, but not those with this step's tensors.
+            self.slots = self.program.template.copy()
+            done(why.error, [])
 
 
 class _LoopRun:
@@ -365,7 +260,7 @@ class _LoopRun:
     def iterate(self, before: list[Any] | None) -> None:
         """Begins the next iteration, after one that has left these slots."""
         loop = self.loop
-        iteration = self.outer.run.iteration(self, self.outer.path + (self.count,))
+        iteration = Iteration(self, self.outer.path + (self.count,))
         self.count += 1
         slots = iteration.slots
         for slot, value in zip(loop.parameters, self.arguments):
@@ -385,7 +280,7 @@ class _LoopRun:
         _dispatch(iteration, ready)
 
     def iteration_over(self, slots: list[Any]) -> None:
-        """Goes round again if anything does, or leaves."""
+        """Starts the next iteration if any loop variable has a value; otherwise completes the loop."""
         for i, slot in enumerate(self.loop.exits):
             if slots[slot] is not DEAD:
                 self.exits[i] = slots[slot]
@@ -398,18 +293,19 @@ class _LoopRun:
 class Iteration(Activation):
     """One iteration of a loop."""
 
-    __slots__ = ("loop_run", "run")
+    __slots__ = ("level", "slots", "path", "pending", "unfinished", "run", "loop_run")
+    run: DataflowRun
 
     def __init__(self, loop_run: _LoopRun, path: Path) -> None:
-        super().__init__(loop_run.loop.level, path)
         self.run = loop_run.outer.run
         self.loop_run = loop_run
+        self.level, self.path = loop_run.loop.level, path
+        self.slots = self.level.template.copy()
+        self.pending = self.level.pending.copy()
+        self.unfinished = set(range(len(self.pending)))
 
     def over(self) -> None:
         self.loop_run.iteration_over(self.slots)
-
-
-StepRun.iteration = Iteration
 
 
 class _Queue(threading.local):
@@ -422,7 +318,7 @@ _queue = _Queue()
 
 
 def _dispatch(activation: Activation, ready: list[int]) -> None:
-    """Runs segments and all that they set free, now or when the segment that runs in this thread has ended."""
+    """Runs these segments and those that become ready, now or after the segment that runs in this thread."""
     if _queue.work is not None:
         _queue.work.append((activation, ready))
     else:
@@ -438,7 +334,7 @@ def _drive(activation: Activation, ready: list[int], scheduled: bool = False) ->
             activation, ready = work.popleft()
             while ready:
                 segment = ready.pop()
-                if scheduled or not activation.run.worker.schedule(activation, segment):
+                if scheduled or not activation.run.owner.schedule(activation, segment):
                     scheduled = False
                     ready.extend(activation.run_segment(segment))
     finally:

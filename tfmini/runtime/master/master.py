@@ -14,11 +14,12 @@ from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_dev
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
-from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.worker.worker import Worker
 
 _DELETE_TIMEOUT_S = 10.0
+OnDevices = Callable[[errors.OpError | None, list[DeviceAttributes]], None]
 
 
 class Master:
@@ -91,7 +92,7 @@ class Master:
           InvalidArgumentError: when the cluster has no such task.
         """
         if self._peer_for is None or task not in self._tasks:
-            raise errors.InvalidArgumentError(None, None, f"{task} is not in the cluster of {self.task}.")
+            raise errors.InvalidArgumentError.of(f"{task} is not in the cluster of {self.task}.")
         return self._peer_for(task, self._tasks[task])
 
     def worker_name(self, task: str) -> str:
@@ -101,18 +102,23 @@ class Master:
     def peer_without_name(self, task: str, address: str) -> Any:
         """The peer at an address, whatever it calls itself."""
         if self._peer_for is None:
-            raise errors.InvalidArgumentError(None, None, f"{self.task} has no network to reach {task} at {address}.")
+            raise errors.InvalidArgumentError.of(f"{self.task} has no network to reach {task} at {address}.")
         return self._peer_for("", address)
 
     # ---- sessions ---------------------------------------------------------------------------
 
-    def create_session(self, nodes: Sequence[Node], options: SessionOptions) -> MasterSession:
+    def create_session(
+        self, nodes: Sequence[Node], options: SessionOptions, in_process: bool = False
+    ) -> MasterSession:
         """Opens a session with its first graph.
+
+        Args:
+          in_process: whether the client is in this process.
 
         Raises:
           InvalidArgumentError: when the graph cannot be placed.
         """
-        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self.config))
+        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self.config), in_process)
         if nodes:
             session.extend(nodes)
         with self._lock:
@@ -128,7 +134,7 @@ class Master:
         session = self.sessions.get(handle)
         if session is None:
             text = f"Session {handle} is not found. Possibly, this master has restarted."
-            raise errors.AbortedError(None, None, text)
+            raise errors.AbortedError.of(text)
         return session
 
     def open_local_session(self, session: MasterSession) -> None:
@@ -141,7 +147,7 @@ class Master:
         """A session has been closed: its tasks may forget it."""
         with self._lock:
             self.sessions.pop(session.handle, None)
-        self.worker.delete_session(session.handle)
+        self.worker.delete_session(session.handle, errors.CancelledError.of(session.closed_because))
         for end in session.holds:
             end()
         for task, incarnation in list(session.registered_tasks.items()):
@@ -149,19 +155,35 @@ class Master:
             # Best effort: a task that is gone has forgotten the session anyway.
             self.peer(task).call(request, lambda answer: None, timeout_s=_DELETE_TIMEOUT_S, incarnation=incarnation)
 
-    def list_devices(self, on_done: Callable[[list[DeviceAttributes]], None], filters: Sequence[str] = ()) -> None:
-        """Asks every task that passes the filters for its devices; those that do not answer are left out."""
+    def list_devices(self, on_done: OnDevices, filters: Sequence[str] = (), patience_s: float = 0.0) -> None:
+        """Asks every task that passes the filters for its devices.
+
+        Args:
+          on_done: gets an UnavailableError if a task has not answered after ``patience_s``, else the devices.
+          patience_s: 0: tasks that cannot be reached now are left out.
+        """
         tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
 
         def listed(found: Mapping[str, list[DeviceAttributes]]) -> None:
-            on_done(self.own_devices + [d for task in sorted(found) for d in found[task]])
+            missing = sorted(tasks - set(found)) if patience_s else []
+            error = self._unlisted(missing, patience_s) if missing else None
+            on_done(error, self.own_devices + [d for task in sorted(found) for d in found[task]])
 
-        self._ask(dict.fromkeys(tasks, 0.0), listed)
+        self._ask(dict.fromkeys(tasks, patience_s), listed)
+
+    def _unlisted(self, tasks: Sequence[str], patience_s: float) -> errors.UnavailableError:
+        peers = [(task, self.peer(task)) for task in tasks]
+        shown = ", ".join(f"{task} at {peer.address} ({peer.why or peer.state.value})" for task, peer in peers)
+        return errors.UnavailableError.of(
+            f"The devices of {shown} cannot be listed: no answer within {patience_s:g} s. Start what is missing, or"
+            " leave it out by ConfigProto(device_filters=...).",
+            task=tasks[0],
+        )
 
     def learn_devices(self, nodes: Sequence[Node], options: SessionOptions, on_done: Callable[[], None]) -> None:
-        """Asks the tasks that may have the devices which nodes name and nobody has seen yet.
+        """Asks tasks for the devices in the nodes' requests that this master does not know yet.
 
-        A task that a request names is waited for; of others, those that answer at once are heard.
+        It waits for tasks that a request names; of the others it takes immediate answers only.
         """
         patience_s = options.operation_timeout_s or options.connect_timeout_s
         tasks: dict[str, float] = {}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
-from tfmini.runtime.gathered_trace import GatheredTrace
-from tfmini.runtime.master import Master
-from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
+from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.run_options import is_traced, parsed, run_metadata, timeout_seconds, wants_metadata
-from tfmini.runtime.session_cluster import open_session
 from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.traced_step import TracedStep
+from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 
 def master_handlers(master: Master, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
@@ -26,12 +24,9 @@ def master_handlers(master: Master, owners: SessionOwners) -> dict[type[Any], Ca
         m.CreateSession: service.create_session,
         m.ExtendSession: service.answer(service.extend_session),
         m.RunStep: service.answer(service.run_step),
-        m.MakeCallable: service.answer(service.make_callable),
-        m.RunCallable: service.answer(service.run_callable),
-        m.ReleaseCallable: service.answer(service.release_callable),
         m.CloseSession: service.answer(service.close_session),
-        m.ListDevices: service.answer(service.list_devices),
-        m.Reset: service.answer(service.reset),
+        m.ListDevices: service.list_devices,
+        m.Reset: service.reset,
         m.DescribeWait: service.answer(service.describe_wait),
     }
 
@@ -40,16 +35,15 @@ class _MasterService:
     def __init__(self, master: Master, owners: SessionOwners) -> None:
         self.master = master
         self._owners = owners
-        self._callables: dict[int, tuple[str, Any]] = {}
-        self._numbers = itertools.count(1)
 
-    @staticmethod
-    def answer(method: Callable[[Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-        """A handler that answers with the error that a method raises."""
+    def answer(self, method: Callable[[MasterSession, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        """A handler that finds the session and its owner, and answers with the error that a method raises."""
 
         def handler(peer: Any, request: Any, respond: Any) -> None:
             try:
-                method(request, respond)
+                session = self.master.session(request.session_handle)
+                self._owners.check(session.handle, peer)
+                method(session, request, respond)
             except errors.OpError as error:
                 respond(error)
 
@@ -70,46 +64,19 @@ class _MasterService:
         except errors.OpError as error:
             respond(error)
 
-    def extend_session(self, request: m.ExtendSession, respond: Any) -> None:
-        session = self.master.session(request.session_handle)
+    def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Any) -> None:
         if session.graph_version != request.current_graph_version:
             text = f"Current version is {session.graph_version} but caller expected {request.current_graph_version}."
-            raise errors.AbortedError(None, None, text)
+            raise errors.AbortedError.of(text)
 
         def extended(error: errors.OpError | None) -> None:
             respond(m.ExtendSessionReply(session.graph_version) if error is None else error)
 
         session.extend_when_known([Node.from_wire(fields) for fields in request.graph], extended)
 
-    def run_step(self, request: m.RunStep, respond: Any) -> None:
-        session = self.master.session(request.session_handle)
+    def run_step(self, session: MasterSession, request: m.RunStep, respond: Any) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         self._run(session, signature, request.feed_values, request.options, respond)
-
-    def make_callable(self, request: m.MakeCallable, respond: Any) -> None:
-        session = self.master.session(request.session_handle)
-        signature = (request.feeds, request.fetches, request.targets)
-
-        def prepared(error: errors.OpError | None, plan: Any) -> None:
-            if error is not None:
-                respond(error)
-                return
-            number = next(self._numbers)
-            self._callables[number] = (session.handle, signature)
-            respond(m.MakeCallableReply(number))
-
-        session.prepare(signature, prepared)
-
-    def run_callable(self, request: m.RunCallable, respond: Any) -> None:
-        found = self._callables.get(request.handle)
-        if found is None or found[0] != request.session_handle:
-            raise errors.InvalidArgumentError(None, None, f"No such callable handle: {request.handle}")
-        session = self.master.session(request.session_handle)
-        self._run(session, found[1], request.feed_values, request.options, respond)
-
-    def release_callable(self, request: m.ReleaseCallable, respond: Any) -> None:
-        self._callables.pop(request.handle, None)
-        respond(m.ReleaseCallableReply())
 
     def _run(self, session: MasterSession, signature: Any, values: Any, options: bytes, respond: Any) -> None:
         asked = parsed(options)
@@ -121,51 +88,50 @@ class _MasterService:
                 respond(error)
                 return
 
-            def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None = None) -> None:
+            def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
                 if error is not None:
                     respond(error)
                 elif not wants_metadata(asked):
                     respond(m.RunStepReply(tuple(found), b""))
                 elif not self.master.worker.run_in_pool(_reply, found, asked, plan, trace, respond):
-                    respond(errors.CancelledError(None, None, f"{self.master.task} is shutting down."))
+                    respond(errors.CancelledError.of(f"{self.master.task} is shutting down."))
 
-            cancel: Callable[[errors.OpError], None]
-            if traced:
-                step = TracedStep(session, plan, done, timeout)
-                cancel = step.cancel
-                step.start(values)
-            else:
-                cancel = session.run(plan, values, done, timeout)
+            step = session.new_step(plan, done, timeout)
+            step.start(values)
             if respond.is_open:
                 text = "Step was cancelled by its client."
-                respond.on_cancel(lambda: cancel(errors.CancelledError(None, None, text)))
+                respond.on_cancel(lambda: step.cancel(errors.CancelledError.of(text)))
 
         session.prepare(signature, prepared, traced)
 
-    def close_session(self, request: m.CloseSession, respond: Any) -> None:
-        self._owners.release(request.session_handle)
-        self._close(self.master.session(request.session_handle))
+    def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
+        self._owners.release(session.handle)
+        self._close(session)
         respond(m.CloseSessionReply())
 
-    def describe_wait(self, request: m.DescribeWait, respond: Any) -> None:
-        session = self.master.session(request.session_handle)
+    def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Any) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
 
     def _close(self, session: MasterSession, why: str = "") -> None:
         session.closed_because = why or session.closed_because
         session.close()
-        self._callables = {n: c for n, c in self._callables.items() if c[0] != session.handle}
 
-    def list_devices(self, request: m.ListDevices, respond: Any) -> None:
-        def done(devices: list[Any]) -> None:
+    def list_devices(self, peer: Any, request: m.ListDevices, respond: Any) -> None:
+        def done(error: errors.OpError | None, devices: list[Any]) -> None:
+            if error is not None:
+                respond(error)
+                return
             respond(m.ListDevicesReply([[d.name, d.device_type, d.memory_limit, d.incarnation] for d in devices]))
 
         session = self.master.sessions.get(request.session_handle)
+        if session is not None:
+            self._owners.check(session.handle, peer)
         master = session.master if session else self.master
-        master.list_devices(done, session.options.device_filters if session else ())
+        options = session.options if session else SessionOptions()
+        master.list_devices(done, options.device_filters, options.patience_s)
 
-    def reset(self, request: m.Reset, respond: Any) -> None:
+    def reset(self, peer: Any, request: m.Reset, respond: Any) -> None:
         def done(error: errors.OpError | None) -> None:
             respond(error if error is not None else m.ResetReply())
 
@@ -178,4 +144,4 @@ def _reply(found: list[Any], options: Any, plan: Any, trace: GatheredTrace | Non
         respond(m.RunStepReply(tuple(found), run_metadata(options, plan, trace).SerializeToString()))
     except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the client wait for ever
         text = f"the RunMetadata cannot be made: {type(error).__name__}: {error}"
-        respond(errors.InternalError(None, None, text))
+        respond(errors.InternalError.of(text))

@@ -13,6 +13,7 @@ from tfmini.graph.node import Endpoint, Node, Nodes
 from tfmini.graph.prune import step_graph
 from tfmini.placement.layout import Layout, lay_out
 from tfmini.placement.partition import Partitions, partition
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Part:
     Attributes:
       feeds, fetches: tensor names, in the order in which values go and come.
       feed_indices, fetch_indices: their positions among the plan's feeds and fetches.
-      graph: the local worker's RegisteredGraph, when this is the master's own task.
+      graph: registered on the master's own task, else None.
       peer, graph_handle, incarnation: where and what to run otherwise.
     """
 
@@ -32,7 +33,7 @@ class Part:
     fetches: list[str] = field(default_factory=list)
     feed_indices: list[int] = field(default_factory=list)
     fetch_indices: list[int] = field(default_factory=list)
-    graph: Any = None
+    graph: RegisteredGraph | None = None
     peer: Any = None
     graph_handle: int = 0
     incarnation: int = 0
@@ -43,8 +44,8 @@ class Plan:
     """A signature's partitions, their layout and the parts that run it.
 
     Attributes:
-      local: the only part of a local plan; ``is_inline``: it waits for collectives.
-      traced: whether its programs record what they do.
+      local: the registered graph of a plan that the client's thread runs by itself, else None.
+      traced: whether its programs record a trace.
     """
 
     feeds: tuple[str, ...]
@@ -52,9 +53,8 @@ class Plan:
     partitions: Partitions
     layout: Layout
     parts: list[Part]
-    local: Part | None = None
+    local: RegisteredGraph | None = None
     traced: bool = False
-    is_inline: bool = False
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
-from tfmini.runtime.inline_step import can_run_inline
-from tfmini.runtime.plan import Part, Plan
+from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.session_owners import hold
 
 if TYPE_CHECKING:
-    from tfmini.runtime.master_session import MasterSession
+    from tfmini.runtime.master.master_session import MasterSession
 
 _log = logging.getLogger("tfmini.runtime")
 _PROGRESS_S = 5.0
@@ -60,32 +60,31 @@ class Registration:
         self._one_done()
 
     def _register_local(self) -> None:
-        master = self.session.master
+        master, session = self.session.master, self.session
+        is_whole = len(self.plan.parts) == 1
         for part in self.plan.parts:
             if part.task == master.task:
-                master.open_local_session(self.session)
-                part.graph = master.worker.register_graph(self.session.handle, part.nodes, self._options(part))
+                master.open_local_session(session)
+                part.graph = master.worker.register_graph(
+                    session.handle, part.nodes, self._options(part), session.in_process, is_whole
+                )
                 part.incarnation = master.worker.incarnation
-        first = self.plan.parts[0] if len(self.plan.parts) == 1 else None
-        if first is None or first.graph is None:
-            return
-        self.plan.is_inline = master.reactor is not None and can_run_inline(first.graph.program)
-        if first.graph.program.is_simple or self.plan.is_inline:
-            self.plan.local = first
-            feeds, fetches = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
-            if first.feed_indices != feeds or first.fetch_indices != fetches:
-                self._reorder(first)
+                if part.graph.driver.is_blocking:
+                    self.plan.local = part.graph
+                    self._reorder(part, part.graph.program)
 
-    def _reorder(self, part: Part) -> None:
+    def _reorder(self, part: Part, program: Program) -> None:
         """Gives a local program the order of the plan, so that a step passes lists through."""
-        program = part.graph.program
+        feeds, fetches = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
+        if part.feed_indices == feeds and part.fetch_indices == fetches:
+            return
         slots = dict(zip(part.feed_indices, program.feeds))
         spare = len(program.template)
-        program.feeds = [slots.get(i, spare) for i in range(len(self.plan.feeds))]
-        program.template.append(None)  # where values go that nothing reads
-        fetches = dict(zip(part.fetch_indices, program.fetches))
-        program.fetches = [fetches[i] for i in range(len(self.plan.fetches))]
-        part.feed_indices, part.fetch_indices = list(range(len(self.plan.feeds))), list(range(len(self.plan.fetches)))
+        program.feeds = [slots.get(i, spare) for i in feeds]
+        program.template.append(None)  # the slot of fed values that no op reads
+        fetch_slots = dict(zip(part.fetch_indices, program.fetches))
+        program.fetches = [fetch_slots[i] for i in fetches]
+        part.feed_indices, part.fetch_indices = feeds, fetches
 
     def _options(self, part: Part) -> dict[str, Any]:
         return {
@@ -96,7 +95,7 @@ class Registration:
     # ---- remote parts -----------------------------------------------------------------------
 
     def _open_session(self, part: Part) -> None:
-        """Opens the session on the task unless this life of it has it already."""
+        """Opens the session on the task unless the current incarnation of the task has it."""
         master, session = self.session.master, self.session
         with self._lock:
             self._waiting.add(part.task)
@@ -118,14 +117,14 @@ class Registration:
             return
         if self.session.closed:
             part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
-            self._finish(errors.CancelledError(None, None, self.session.closed_because))
+            self._finish(errors.CancelledError.of(self.session.closed_because))
             return
         if part.task not in self.session.registered_tasks:
             self.session.holds.append(hold(part.peer))
         known = self.session.registered_tasks.setdefault(part.task, part.peer.incarnation)
         if known != part.peer.incarnation:
             text = f"{part.task} was restarted during this session, so its state is gone. Create a new session."
-            self._finish(errors.AbortedError(None, None, text, task=part.task))
+            self._finish(errors.AbortedError.of(text, task=part.task))
             return
         if not self.is_over:
             self._register(part, known)
@@ -139,7 +138,7 @@ class Registration:
             part.peer.call(request, lambda answer: self._registered(part, answer), incarnation=incarnation)
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
             text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
-            self._finish(errors.InternalError(None, None, text))
+            self._finish(errors.InternalError.of(text))
 
     def _limit_time(self, part: Part) -> None:
         """The session's operation timeout counts from the start of the registration."""
@@ -150,7 +149,7 @@ class Registration:
 
     def _expire(self, part: Part, limit_s: float) -> None:
         text = f"RegisterGraph to {part.peer} had no answer within {limit_s:g} s."
-        self._finish(errors.DeadlineExceededError(None, None, text, task=part.task))
+        self._finish(errors.DeadlineExceededError.of(text, task=part.task))
 
     def _registered(self, part: Part, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
@@ -172,7 +171,7 @@ class Registration:
             f"{part.task} at {part.peer.address} could not be reached ({part.peer.why or part.peer.state.value})."
             " Start that task, or check its address in the ClusterSpec; tasks that a session does not use need not run."
         )
-        return errors.DeadlineExceededError(None, None, f"{error.message} {text}", task=part.task)
+        return errors.DeadlineExceededError.of(f"{error.message} {text}", task=part.task)
 
     def _report(self) -> None:
         with self._lock:
@@ -240,5 +239,5 @@ class Registration:
                 self._deregister(part)
 
     def _deregister(self, part: Part) -> None:
-        request = DeregisterGraph(self.session.handle, part.graph_handle)
+        request = DeregisterGraph(part.graph_handle)
         part.peer.call(request, lambda answer: None, incarnation=part.incarnation)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
-from tfmini.runtime.gathered_trace import GatheredTrace
-from tfmini.runtime.plan import Plan
+from tfmini.runtime.master.plan import Plan
+from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
 
 def parsed(options: bytes) -> Any:

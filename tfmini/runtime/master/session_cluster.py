@@ -15,10 +15,10 @@ from tfmini import errors
 from tfmini.devices import parse
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.runtime.master import Master, renamed
-from tfmini.runtime.master_session import MasterSession
+from tfmini.runtime.master.master import Master, renamed
+from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.servers import same_address
+from tfmini.runtime.targets import same_address
 
 OnSession = Callable[[errors.OpError | None, MasterSession | None], None]
 
@@ -45,22 +45,24 @@ class SessionCluster(Master):
 
 
 def open_session(
-    server: Master, nodes: Sequence[Node], options: SessionOptions, target: str, on_done: OnSession
-) -> None:
+    server: Master, nodes: Sequence[Node], options: SessionOptions, target: str, on_done: OnSession,
+    in_process: bool = False,
+) -> None:  # fmt: skip
     """Opens a session with its first graph, in its own cluster if it brings one.
 
     Args:
       server: the master of the target.
       target: the address by which the client reached it.
+      in_process: whether the client is in this process.
 
     Raises:
       InvalidArgumentError: see `SessionCluster`.
       UnavailableError: when the server has been stopped.
     """
     if server.closed:
-        raise errors.UnavailableError(None, None, f"The server of {server.task} has been stopped: make another one.")
+        raise errors.UnavailableError.of(f"The server of {server.task} has been stopped: make another one.")
     if not options.cluster:
-        session = server.create_session((), options)
+        session = server.create_session((), options, in_process)
 
         def extended(error: errors.OpError | None) -> None:
             if error is not None:
@@ -72,9 +74,9 @@ def open_session(
     cluster = SessionCluster(server, dict(options.cluster), target)
     isolated = replace(options, isolate_session_state=options.isolate_session_state or not options.share_state)
 
-    def listed(devices: Sequence[DeviceAttributes]) -> None:
+    def listed(_: errors.OpError | None, devices: Sequence[DeviceAttributes]) -> None:
         try:
-            session = cluster.create_session(nodes, isolated)
+            session = cluster.create_session(nodes, isolated, in_process)
         except errors.OpError as error:
             on_done(error, None)
         else:
@@ -92,18 +94,18 @@ def _own_task(server: Master, tasks: Mapping[str, str], target: str) -> str:
             "The master (current machine) is not included in the provided cluster_def. The session's target is"
             f" {target}, and the tasks are {shown}: give one of them the target's address."
         )
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if len(found) > 1:
         text = (
             "Found multiple matching tasks that correspond to to the master. Master target: "
             f"'{target}'. ClusterDef: {shown}"
         )
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     if found[0] == server.task:
         name = parse(server.task)
         text = (
             "The ClusterSpec names the job and task index to be the same names that were provided when the server"
             f" booted. This is currently not allowed. Job: {name.job}, task index: {name.task}"
         )
-        raise errors.InvalidArgumentError(None, None, text)
+        raise errors.InvalidArgumentError.of(text)
     return found[0]

@@ -1,7 +1,7 @@
-"""A step as its master sees it: parts that answer, the error that wins, and when it is over.
+"""The state of a step at its master: the parts that have not answered, the fetched values and the error.
 
-Pure: events in (`part_done`, `part_failed`, `cancel`), instructions out. The root cause wins by
-rule, not by waiting: an error that is marked as derived never hides one that is not.
+Pure: events in (`part_done`, `part_failed`, `cancel`), instructions out. An error that is marked as derived never
+replaces another one, so the step fails with the root cause in whatever order the errors arrive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors
-from tfmini.runtime.plan import Plan
+from tfmini.runtime.master.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Abort:
     """Tell the parts (by index) that have not answered that the step has failed."""
 
     parts: tuple[int, ...]
-    error: errors.OpError
+    why: str
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Finish:
 Instruction = Abort | Finish
 
 
-class Step:
+class StepState:
     """The state of one run of a plan."""
 
     __slots__ = ("plan", "values", "waiting", "error", "over")
@@ -74,17 +74,13 @@ class Step:
         return told + self._finish_if_last()
 
     def _fail(self, error: errors.OpError) -> list[Instruction]:
-        first = self.error is None
-        if first or self.error.derived and not error.derived:  # type: ignore[union-attr]
+        told: list[Instruction] = [self._abort(error)] if self.error is None and self.waiting else []
+        if self.error is None or self.error.derived and not error.derived:
             self.error = error
-        told: list[Instruction] = []
-        if first and self.waiting:
-            told.append(self._abort(error))
         return told + self._finish_if_last()
 
     def _abort(self, error: errors.OpError) -> Abort:
-        derived = errors.from_code(errors.CANCELLED, f"The step failed elsewhere: {error.message}", derived=True)
-        return Abort(tuple(sorted(self.waiting)), derived)
+        return Abort(tuple(sorted(self.waiting)), f"The step failed elsewhere: {error.message}")
 
     def _finish_if_last(self) -> list[Instruction]:
         if self.waiting or self.over:

@@ -1,4 +1,4 @@
-"""How far another task's clock is from ours, from questions and answers that carry times (as NTP does)."""
+"""Estimates the offset of another task's clock from requests and answers that carry times, as NTP does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc.messages import Logging
-from tfmini.runtime.trace import clock, wall_offset_ns
+from tfmini.runtime.trace.record import clock, wall_offset_ns
 
 QUESTIONS = 8
 _TIMEOUT_S = 2.0
@@ -28,8 +28,8 @@ OWN = Alignment(0, 0)
 def alignment(asked_ns: int, theirs_ns: int, answered_ns: int) -> Alignment:
     """From one exchange: our time when we asked, their time in the answer, our time when it came.
 
-    Their reading was made somewhere between ours, so the error is at most half the way. A difference
-    that is smaller than its own error is none: the clocks agree as far as one can tell.
+    The other task read its clock between our two readings, so the error is at most half their distance. An
+    offset smaller than its error counts as 0.
     """
     offset = theirs_ns - (asked_ns + answered_ns) // 2
     error = (answered_ns - asked_ns + 1) // 2

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.devices import task_of_device
-from tfmini.runtime import trace_labels as labels
-from tfmini.runtime.clocks import Alignment
-from tfmini.runtime.trace import StepLog, wall_offset_ns
-from tfmini.runtime.trace_stats import set_times
+from tfmini.runtime.trace import labels as labels
+from tfmini.runtime.trace.clocks import Alignment
+from tfmini.runtime.trace.record import StepLog, wall_offset_ns
+from tfmini.runtime.trace.stats import set_times
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _Merge:
         """The step as the client sees it, and what the master does before the first part and after the last."""
         trace, log = self._trace, self._trace.log
         home = task_of_device(trace.master)
-        if all(record.task != home for record in trace.records):  # it had no part of the step, and has no doubts
+        if all(record.task != home for record in trace.records):  # the master's task ran no part; its clock offset is 0
             self._add(trace.master, labels.CLOCK, labels.clock_label(home, 0, 0), *[self._own(log.started)] * 2)
         called = self._own(min(log.called.values(), default=log.started))
         there = labels.op_label(labels.REQUEST, labels.REQUEST, ["values from the client"])

@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.graph.node import Node
-from tfmini.runtime.trace_labels import edge_number_and_producer
+from tfmini.runtime.trace.labels import edge_number_and_producer
 
 EVENT_LIMIT = 1 << 20  # what a step, and what all kept steps of a task together, may record
 _STEP_LIMIT = 64
-_SENDS = ("_Send", "_HostSend")
-_RECEIVES = ("_Recv", "_HostRecv")
 
 clock = time.perf_counter_ns
 
@@ -33,7 +31,7 @@ Size = tuple[np.dtype[Any], tuple[int, ...], int]
 def wall_offset_ns() -> int:
     """What to add to `clock` for nanoseconds since 1970."""
     best: tuple[int, int] | None = None
-    for _ in range(5):  # between two readings the process may have been set aside: the closest pair counts
+    for _ in range(5):  # the process may be preempted between two readings: the closest pair counts
         before, wall, after = clock(), time.time_ns(), clock()
         if best is None or after - before < best[0]:
             best = (after - before, wall - (before + after) // 2)
@@ -64,7 +62,7 @@ class TraceTable:
 
     def number(self, node: Node, outputs: tuple[int, ...], group: int | None = None) -> int:
         """The number for a unit; a Send's node may also stand for taking its value, before it is sent."""
-        if group is None and node.op in _SENDS:
+        if group is None and node.op == "_Send":
             node = node.replace(op="Identity")
         self.units.append((node, outputs))
         number = len(self.units) - 1
@@ -75,9 +73,9 @@ class TraceTable:
     def add_transfers(self, nodes: Iterable[Node]) -> None:
         """Notes what travels in each group, in the order in which it does."""
         for node in sorted(nodes, key=lambda node: bytes(node.attrs.get("tensor_name", b""))):
-            if node.op in _SENDS and "_group" in node.attrs:
+            if node.op == "_Send" and "_group" in node.attrs:
                 self.sends.setdefault(node.attrs["_group"], []).append(node)
-            elif node.op in _RECEIVES:
+            elif node.op == "_Recv":
                 self.producers[node.name] = _producer(node)
                 if "_group" in node.attrs:
                     self.receives.setdefault(node.attrs["_group"], []).append(node)

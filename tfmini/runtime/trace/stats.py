@@ -8,8 +8,8 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.node import Node
-from tfmini.runtime import trace_labels as labels
-from tfmini.runtime.trace import Size, Trace, TraceTable, wall_offset_ns
+from tfmini.runtime.trace import labels as labels
+from tfmini.runtime.trace.record import Size, Trace, TraceTable, wall_offset_ns
 
 _ALLOCATOR = "cpu"
 _SHORTEST_GAP_NS = 1_000

@@ -1,8 +1,8 @@
-"""Tensors that come before their step: the sender was told to run first, or the RunGraph is still on its way.
+"""Tensors that arrive before their step: the sender was started first, or the RunGraph is still in flight.
 
-They are kept by step until the step takes them. A step that never comes must not keep memory for
-ever, so both steps and bytes are bounded; the oldest step goes first, and if it does come after all
-it is told so, instead of waiting for tensors that have been thrown away.
+They are kept by step until the step takes them. A step that never starts must not keep memory for
+ever, so both steps and bytes are bounded. The oldest step is dropped first; if it starts after all, it fails with that
+reason instead of waiting for the dropped tensors.
 """
 
 from __future__ import annotations
@@ -72,4 +72,4 @@ class EarlyTensors:
             f" {self._byte_limit} bytes or {self._step_limit} steps of such tensors were waiting here. Is the master"
             " of the step overloaded or cut off?"
         )
-        return errors.ResourceExhaustedError(None, None, text)
+        return errors.ResourceExhaustedError.of(text)

@@ -10,8 +10,9 @@ from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
 from tfmini.runtime.session_owners import SessionOwners
-from tfmini.runtime.wait_reports import describe_run
-from tfmini.runtime.worker import Worker
+from tfmini.runtime.worker.worker import Worker
+
+_LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
 
 
 def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
@@ -24,7 +25,6 @@ def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Ca
         m.RegisterGraph: service.register_graph,
         m.DeregisterGraph: service.deregister_graph,
         m.RunGraph: service.run_graph,
-        m.CleanupGraph: service.cleanup_graph,
         m.CleanupAll: service.cleanup_all,
         m.Logging: service.logging,
         m.DescribeStep: service.describe_step,
@@ -49,48 +49,71 @@ class _WorkerService:
         respond(m.GetStatusReply(self.worker.task, self.worker.incarnation, devices))
 
     def create_worker_session(self, peer: Any, request: m.CreateWorkerSession, respond: Any) -> None:
-        self.worker.create_session(request.session_handle, request.isolate, request.tasks, request.task)
         handle = request.session_handle
+        self._check_session(handle, peer)
+        self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
         respond(m.CreateWorkerSessionReply())
 
     def delete_worker_session(self, peer: Any, request: m.DeleteWorkerSession, respond: Any) -> None:
+        self._check_session(request.session_handle, peer)
         self._owners.release(request.session_handle)
         self.worker.delete_session(request.session_handle)
         respond(m.DeleteWorkerSessionReply())
 
+    def _check_session(self, handle: str, peer: Any) -> None:
+        """Raises PermissionDeniedError if the session is another process's."""
+        if handle in self.worker.sessions:
+            self._owners.check(handle, peer)
+
     def register_graph(self, peer: Any, request: m.RegisterGraph, respond: Any) -> None:
+        self._check_session(request.session_handle, peer)
+        if len(request.graph) < _LARGE_GRAPH:
+            self._register(request, respond)
+        elif not self.worker.run_in_pool(self._register, request, respond):  # else heartbeats and others wait for it
+            respond(errors.CancelledError.of(f"{self.worker.task} is shutting down."))
+
+    def _register(self, request: m.RegisterGraph, respond: Any) -> None:
         try:
             nodes = [Node.from_wire(fields) for fields in request.graph]
             graph = self.worker.register_graph(request.session_handle, nodes, request.options)
         except errors.OpError as error:
             respond(error)
-            return
-        respond(m.RegisterGraphReply(graph.handle))
+        except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
+            respond(errors.InternalError.of(f"the graph cannot be registered: {type(error).__name__}: {error}"))
+        else:
+            respond(m.RegisterGraphReply(graph.handle))
 
     def deregister_graph(self, peer: Any, request: m.DeregisterGraph, respond: Any) -> None:
-        self.worker.deregister_graph(request.graph_handle)
+        graph = self.worker.graphs.get(request.graph_handle)
+        if graph is not None:
+            self._owners.check(graph.session_handle, peer)
+            self.worker.deregister_graph(graph.handle)
         respond(m.DeregisterGraphReply())
 
     def run_graph(self, peer: Any, request: m.RunGraph, respond: Any) -> None:
         def done(error: errors.OpError | None, values: list[Any]) -> None:
-            respond(error if error is not None else m.RunGraphReply(tuple(values), b""))
+            respond(error if error is not None else m.RunGraphReply(tuple(values)))
 
+        graph = self.worker.graphs.get(request.graph_handle)
+        if graph is not None:
+            self._owners.check(graph.session_handle, peer)
         try:
-            graph = self.worker.graph(request.graph_handle)
+            graph = graph or self.worker.graph(request.graph_handle)
             run = self.worker.run_graph(graph, request.step_id, request.feed_values, done)
         except errors.OpError as error:
             self.worker.forget_step(request.step_id)
             respond(error)
             return
         if respond.is_open:
-            gone = errors.CancelledError(None, None, f"The master of step {request.step_id} gave up.", derived=True)
+            gone = errors.CancelledError.of(f"The master of step {request.step_id} gave up.", derived=True)
             respond.on_cancel(lambda: self.worker.abort_step(run.step_id, gone))
 
-    def cleanup_graph(self, peer: Any, request: m.CleanupGraph, respond: Any) -> None:
-        error = errors.AbortedError(None, None, f"Cleanup {request.step_id}", derived=True)
-        self.worker.abort_step(request.step_id, error)
-        respond(m.CleanupGraphReply())
+    def _check_step(self, step_id: int, peer: Any) -> None:
+        """Raises PermissionDeniedError if the step runs here for another process's session."""
+        run = self.worker.runs.get(step_id)
+        if run is not None:
+            self._owners.check(run.graph.session_handle, peer)
 
     def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
         self.worker.cleanup_all(request.containers)
@@ -100,7 +123,7 @@ class _WorkerService:
         if not request.step_id:
             respond(m.LoggingReply(time.time_ns(), b""))
         elif not self.worker.run_in_pool(self._report, request.step_id, respond):
-            respond(errors.CancelledError(None, None, f"{self.worker.task} is shutting down."))
+            respond(errors.CancelledError.of(f"{self.worker.task} is shutting down."))
 
     def _report(self, step_id: int, respond: Any) -> None:
         """Many ops make much to report: this is not for the thread that owns the sockets."""
@@ -108,21 +131,30 @@ class _WorkerService:
             respond(m.LoggingReply(time.time_ns(), self.worker.step_stats(step_id)))
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
             text = f"step {step_id} cannot be reported: {type(error).__name__}: {error}"
-            respond(errors.InternalError(None, None, text))
+            respond(errors.InternalError.of(text))
 
     def describe_step(self, peer: Any, request: m.DescribeStep, respond: Any) -> None:
-        respond(m.DescribeStepReply(describe_run(self.worker.steps.get(request.step_id))))
+        run = self.worker.runs.get(request.step_id)
+        respond(m.DescribeStepReply("" if run is None else run.describe_wait()))
 
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
-        self.worker.receive(request.step_id, request.group, request.values, request.dead, request.iteration)
+        step_id = request.step_id
+        try:
+            self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration)
+        except Exception as error:  # noqa: BLE001 - the tensors are lost, and their step would wait for them
+            text = f"{self.worker.task} cannot use tensors that {peer} sent for step {step_id}:"
+            failure = errors.InternalError.of(f"{text} {type(error).__name__}: {error}", task=peer.task)
+            self.worker.abort_step(step_id, failure)
 
     def abort_step(self, peer: Any, request: m.AbortStep, respond: Any) -> None:
-        self.worker.abort_step(request.step_id, m.error_of(request))
+        self._check_step(request.step_id, peer)
+        self.worker.abort_step(request.step_id, errors.CancelledError.of(request.message, derived=True))
 
     def collective_join(self, peer: Any, request: m.CollectiveJoin, respond: Any) -> None:
-        self.worker.collectives.leader.join(
-            request.group_key, request.group_size, request.device, request.place, respond
-        )
+        leader, key, device = self.worker.collectives.leader, request.group_key, request.device
+        leader.join(key, request.group_size, device, request.place, respond)
+        if respond.is_open:
+            respond.on_cancel(lambda: leader.withdraw(key, device, respond))
 
     def collective_data(self, peer: Any, request: m.CollectiveData, respond: Any) -> None:
         self.worker.collectives.receive(request)

@@ -1,4 +1,4 @@
-"""``tf.contrib.framework.assign_from_…``: variables get values from Python or a checkpoint, through feeds."""
+"""``tf.contrib.framework.assign_from_…``: assigns values from Python or a checkpoint to variables, with feeds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.graph.operation import Operation
-from tfmini.layers.model_variables import get_variable_full_name, get_variables
-from tfmini.ops.array_identity import placeholder
+from tfmini.layers.contrib.model_variables import get_variable_full_name, get_variables
+from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import group, no_op
-from tfmini.train.checkpoint_reader import load_checkpoint
+from tfmini.train.checkpointing.reader import load_checkpoint
 
 __all__ = ["assign_from_checkpoint", "assign_from_checkpoint_fn", "assign_from_values", "assign_from_values_fn"]
 
@@ -21,20 +21,20 @@ Feeds = dict[Any, Any]
 
 
 def _assigned(variable: Any, value: Any, feeds: Feeds) -> Operation:
-    """An assignment from a new placeholder, whose value is put into ``feeds``."""
+    """An assignment from a new placeholder; adds the placeholder's value to ``feeds``."""
     source = placeholder(variable.dtype.base_dtype, variable.shape, name=f"placeholder/{variable.op.name}")
     feeds[source] = value
     return variable.assign(source)  # type: ignore[no-any-return]
 
 
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Operation, Feeds]:
-    """(an op that assigns all, its feeds) (``tf.contrib.framework.assign_from_values``).
+    """(an op that assigns all values, its feeds) (``tf.contrib.framework.assign_from_values``).
 
     Args:
-      var_names_to_values: the name of a variable's op -> array of as many elements.
+      var_names_to_values: name of a variable's op -> array with the same number of elements.
 
     Raises:
-      ValueError: when a name is not that of exactly one variable.
+      ValueError: when a name does not identify exactly one variable.
     """
     feeds: Feeds = {}
     assigned = []
@@ -57,13 +57,13 @@ def _named(name: str) -> Any:
 
 
 def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """`assign_from_values` as a function of a session."""
+    """A function of a session that runs `assign_from_values`."""
     op, feeds = assign_from_values(var_names_to_values)
     return lambda session: session.run(op, feeds)
 
 
 def _grouped(var_list: Any) -> dict[str, list[Any]]:
-    """Name in the checkpoint -> the variables that hold parts of it."""
+    """Name in the checkpoint -> the variable, or the parts of a partitioned one."""
     if isinstance(var_list, Mapping):
         return {name: list(v) if isinstance(v, (list, tuple)) else [v] for name, v in var_list.items()}
     grouped: dict[str, list[Any]] = {}
@@ -73,7 +73,7 @@ def _grouped(var_list: Any) -> dict[str, list[Any]]:
 
 
 def _part(variable: Any, value: Any, name: str) -> Any:
-    """What a variable gets of a tensor in the checkpoint: all, or its slice."""
+    """The value of a variable from a tensor in the checkpoint: all of it, or the slice of a partition."""
     info = getattr(variable, "_save_slice_info", None)
     if info is not None:
         spans = zip(info.var_offset, info.var_shape, strict=True)
@@ -93,11 +93,11 @@ def assign_from_checkpoint(
 
     Args:
       model_path: the checkpoint's prefix, or a directory.
-      var_list: variables; or name in the checkpoint -> variable, or the list of its parts.
-      ignore_missing_vars: whether a variable that the checkpoint lacks is only warned about.
+      var_list: a list of variables, or name in the checkpoint -> variable or list of its parts.
+      ignore_missing_vars: log a warning, rather than raise, for variables that are not in the checkpoint.
 
     Raises:
-      ValueError: when the checkpoint lacks a variable, or has it with another shape.
+      ValueError: when the checkpoint has no value for a variable, or one of another shape.
     """
     reader = load_checkpoint(model_path)
     feeds: Feeds = {}
@@ -117,16 +117,16 @@ def assign_from_checkpoint(
 def assign_from_checkpoint_fn(
     model_path: Any, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], Any] | None:
-    """A function of a session that restores variables, or None where there are none.
+    """A function of a session that restores variables; None if the checkpoint has none of them.
 
     TF name: ``tf.contrib.framework.assign_from_checkpoint_fn``.
 
     Args:
-      reshape_variables: whether a value of another shape, but as many elements, is fitted in.
+      reshape_variables: reshape values of another shape with the same number of elements.
       The others are those of `assign_from_checkpoint`.
 
     Raises:
-      ValueError: for an empty ``var_list``.
+      ValueError: when ``var_list`` is empty.
     """
     if not var_list:
         raise ValueError("var_list cannot be empty")

@@ -1,4 +1,4 @@
-"""``tf.train.Checkpoint``: saves objects by the attributes that hold them, in TensorFlow's object-based format."""
+"""``tf.train.Checkpoint``: saves objects in TensorFlow's object-based format, named by attributes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_identity import placeholder_with_default
+from tfmini.graph.scoping import colocate_with, control_dependencies, device
+from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.control import no_op
-from tfmini.ops.scoping import colocate_with, control_dependencies, device
-from tfmini.ops.variables import Variable
-from tfmini.train import checkpoint_state
-from tfmini.train.checkpoint_status import LoadStatus, session_or_default, status_of
-from tfmini.train.object_graph import OBJECT_GRAPH_KEY, ObjectGraph, Trackable, is_trackable
-from tfmini.train.saveables import SaveableObject, SaveSpec, set_cpu0
-from tfmini.train.saver import Saver
+from tfmini.ops.variables.functions import Variable
+from tfmini.train.checkpointing import state_file as checkpoint_state
+from tfmini.train.checkpointing.load_status import LoadStatus, session_or_default, status_of
+from tfmini.train.checkpointing.object_graph import OBJECT_GRAPH_KEY, ObjectGraph, Trackable, is_trackable
+from tfmini.train.checkpointing.saveables import SaveableObject, SaveSpec, set_cpu0
+from tfmini.train.checkpointing.saver import Saver
 
 
 class _GraphSaveable(SaveableObject):
-    """The object graph's message: fed when it is saved, and not restored."""
+    """The object graph's message, which is fed when it is saved and never restored."""
 
     def __init__(self, tensor: Tensor) -> None:
         super().__init__(tensor, [SaveSpec(tensor, "", OBJECT_GRAPH_KEY)], OBJECT_GRAPH_KEY)
@@ -32,14 +32,14 @@ class _GraphSaveable(SaveableObject):
 class Checkpoint(Trackable):
     """Groups objects to save and restore them together (``tf.train.Checkpoint``).
 
-    Unlike a `Saver`'s, its files do not depend on the names of variables, only on the names of the attributes by
-    which objects are reached. Objects may be added later, as attributes.
+    Unlike those of a `Saver`, its files do not depend on the names of variables. They depend on the names of the
+    attributes that lead from the checkpoint to an object. Attributes may be added later.
 
     Args:
       kwargs: attribute -> variable, optimizer, layer, `Checkpoint` or other trackable object.
 
     Raises:
-      ValueError: for a value that is nothing of the kind.
+      ValueError: when a value is not trackable.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ class Checkpoint(Trackable):
 
     @property
     def save_counter(self) -> Any:
-        """An int64 variable: how often `save` was called."""
+        """An int64 variable that counts the calls of `save`."""
         if self._save_counter is None:
             with device("/cpu:0"), control_dependencies(None):
                 kind: Any = {"use_resource": True}
@@ -73,14 +73,14 @@ class Checkpoint(Trackable):
         return self._save_counter
 
     def save(self, file_prefix: Any, session: Any = None) -> str:
-        """Saves everything as ``<file_prefix>-<save_counter>``, and names it in the directory's state file.
+        """Saves all objects as ``<file_prefix>-<save_counter>`` and updates the directory's state file.
 
         Args:
-          file_prefix: of the files; directories are made.
-          session: holds the variables; default the default session.
+          file_prefix: prefix of the files' names; missing directories are made.
+          session: the session of the variables; default: the default session.
 
         Returns:
-          the checkpoint's prefix.
+          The checkpoint's prefix.
         """
         prefix = os.fspath(file_prefix)
         path = self.write(f"{prefix}-{self._next_number(session_or_default(session))}", session)
@@ -97,7 +97,7 @@ class Checkpoint(Trackable):
         return int(session.run(self._count))
 
     def write(self, file_prefix: Any, session: Any = None) -> str:
-        """Saves everything as ``file_prefix``, without a number; otherwise as `save`."""
+        """Saves all objects with the prefix ``file_prefix``, without number and state file; see `save`."""
         prefix = os.fspath(file_prefix)
         os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
         graph = ObjectGraph(self)
@@ -109,23 +109,22 @@ class Checkpoint(Trackable):
         return saved.decode() if isinstance(saved, bytes) else str(saved)
 
     def restore(self, save_path: Any) -> LoadStatus:
-        """Begins to restore a checkpoint, of a `Checkpoint` or by names of a `Saver`.
+        """Prepares to restore a checkpoint that a `Checkpoint` or a `Saver` wrote.
 
-        The values are put in place by ``run_restore_ops`` or ``initialize_or_restore`` of the result.
+        ``run_restore_ops`` or ``initialize_or_restore`` of the result assigns the values.
 
         Args:
-          save_path: the checkpoint's prefix; None, as `latest_checkpoint` gives for an empty directory, to
-            initialise only.
+          save_path: the checkpoint's prefix; None (`latest_checkpoint` of an empty directory) to only initialize.
 
         Raises:
           NotFoundError: when there is no such checkpoint.
         """
-        counter = self.save_counter  # so that the initializers that scripts run know it
+        counter = self.save_counter  # creates the variable, so that a script's initializers include it
         assert counter is not None
         return status_of(self, None if save_path is None else os.fspath(save_path))
 
     def _saver_of(self, variables: dict[str, Any]) -> Saver:
-        """The saver of some variables under their keys; made once, however often it is needed."""
+        """The cached saver of a set of variables by key."""
         key = frozenset((name, id(variable)) for name, variable in variables.items())
         if key not in self._savers:
             with control_dependencies(None), device(None):

@@ -1,4 +1,4 @@
-"""``tf.train.CheckpointManager``: keeps the newest checkpoints of a directory."""
+"""``tf.train.CheckpointManager``: saves numbered checkpoints and deletes old ones."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import numpy as np
 
 from tfmini.checkpoint import files
 from tfmini.graph.default_session import get_default_session
-from tfmini.train import checkpoint_state
-from tfmini.train.checkpoint import Checkpoint
-from tfmini.train.checkpoint_status import session_or_default
-from tfmini.train.training_util import global_step as value_of_step
+from tfmini.train.checkpointing import state_file as checkpoint_state
+from tfmini.train.checkpointing.checkpoint import Checkpoint
+from tfmini.train.checkpointing.load_status import session_or_default
+from tfmini.train.global_steps import global_step as value_of_step
 
 _log = logging.getLogger("tfmini")
 
 
 class CheckpointManager:
-    """Saves a `Checkpoint` under numbered names, and deletes old ones (``tf.train.CheckpointManager``).
+    """Saves a `Checkpoint` under numbered names and deletes old ones (``tf.train.CheckpointManager``).
 
-    What it knows is in the directory's state file, so a new manager goes on where another one stopped.
+    The directory's state file holds the manager's state, so a new manager continues where another one stopped.
 
     Args:
-      checkpoint: what to save.
-      directory: where to.
-      max_to_keep: how many; None for all.
-      keep_checkpoint_every_n_hours: of those that would be deleted, keep one for good this often.
-      checkpoint_name: of the files, before the number.
+      checkpoint: the checkpoint to save.
+      directory: the directory of the files.
+      max_to_keep: number of checkpoints to keep; None for all.
+      keep_checkpoint_every_n_hours: preserve one of the checkpoints to delete at this interval.
+      checkpoint_name: first part of the files' names.
 
     Raises:
-      ValueError: for ``max_to_keep`` below 1.
+      ValueError: when ``max_to_keep`` is below 1.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class CheckpointManager:
         self._keep_every_n_hours = keep_checkpoint_every_n_hours
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._latest: str | None = None
-        # Back a little: a manager that is made right after another must not take what that one saved for kept.
+        # One second back, so that checkpoints of a manager that ended just before are later than this time.
         self._last_preserved = time.time() - 1.0
         self._kept: dict[str, float] = {}
         state = checkpoint_state.get_checkpoint_state(self._directory)
@@ -62,7 +62,7 @@ class CheckpointManager:
             self._recover(state)
 
     def _recover(self, state: Any) -> None:
-        """Takes over what another manager, or a saver, has left."""
+        """Takes over the checkpoints of an earlier manager or saver."""
         now = time.time()
         self._latest = state.model_checkpoint_path
         self._last_preserved = state.last_preserved_timestamp
@@ -80,23 +80,23 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The prefix of the newest checkpoint, for `Checkpoint.restore`; None when there is none."""
+        """The prefix of the newest checkpoint, or None; for `Checkpoint.restore`."""
         return self._latest
 
     @property
     def checkpoints(self) -> list[str]:
-        """The prefixes of the checkpoints that are kept, oldest first, without those that are kept for good."""
+        """The prefixes of the kept checkpoints, oldest first, without the preserved ones."""
         return list(self._kept)
 
     def save(self, checkpoint_number: Any = None) -> str:
-        """Saves a checkpoint in the default session, and deletes those that are too many.
+        """Saves a checkpoint with the default session and deletes excess ones.
 
         Args:
-          checkpoint_number: an integer, or a variable or tensor with one; default the checkpoint's save_counter,
-            which is counted in any case.
+          checkpoint_number: an integer, or a variable or tensor that holds one; default: the checkpoint's
+            save_counter, which is incremented in any case.
 
         Returns:
-          the checkpoint's prefix.
+          The checkpoint's prefix.
         """
         session = session_or_default(get_default_session())
         number = self._checkpoint._next_number(session)
@@ -104,10 +104,10 @@ class CheckpointManager:
             is_number = isinstance(checkpoint_number, (int, np.integer))
             number = int(checkpoint_number) if is_number else value_of_step(session, checkpoint_number)
         path = self._checkpoint.write(f"{self._prefix}-{number}")
-        self._kept.pop(path, None)  # one that is written again is the newest
+        self._kept.pop(path, None)  # a rewritten checkpoint becomes the newest
         self._kept[path] = time.time()
         self._latest = path
-        # Twice: whoever is stopped while files are deleted leaves a state that knows the new checkpoint.
+        # Written before and after the deletion: a process that is killed in between leaves a valid state file.
         self._write_state()
         self._sweep()
         self._write_state()

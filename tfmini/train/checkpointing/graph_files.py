@@ -1,4 +1,4 @@
-"""``tf.train.export_meta_graph``: graphs with their collections as messages and files."""
+"""Graphs in files: writing GraphDefs and MetaGraphDefs, and reading MetaGraphDefs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.checkpoint import files
+from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph_export import export_scoped_meta_graph
 
 
@@ -25,12 +26,12 @@ def export_meta_graph(
     save_debug_info: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The MetaGraphDef of a graph, written to a file if one is named (``tf.train.export_meta_graph``).
+    """Makes the MetaGraphDef of a graph and writes it to ``filename``, if given (``tf.train.export_meta_graph``).
 
     Args:
-      filename: the file, replaced at once.
+      filename: the file, which is replaced atomically.
       as_text: write protobuf's text format.
-      save_debug_info: accepted; tfmini has no GraphDebugInfo to write.
+      save_debug_info: accepted and ignored; tfmini has no GraphDebugInfo.
 
     The other arguments are those of `export_scoped_meta_graph`.
 
@@ -56,8 +57,26 @@ def export_meta_graph(
     return made
 
 
+def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+    """Writes a graph's GraphDef to ``logdir/name`` atomically and returns the path (``tf.io.write_graph``).
+
+    Args:
+      graph_or_graph_def: a `Graph` or a GraphDef message.
+      logdir: the directory; it is made if it does not exist.
+      name: the file's name.
+      as_text: write protobuf's text format, otherwise the binary format.
+
+    Raises:
+      OpError: when the file system reports an error.
+    """
+    graph_def = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
+    path = os.path.join(logdir, name)
+    write_message(graph_def, path, as_text)
+    return path
+
+
 def write_message(message: Any, path: str, as_text: bool) -> None:
-    """Writes a message, making the file's directory; readers see the old file or the new one."""
+    """Writes a message to a file atomically; makes the directory if needed."""
     path = files.local_path(path)
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -72,10 +91,10 @@ def _text(message: Any) -> bytes:
 
 
 def read_message(path: str, message: Any) -> Any:
-    """Fills ``message`` from a file in protobuf's binary or text format.
+    """Parses a file in protobuf's binary or text format into ``message`` and returns it.
 
     Raises:
-      OSError: when the file does not exist or is neither.
+      OSError: when the file does not exist or has neither format.
     """
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
@@ -97,7 +116,7 @@ def read_message(path: str, message: Any) -> Any:
 
 
 def as_meta_graph(meta_graph_or_file: Any) -> Any:
-    """A MetaGraphDef of ours from a file, from one of ours (a copy) or of TensorFlow's.
+    """A MetaGraphDef of `tfmini.protos`, from a file or as a copy of a message (ours or TensorFlow's).
 
     Raises:
       OSError: when the file cannot be read.
@@ -106,8 +125,3 @@ def as_meta_graph(meta_graph_or_file: Any) -> Any:
     if descriptor is not None and descriptor.name == "MetaGraphDef":
         return protos.MetaGraphDef.FromString(meta_graph_or_file.SerializeToString())
     return read_message(os.fspath(meta_graph_or_file), protos.MetaGraphDef())
-
-
-def read_meta_graph_file(filename: str) -> Any:
-    """The MetaGraphDef in a file; raises as `read_message`."""
-    return as_meta_graph(filename)

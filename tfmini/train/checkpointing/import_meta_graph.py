@@ -1,4 +1,4 @@
-"""``tf.train.import_meta_graph``: a graph from a file or message, with a Saver for its variables."""
+"""``tf.train.import_meta_graph``: imports a graph from a file or message and makes a Saver for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.meta_graph_import import import_scoped_meta_graph
-from tfmini.train.meta_graph import as_meta_graph
-from tfmini.train.saver import Saver
+from tfmini.train.checkpointing.graph_files import as_meta_graph
+from tfmini.train.checkpointing.saver import Saver
 
 
 def import_meta_graph(
@@ -18,16 +18,16 @@ def import_meta_graph(
 
     Args:
       meta_graph_or_file: the message or the path of its file.
-      clear_devices: leave out the nodes' devices.
-      import_scope: the name scope to put all names under.
-      **kwargs: as of `import_scoped_meta_graph`.
+      clear_devices: drop the nodes' devices.
+      import_scope: a name scope for all imported names.
+      **kwargs: as in `import_scoped_meta_graph`.
 
     Returns:
-      A Saver of the graph's variables; None when it has none.
+      A Saver of the graph's variables; None if there are none.
 
     Raises:
       OSError: when the file cannot be read.
-      ValueError: when the message is not well formed, or inputs are missing.
+      ValueError: when the message is malformed, or inputs are missing.
     """
     return import_meta_graph_with_return_elements(meta_graph_or_file, clear_devices, import_scope, **kwargs)[0]
 
@@ -39,7 +39,7 @@ def import_meta_graph_with_return_elements(
     return_elements: Any = None,
     **kwargs: Any,
 ) -> tuple[Saver | None, list[Any] | None]:
-    """As `import_meta_graph`, and returns the elements asked for as well."""
+    """As `import_meta_graph`; returns (Saver, the elements named by ``return_elements``)."""
     message = as_meta_graph(meta_graph_or_file)
     variables, elements = import_scoped_meta_graph(
         message, clear_devices, import_scope=import_scope, return_elements=return_elements, **kwargs
@@ -51,7 +51,7 @@ def _saver_of(message: Any, import_scope: str | None, variables: dict[str, Any])
     if message.HasField("saver_def"):
         scope = import_scope
         if variables:
-            # The name scope in force counts, too, and names are made unique: a variable tells what came before its own.
+            # The current name scope also applies, and scopes are made unique: derive the prefix from a variable.
             original, variable = next(iter(variables.items()))
             scope = variable.name[: len(variable.name) - len(original)].rstrip("/")
         return Saver(saver_def=message.saver_def, name=scope)

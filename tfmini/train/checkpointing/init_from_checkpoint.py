@@ -1,4 +1,4 @@
-"""``tf.train.init_from_checkpoint``: variables whose initial value is that of a tensor in a checkpoint."""
+"""``tf.train.init_from_checkpoint``: makes the initializers of variables read a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.save_restore import restore_v2
-from tfmini.ops.scoping import device
-from tfmini.ops.variable_base import Variable
-from tfmini.ops.variable_store import default_variable_store
-from tfmini.train.checkpoint_reader import load_checkpoint
-from tfmini.train.checkpoint_state import checkpoint_file
-from tfmini.train.saveables import named_saveables, saveables_for
+from tfmini.graph.scoping import device
+from tfmini.ops.io.save_restore import restore_v2
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
+from tfmini.ops.variables.store import default_variable_store
+from tfmini.train.checkpointing.reader import load_checkpoint
+from tfmini.train.checkpointing.saveables import named_saveables, saveables_for
+from tfmini.train.checkpointing.state_file import checkpoint_file
 
 _log = logging.getLogger("tfmini")
 Parts = list[Any]  # one variable, or the parts of one
 
 
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Mapping[str, Any]) -> None:
-    """Makes the initialisers of variables load from a checkpoint (``tf.train.init_from_checkpoint``).
+    """Makes the initializers of variables load from a checkpoint (``tf.train.init_from_checkpoint``).
 
     Args:
-      ckpt_dir_or_file: a checkpoint's prefix, or a directory, of which the newest is taken.
+      ckpt_dir_or_file: a checkpoint's prefix, or a directory whose newest checkpoint is used.
       assignment_map: tensor in the checkpoint -> variable, its name, or the list of its parts; or scope in the
-        checkpoint -> scope of variables, each with a final ``/``. ``/`` is the root.
+        checkpoint -> scope of variables, both with a trailing ``/``. ``/`` is the root scope.
 
     Raises:
       ValueError: when a tensor is missing or has another shape, or a scope is mapped to a name.
@@ -49,7 +49,7 @@ class _Loader:
         self.store = store
 
     def variables(self, target: Any) -> Parts | None:
-        """The variable or parts that a value of the map stands for; None for a scope."""
+        """The variable or parts that a value of the map names; None for a scope."""
         if isinstance(target, Variable):
             return [target]
         if isinstance(target, (list, PartitionedVariable)):
@@ -103,7 +103,7 @@ class _Loader:
 
 
 def _set_initializer(variable: Any, prefix: str, tensor_name: str, spec: str) -> None:
-    """Replaces a variable's initialiser by an assignment of what the checkpoint holds."""
+    """Replaces a variable's initializer with an assignment of the checkpoint's value."""
     with device(variable.device), device("/cpu:0"):
         restored = restore_v2(
             prefix, [tensor_name], [spec], dtypes=[variable.dtype.base_dtype], name="checkpoint_initializer"

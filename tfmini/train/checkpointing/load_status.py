@@ -1,18 +1,18 @@
-"""What `Checkpoint.restore` returns: which objects have found their values, and the ops that put them in place."""
+"""The result of `Checkpoint.restore`: checks that objects and values match, and ops that assign the values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini.graph.default_session import get_default_session
-from tfmini.ops.variable_base import Variable
-from tfmini.train.checkpoint_reader import CheckpointReader
-from tfmini.train.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
-from tfmini.train.saver import Saver
+from tfmini.ops.variables.base import Variable
+from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
+from tfmini.train.checkpointing.reader import CheckpointReader
+from tfmini.train.checkpointing.saver import Saver
 
 
 class LoadStatus:
-    """The interface of all of them; all but `run_restore_ops` and `initialize_or_restore` return the status.
+    """Base class of the results of `Checkpoint.restore`; the assertions return the status itself.
 
     Args:
       checkpoint: the `Checkpoint` whose objects are restored.
@@ -22,39 +22,39 @@ class LoadStatus:
         self._checkpoint = checkpoint
 
     def assert_consumed(self) -> LoadStatus:
-        """Checks that every object here has a value in the file and every value of the file an object here.
+        """Checks that every object has a value in the checkpoint, and every value an object.
 
         Raises:
-          AssertionError: naming one that has none.
+          AssertionError: when one is unmatched; it names the object or value.
         """
         raise NotImplementedError
 
     def assert_existing_objects_matched(self) -> LoadStatus:
-        """Checks that every object here has a value in the file.
+        """Checks that every object has a value in the checkpoint.
 
         Raises:
-          AssertionError: naming those that have none.
+          AssertionError: when objects are unmatched; it names them.
         """
         raise NotImplementedError
 
     def assert_nontrivial_match(self) -> LoadStatus:
-        """Checks that something beside the root has a value in the file.
+        """Checks that at least one object besides the root has a value in the checkpoint.
 
         Raises:
-          AssertionError: when nothing has.
+          AssertionError: when none has.
         """
         raise NotImplementedError
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Gives the objects that have been matched their values, in ``session`` or the default one."""
+        """Assigns their values to the matched objects, in ``session`` or the default session."""
         raise NotImplementedError
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """The same, and initialises the variables that have no value in the file."""
+        """Assigns their values to the matched objects and initializes the other variables."""
         raise NotImplementedError
 
     def expect_partial(self) -> LoadStatus:
-        """Accepted: there are no warnings about values that nobody wanted."""
+        """Accepted and ignored: there are no warnings about unused values."""
         return self
 
     def _variables(self) -> list[Any]:
@@ -62,11 +62,7 @@ class LoadStatus:
 
 
 def session_or_default(session: Any) -> Any:
-    """``session``, or the default session.
-
-    Raises:
-      ValueError: when there is neither.
-    """
+    """``session`` or the default session; raises ValueError if there is neither."""
     found = session or get_default_session()
     if found is None:
         raise ValueError(
@@ -76,20 +72,20 @@ def session_or_default(session: Any) -> Any:
 
 
 class CheckpointLoadStatus(LoadStatus):
-    """Restores a checkpoint of objects.
+    """Restores an object-based checkpoint.
 
     Objects that are made after ``restore`` are matched when one of the methods is called.
 
     Args:
-      prefix: the checkpoint's.
-      graph: its TrackableObjectGraph message.
+      prefix: the checkpoint's prefix.
+      graph: the checkpoint's TrackableObjectGraph message.
     """
 
     def __init__(self, checkpoint: Any, prefix: str, graph: Any) -> None:
         super().__init__(checkpoint)
         self._prefix = prefix
         self._graph = graph
-        self._restorer()  # its ops are made now: the graph may be finalized later
+        self._restorer()  # makes the ops now, since the graph may be finalized later
 
     def _match(self) -> Match:
         return match(self._checkpoint, self._graph)
@@ -143,7 +139,7 @@ class CheckpointLoadStatus(LoadStatus):
 
 
 class InitializationOnlyStatus(LoadStatus):
-    """There is no checkpoint: `initialize_or_restore` initialises, the other methods raise."""
+    """The status without a checkpoint: `initialize_or_restore` initializes, the other methods raise."""
 
     def assert_consumed(self) -> LoadStatus:
         raise AssertionError("No checkpoint specified (save_path=None); nothing is being restored.")
@@ -160,11 +156,11 @@ class InitializationOnlyStatus(LoadStatus):
 
 
 class NameBasedSaverStatus(LoadStatus):
-    """Restores a checkpoint that a `Saver` wrote: variables are found by their names.
+    """Restores a name-based checkpoint, which a `Saver` wrote.
 
     Args:
-      reader: the checkpoint's.
-      prefix: its prefix.
+      reader: the checkpoint's reader.
+      prefix: the checkpoint's prefix.
     """
 
     def __init__(self, checkpoint: Any, reader: CheckpointReader, prefix: str) -> None:
@@ -174,7 +170,7 @@ class NameBasedSaverStatus(LoadStatus):
         self._saver: Saver | None = None
 
     def _wanted(self) -> list[Any]:
-        # A Saver knows no counter of saves.
+        # A Saver's checkpoint has no save counter.
         return [v for v in self._variables() if v is not self._checkpoint._save_counter]
 
     def assert_consumed(self) -> LoadStatus:
@@ -196,7 +192,7 @@ class NameBasedSaverStatus(LoadStatus):
 
 
 def status_of(checkpoint: Any, save_path: str | None) -> LoadStatus:
-    """The status of a checkpoint that is about to be restored.
+    """The status for restoring a checkpoint; ``save_path`` None means no checkpoint.
 
     Raises:
       NotFoundError: when there is no such checkpoint.

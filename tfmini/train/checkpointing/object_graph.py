@@ -1,8 +1,8 @@
-"""The objects that a checkpoint reaches from its root, and what they are called in its files.
+"""Object graphs: the objects that are reachable from a checkpoint's root, and their keys in its files.
 
-The names follow the attributes by which objects hold one another, not the names of variables:
-``model/weights/.ATTRIBUTES/VARIABLE_VALUE``. A slot of an optimizer is called after its variable and after
-the path to the optimizer. A checkpoint holds its object graph as a message under `OBJECT_GRAPH_KEY`.
+A key is the path of attributes from the root to an object, not the name of a variable:
+``model/weights/.ATTRIBUTES/VARIABLE_VALUE``. The key of an optimizer's slot consists of the variable's path and
+the optimizer's. A checkpoint holds its object graph as a message under `OBJECT_GRAPH_KEY`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.layers.base import Layer
-from tfmini.ops.variable_base import Variable
-from tfmini.train.checkpoint_reader import CheckpointReader
-from tfmini.train.optimizer import Optimizer
+from tfmini.ops.variables.base import Variable
+from tfmini.train.checkpointing.reader import CheckpointReader
+from tfmini.train.optimizers.optimizer import Optimizer
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
 
 
 class Trackable:
-    """An object whose attributes a checkpoint saves when they have state; sub-class it for models of your own.
+    """Base class of objects whose attributes are saved in checkpoints.
 
-    Variables, optimizers, layers, other trackable objects, and lists and dictionaries of them count.
+    These are variables, optimizers, layers, trackable objects, and lists and dictionaries of them.
     """
 
     def _trackable_children(self) -> list[tuple[str, Any]]:
-        """(attribute, object) in the order in which they were set."""
+        """Pairs (attribute, object) in the order in which the attributes were set."""
         return [(name, value) for name, value in vars(self).items() if is_trackable(value, inside=True)]
 
 
 def is_trackable(thing: Any, inside: bool = False) -> bool:
-    """Whether a checkpoint can reach state through ``thing``; ``inside`` counts lists and dictionaries as well."""
+    """Whether a checkpoint saves ``thing``; with ``inside``, also lists and dictionaries of such objects."""
     if inside and isinstance(thing, (list, dict)):
         return any(is_trackable(item, inside=True) for item in (thing.values() if isinstance(thing, dict) else thing))
     return isinstance(thing, (Variable, Optimizer, Layer, Trackable))
 
 
 def children_of(thing: Any) -> list[tuple[str, Any]]:
-    """(name, object) of what an object holds."""
+    """Pairs (name, object) of the trackable objects that an object holds."""
     if isinstance(thing, Trackable):
         return thing._trackable_children()
     if isinstance(thing, Optimizer):
@@ -62,9 +62,9 @@ class Reached:
 
     Attributes:
       thing: the object.
-      path: its name, from the root.
-      children: (name, number) of what it holds.
-      slots: (name, number of the variable, number of the slot) of an optimizer's slots.
+      path: the path of attributes from the root.
+      children: pairs (name, number) of the objects that it holds.
+      slots: triples (name, number of the variable, number of the slot) of an optimizer's slots.
     """
 
     thing: Any
@@ -74,15 +74,15 @@ class Reached:
 
     @property
     def key(self) -> str:
-        """The name of its value in a checkpoint, for a variable."""
+        """The key of a variable's value in a checkpoint."""
         return f"{self.path}/.ATTRIBUTES/{_VALUE}"
 
 
 class ObjectGraph:
-    """What can be reached from a root, by the shortest ways; the slots of optimizers come last.
+    """The objects that are reachable from a root, by shortest paths; the slots of optimizers come last.
 
     Attributes:
-      reached: the objects; their places are their numbers.
+      reached: the objects; the index of an object is its number.
     """
 
     def __init__(self, root: Any) -> None:
@@ -141,12 +141,12 @@ def _escaped(name: str) -> str:
 
 @dataclass
 class Match:
-    """Which objects stand for those of a checkpoint.
+    """The Python objects that correspond to the objects of a checkpoint.
 
     Attributes:
       found: number in the checkpoint -> object.
       variables: key in the checkpoint -> variable.
-      unused: (path, attribute) of values whose objects here have no such state.
+      unused: pairs (key, attribute) of values whose objects have no such state.
     """
 
     found: dict[int, Any]
@@ -155,7 +155,7 @@ class Match:
 
 
 def match(root: Any, graph: Any) -> Match:
-    """Finds the objects below ``root`` that have the places of those in a TrackableObjectGraph message."""
+    """Matches the objects below ``root`` with those of a TrackableObjectGraph message by their paths."""
     found: dict[int, Any] = {0: root}
     waiting = collections.deque([0])
     while waiting:
@@ -194,7 +194,7 @@ def object_graph_of(reader: CheckpointReader) -> Any:
 
 
 def names_in(graph: Any) -> list[str]:
-    """The path of each object of a TrackableObjectGraph message, for people."""
+    """A readable path of each object of a TrackableObjectGraph message, for error messages."""
     names = {0: "(root)"}
     waiting = collections.deque([0])
     while waiting:

@@ -1,17 +1,17 @@
-"""For a `Saver` that meets a checkpoint of a `Checkpoint`: from the names of variables to the keys of objects."""
+"""Restoring a `Checkpoint`'s file with a `Saver`: maps the names of variables to object-based keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmini import errors
-from tfmini.train.checkpoint_reader import CheckpointReader
-from tfmini.train.object_graph import object_graph_of
-from tfmini.train.saveables import SaveableObject, all_saveables, validated_saveables
+from tfmini.train.checkpointing.object_graph import object_graph_of
+from tfmini.train.checkpointing.reader import CheckpointReader
+from tfmini.train.checkpointing.saveables import SaveableObject, all_saveables, validated_saveables
 
 
 def keys_by_name(prefix: str) -> dict[str, str] | None:
-    """Name of a variable -> its key in a checkpoint of objects; None for a checkpoint of names."""
+    """Name of a variable -> its key in an object-based checkpoint; None for a name-based checkpoint."""
     graph = object_graph_of(CheckpointReader(prefix))
     if graph is None:
         return None
@@ -19,22 +19,20 @@ def keys_by_name(prefix: str) -> dict[str, str] | None:
 
 
 def renamed_saveables(var_list: Any, keys: dict[str, str]) -> list[SaveableObject]:
-    """The saveables of a Saver's ``var_list`` (default: of the graph) under their keys.
+    """The saveables of a Saver's ``var_list`` (default: of the graph), named by their object-based keys.
 
     Raises:
-      NotFoundError: when some have none.
+      NotFoundError: when saveables have no key in the checkpoint.
     """
     saveables = validated_saveables(all_saveables() if var_list is None else var_list)
     specs = [spec for saveable in saveables for spec in saveable.specs]
     names = {spec.name for spec in specs}
     missing = sorted(names - set(keys))
     if missing:
-        raise errors.NotFoundError(
-            None,
-            None,
+        raise errors.NotFoundError.of(
             f"Existing variables not in the checkpoint: {', '.join(missing)}. Variables names when this checkpoint was"
             f" written which don't exist now: {', '.join(sorted(set(keys) - names))}. The checkpoint was saved using"
-            " tf.train.Checkpoint: restore it with one, or give the Saver a dictionary with the old names.",
+            " tf.train.Checkpoint: restore it with one, or give the Saver a dictionary with the old names."
         )
     for spec in specs:
         spec.name = keys[spec.name]

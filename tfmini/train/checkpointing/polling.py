@@ -1,4 +1,4 @@
-"""``tf.train.checkpoints_iterator``: checkpoints as they appear, for a task that evaluates them."""
+"""Polling a directory for new checkpoints (``tf.train.checkpoints_iterator``), for a task that evaluates them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from tfmini.train.checkpoint_state import latest_checkpoint
+from tfmini.train.checkpointing.state_file import latest_checkpoint
 
 _log = logging.getLogger("tfmini")
 _INTERVAL_S = 1.0
@@ -18,14 +18,14 @@ def wait_for_new_checkpoint(
     seconds_to_sleep: float = _INTERVAL_S,
     timeout: float | None = None,
 ) -> str | None:
-    """The newest checkpoint once it is another one than ``last_checkpoint``; None after ``timeout`` seconds."""
+    """Waits for a newest checkpoint other than ``last_checkpoint``; returns None after ``timeout`` seconds."""
     _log.info("Waiting for new checkpoint at %s", checkpoint_dir)
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         found = latest_checkpoint(checkpoint_dir)
         if found is not None and found != last_checkpoint:
             return found
-        # A directory cannot be waited for in a way that every file system offers.
+        # Polling, since not every file system supports notifications of changes.
         if deadline is not None and time.monotonic() + seconds_to_sleep > deadline:
             return None
         time.sleep(seconds_to_sleep)
@@ -37,13 +37,13 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
 ) -> Iterator[str]:
-    """Yields each newest checkpoint of a directory; some may be skipped (``tf.train.checkpoints_iterator``).
+    """Yields the newest checkpoint whenever it changes; some may be skipped (``tf.train.checkpoints_iterator``).
 
     Args:
       checkpoint_dir: the directory.
-      min_interval_secs: the least time between two of them.
-      timeout: seconds to wait for one; None: for ever.
-      timeout_fn: called when that time is over; the iteration ends when it returns True, or is None.
+      min_interval_secs: the minimum time between two checkpoints.
+      timeout: seconds to wait for a checkpoint; None for no limit.
+      timeout_fn: called at a timeout; the iteration ends when it returns True or is None.
     """
     last: str | None = None
     while True:

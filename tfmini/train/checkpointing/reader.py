@@ -1,4 +1,4 @@
-"""Looking into a checkpoint without a graph: ``tf.train.NewCheckpointReader``, ``list_variables`` and their kin."""
+"""Reading checkpoints without a graph: ``tf.train.NewCheckpointReader``, ``load_variable``, ``list_variables``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.dtypes import DType
-from tfmini.ops.checkpoint_v1 import open_checkpoint
-from tfmini.train.checkpoint_state import checkpoint_file
+from tfmini.ops.io.checkpoint_v1 import open_checkpoint
+from tfmini.train.checkpointing.state_file import checkpoint_file
 
 
 class CheckpointReader:
-    """The tensors of a checkpoint (made by ``tf.train.NewCheckpointReader``).
+    """Reads the tensors of a checkpoint (made by ``tf.train.NewCheckpointReader``).
 
     Args:
       filepattern: the checkpoint's prefix.
 
     Raises:
       NotFoundError: when there is no such checkpoint.
-      DataLossError: when its index is torn or altered.
+      DataLossError: when its index is truncated or corrupt.
     """
 
     def __init__(self, filepattern: str) -> None:
@@ -29,21 +29,21 @@ class CheckpointReader:
         return tensor_str in self._reader
 
     def get_tensor(self, tensor_str: str) -> Any:
-        """The value of a tensor; a partitioned one as a whole.
+        """The value of a tensor; a partitioned tensor is returned as a whole.
 
         Raises:
-          NotFoundError: when there is none of that name.
-          DataLossError: when its bytes are torn or altered.
+          NotFoundError: when there is no tensor of that name.
+          DataLossError: when its data are truncated or corrupt.
         """
         value = self._reader.read(tensor_str)
         return value if value.ndim else value[()]
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Name -> shape."""
+        """Name of a tensor -> shape."""
         return {name: list(self._reader.entry(name).shape) for name in self._reader.names()}
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
-        """Name -> element type."""
+        """Name of a tensor -> element type."""
         return {name: self._reader.entry(name).dtype for name in self._reader.names()}
 
     def debug_string(self) -> bytes:
@@ -56,25 +56,25 @@ class CheckpointReader:
 
 
 def NewCheckpointReader(filepattern: Any) -> CheckpointReader:  # noqa: N802 - TensorFlow's name
-    """The reader of a checkpoint (``tf.train.NewCheckpointReader``); raises as `CheckpointReader`."""
+    """Opens a checkpoint (``tf.train.NewCheckpointReader``); for errors see `CheckpointReader`."""
     return CheckpointReader(filepattern.decode() if isinstance(filepattern, bytes) else str(filepattern))
 
 
 def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
-    """The reader of a checkpoint, or of the newest one of a directory (``tf.train.load_checkpoint``).
+    """Opens a checkpoint, or the newest one of a directory (``tf.train.load_checkpoint``).
 
     Raises:
-      ValueError: when the directory has none.
-      NotFoundError, DataLossError: as `CheckpointReader`.
+      ValueError: when the directory has no checkpoint.
+      NotFoundError, DataLossError: see `CheckpointReader`.
     """
     return CheckpointReader(checkpoint_file(ckpt_dir_or_file))
 
 
 def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
-    """The value of one variable (``tf.train.load_variable``); raises as `load_checkpoint` and ``get_tensor``."""
+    """The value of a variable (``tf.train.load_variable``); errors as in `load_checkpoint` and ``get_tensor``."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 
 
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
-    """The names and shapes of a checkpoint's variables, by name (``tf.train.list_variables``)."""
+    """Pairs (name, shape) of a checkpoint's variables, sorted by name (``tf.train.list_variables``)."""
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())

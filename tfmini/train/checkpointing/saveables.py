@@ -1,4 +1,4 @@
-"""What a Saver saves: `SaveableObject` and the ways from variables, lists and dictionaries to it."""
+"""`SaveableObject`: the unit that a Saver saves, and its construction from variables, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_shape import reshape
-from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.resource_variable import BaseResourceVariable
-from tfmini.ops.scoping import device
-from tfmini.ops.state_functions import assign
-from tfmini.ops.state_resource import assign_variable
-from tfmini.ops.variable_base import Variable
+from tfmini.graph.scoping import device
+from tfmini.graph.traits import VARIABLE_OPS, ops_with
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
+from tfmini.ops.variables.resource_ops import assign_variable
+from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.shapes import TensorShape
 
-_REFERENCE_OPS = ("Variable", "VariableV2", "AutoReloadVariable")
-_VARIABLE_OPS = (*_REFERENCE_OPS, "VarHandleOp", "ReadVariableOp")
+_REFERENCE_VARIABLES = ops_with("variable", "reference")
 
 
 class SaveSpec:
@@ -29,9 +29,9 @@ class SaveSpec:
 
     Args:
       tensor: the tensor to save, or a function that makes it.
-      slice_spec: which part of a larger tensor it is, as ``SaveSliceInfo.spec`` says; "" for none.
-      name: its name in the checkpoint.
-      dtype, device: the tensor's, where ``tensor`` is a function.
+      slice_spec: the slice of a partitioned tensor, in the format of ``SaveSliceInfo.spec``; "" for a whole tensor.
+      name: the tensor's name in the checkpoint.
+      dtype, device: dtype and device of the tensor, if ``tensor`` is a function.
     """
 
     def __init__(self, tensor: Any, slice_spec: str, name: str, dtype: Any = None, device: str | None = None) -> None:
@@ -52,12 +52,12 @@ class SaveSpec:
 
 
 class SaveableObject:
-    """Something with state that a Saver can save and restore; subclass it for state of another kind.
+    """An object with state that a Saver can save and restore; subclass it for new kinds of state.
 
     Args:
-      op: what is saved: it tells saveables apart.
-      specs: its tensors.
-      name: its name in messages.
+      op: the object that is saved, which identifies the saveable.
+      specs: the tensors of the object.
+      name: the object's name in messages.
     """
 
     def __init__(self, op: Any, specs: list[SaveSpec], name: str) -> None:
@@ -76,17 +76,17 @@ class SaveableObject:
         return False
 
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
-        """An op that puts ``restored_tensors``, one per spec, in place.
+        """An op that assigns the restored values to the object.
 
         Args:
-          restored_tensors: the values read.
-          restored_shapes: shapes to give them first, or None.
+          restored_tensors: the values from the checkpoint, one per spec.
+          restored_shapes: shapes to reshape the values to, or None.
         """
         raise ValueError("Calling an abstract method.")
 
 
 class ReferenceVariableSaveable(SaveableObject):
-    """A variable by reference."""
+    """The saveable of a reference variable."""
 
     def __init__(self, var: Any, slice_spec: str, name: str) -> None:
         super().__init__(var, [SaveSpec(var, slice_spec, name)], name)
@@ -100,7 +100,7 @@ class ReferenceVariableSaveable(SaveableObject):
 
 
 class ResourceVariableSaveable(SaveableObject):
-    """A variable by handle, given as the variable or as a read of it."""
+    """The saveable of a resource variable, which is given as variable or as a read of it."""
 
     def __init__(self, var: Any, slice_spec: str, name: str) -> None:
         self._var_device: str = var.device
@@ -136,11 +136,11 @@ def _reader(variable: BaseResourceVariable) -> Callable[[], Tensor]:
 
 
 def set_cpu0(device_name: str) -> str:
-    """The first CPU of a device's task."""
+    """The name of the first CPU on a device's task."""
     return DeviceSpec.from_string(device_name).replace(device_type="CPU", device_index=0).to_string()
 
 
-# ---- from what users give -------------------------------------------------------------------
+# ---- from a Saver's var_list ----------------------------------------------------------------
 
 
 def all_saveables() -> list[Any]:
@@ -153,8 +153,8 @@ def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:
     """The saveables of a variable, a list of slices, a `PartitionedVariable` or a `SaveableObject`.
 
     Raises:
-      TypeError: for another thing, or a name that is no string.
-      ValueError: for slices that do not belong together.
+      TypeError: when the item cannot be saved, or the name is no string.
+      ValueError: when slices belong to different tensors.
     """
     if not isinstance(name, str):
         raise TypeError(
@@ -169,7 +169,7 @@ def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:
         yield ResourceVariableSaveable(item._graph_element, "", name)
     else:
         tensor = _tensor_of(item, "names_to_saveables must be a dict mapping string names to Tensors/Variables. Not a")
-        kind = ReferenceVariableSaveable if tensor.op.type in _REFERENCE_OPS else ResourceVariableSaveable
+        kind = ReferenceVariableSaveable if tensor.op.type in _REFERENCE_VARIABLES else ResourceVariableSaveable
         yield kind(tensor, "", name)
 
 
@@ -184,31 +184,27 @@ def _slices(parts: list[Any], name: str) -> Iterator[SaveableObject]:
         if whole not in (None, info.full_name):
             raise ValueError(f"Slices must all be from the same tensor: {whole} != {info.full_name}")
         whole = info.full_name
-        kind = ReferenceVariableSaveable if part.op.type in _REFERENCE_OPS else ResourceVariableSaveable
+        kind = ReferenceVariableSaveable if part.op.type in _REFERENCE_VARIABLES else ResourceVariableSaveable
         yield kind(part, info.spec, name)
 
 
 def _tensor_of(item: Any, complaint: str) -> Tensor:
-    """The reference or read of a variable.
-
-    Raises:
-      TypeError: when ``item`` is nothing of the kind.
-    """
+    """The reference or read of a variable; raises TypeError if ``item`` is neither."""
     try:
         tensor = item if isinstance(item, Tensor) else internal_convert(item, as_ref=True)
     except (TypeError, ValueError):
         raise TypeError(f"{complaint} variable: {item}") from None
-    if tensor.op.type not in _VARIABLE_OPS:
+    if tensor.op.type not in VARIABLE_OPS and tensor.op.type != "ReadVariableOp":
         raise TypeError(f"{complaint} variable: {tensor}")
     return tensor
 
 
 def named_saveables(items: Iterable[Any]) -> dict[str, Any]:
-    """Variables and saveables under their own names; the slices of one tensor together.
+    """Name -> variable, saveable, or list of the slices of one tensor.
 
     Raises:
-      TypeError: when ``items`` is no list or holds something else.
-      ValueError: when two have one name.
+      TypeError: when ``items`` is no list, or an item cannot be saved.
+      ValueError: when two items have the same name.
     """
     if not isinstance(items, (list, tuple, set)):
         raise TypeError(f"Variables to save should be passed in a dict or a list: {items}")
@@ -242,11 +238,11 @@ def _named(item: Any) -> tuple[str, Any]:
 
 
 def validated_saveables(names_to_saveables: Any) -> list[SaveableObject]:
-    """The saveables of a Saver's ``var_list``, in the order of their names.
+    """The saveables of a Saver's ``var_list``, sorted by name.
 
     Raises:
-      TypeError: for something that cannot be saved.
-      ValueError: when one thing is there under two names.
+      TypeError: when an item cannot be saved.
+      ValueError: when the same item has two names.
     """
     if not isinstance(names_to_saveables, dict):
         names_to_saveables = named_saveables(names_to_saveables)

@@ -1,4 +1,4 @@
-"""Mutable tables that savers save: ``tf.contrib.lookup.MutableHashTable`` and ``MutableDenseHashTable``."""
+"""Mutable tables that are saved in checkpoints (``tf.contrib.lookup.MutableHashTable``, ``MutableDenseHashTable``)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from typing import Any
 
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
-from tfmini.ops import table_ops, tables
-from tfmini.ops.scoping import add_to_collection, colocate_with, name_scope
-from tfmini.train.saveables import SaveableObject, SaveSpec
+from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
+from tfmini.ops.tables import functions as tables
+from tfmini.ops.tables import table_ops
+from tfmini.train.checkpointing.saveables import SaveableObject, SaveSpec
 
 
 class _TableSaveable(SaveableObject):
-    """Keys and values of a table, saved as ``<name>-keys`` and ``<name>-values``."""
+    """The saveable of a table: its keys and values are saved as ``<name>-keys`` and ``<name>-values``."""
 
     def __init__(self, table: Any, name: str) -> None:
         keys, values = table.export()
         super().__init__(table, [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")], name)
 
     def restore(self, restored_tensors: Any, restored_shapes: Any, name: str | None = None) -> Operation:
-        """The operation that replaces the table's content."""
+        """An operation that replaces the table's content."""
         with name_scope(name, f"{self.name}_table_restore"), colocate_with(self.op.resource_handle):
             return table_ops.import_(self.op.resource_handle, restored_tensors[0], restored_tensors[1])  # type: ignore[no-any-return]
 
 
 class MutableHashTable(tables.MutableHashTable):
-    """`tables.MutableHashTable`; with ``checkpoint``, savers save it."""
+    """`tables.MutableHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
         self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str = "MutableHashTable",
@@ -37,7 +38,7 @@ class MutableHashTable(tables.MutableHashTable):
 
 
 class DenseHashTable(tables.DenseHashTable):
-    """`tables.DenseHashTable`; with ``checkpoint``, savers save it."""
+    """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
         self, key_dtype: Any, value_dtype: Any, default_value: Any, empty_key: Any, deleted_key: Any,

@@ -1,4 +1,4 @@
-"""`Saver`: saves a graph's variables and restores them (``tf.train.Saver``)."""
+"""``tf.train.Saver``: saves a graph's variables in checkpoints and restores them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tfmini.graph.collection_protos import register_proto_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
-from tfmini.runtime.session import BaseSession
-from tfmini.train import checkpoint_state, meta_graph
-from tfmini.train.object_names import keys_by_name, renamed_saveables
-from tfmini.train.saveables import all_saveables
-from tfmini.train.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
-from tfmini.train.training_util import global_step as value_of_step
+from tfmini.runtime.client.session import BaseSession
+from tfmini.train.checkpointing import graph_files
+from tfmini.train.checkpointing import state_file as checkpoint_state
+from tfmini.train.checkpointing.object_keys import keys_by_name, renamed_saveables
+from tfmini.train.checkpointing.saveables import all_saveables
+from tfmini.train.checkpointing.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder
+from tfmini.train.global_steps import global_step as value_of_step
 
 _log = logging.getLogger("tfmini")
 
@@ -30,25 +31,25 @@ class Saver:
     """Saves variables to checkpoints and restores them (``tf.train.Saver``).
 
     Args:
-      var_list: name -> variable, saveable, `PartitionedVariable` or list of slices; or a list of those, under
-        their own names. Default: the global variables and SAVEABLE_OBJECTS there are now.
-      reshape: restore a variable from a tensor of another shape with as many elements.
-      sharded: each device's task saves its own variables.
-      max_to_keep: how many checkpoints to keep; None or 0: all.
-      keep_checkpoint_every_n_hours: keep one for good this often.
+      var_list: name -> variable, saveable, `PartitionedVariable` or list of slices; or a list of those, saved
+        under their own names. Default: the current global variables and SAVEABLE_OBJECTS.
+      reshape: restore variables from tensors of another shape with the same number of elements.
+      sharded: let each device's task save its own variables.
+      max_to_keep: number of checkpoints to keep; None or 0 for all.
+      keep_checkpoint_every_n_hours: preserve one checkpoint at this interval.
       name: the name scope of the ops; default "save".
-      restore_sequentially: accepted, as in TensorFlow.
-      saver_def: ops that exist, instead of new ones.
-      builder: makes the ops; default a `BulkSaverBuilder`.
-      defer_build: make the ops in `build`.
-      allow_empty: do nothing, rather than raise, when there is nothing to save.
+      restore_sequentially: accepted and ignored.
+      saver_def: names of existing ops, to use in place of new ones.
+      builder: makes the ops; default: a `BulkSaverBuilder`.
+      defer_build: make the ops in `build` rather than in the constructor.
+      allow_empty: do nothing, rather than raise, if there is nothing to save.
       write_version: the format, ``SaverDef.V2`` or ``V1``.
-      pad_step_number: write step numbers with eight digits at least.
-      save_relative_paths: name checkpoints in the state file relative to its directory.
-      filename: the default of the file name tensor.
+      pad_step_number: write step numbers with at least eight digits.
+      save_relative_paths: write paths relative to the directory in the state file.
+      filename: the default value of the file name tensor.
 
     Raises:
-      TypeError, ValueError: for something that cannot be saved; for nothing to save.
+      TypeError, ValueError: when an item cannot be saved, or there is nothing to save.
     """
 
     def __init__(
@@ -84,8 +85,7 @@ class Saver:
         self.saver_def = saver_def
         self._builder = builder
         self._allow_empty = allow_empty
-        self._is_built = False
-        self._is_empty = False
+        self._is_built = self._is_empty = False
         self._write_version = write_version
         self._pad_step_number = pad_step_number
         self._save_relative_paths = save_relative_paths
@@ -104,7 +104,7 @@ class Saver:
     # ---- ops ----------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Adds the ops to the default graph, once.
+        """Adds the ops to the default graph, at the first call.
 
         Raises:
           ValueError: when there is nothing to save.
@@ -156,7 +156,7 @@ class Saver:
         return self.saver_def
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """The SaverDef; with names relative to ``export_scope``, or None when it lies outside."""
+        """The SaverDef, with names relative to ``export_scope``; None if the ops are outside that scope."""
         if export_scope is None:
             return self.saver_def
         if self.saver_def is None or not self.saver_def.filename_tensor_name.startswith(export_scope):
@@ -169,7 +169,7 @@ class Saver:
 
     @staticmethod
     def from_proto(saver_def: Any, import_scope: str | None = None) -> Saver:
-        """The Saver of ops that exist, below ``import_scope``."""
+        """A Saver that uses existing ops below ``import_scope``."""
         made = protos.SaverDef.FromString(saver_def.SerializeToString())
         return Saver(saver_def=made, name=import_scope)
 
@@ -184,8 +184,8 @@ class Saver:
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
     ) -> Any:
-        """The MetaGraphDef of the default graph with this Saver; as ``tf.train.export_meta_graph``."""
-        return meta_graph.export_meta_graph(
+        """The MetaGraphDef of the default graph with this Saver; see ``tf.train.export_meta_graph``."""
+        return graph_files.export_meta_graph(
             filename=filename,
             saver_def=self.saver_def,
             collection_list=collection_list,
@@ -197,29 +197,27 @@ class Saver:
             save_debug_info=save_debug_info,
         )
 
-    # ---- which checkpoints there are ----------------------------------------------------------
+    # ---- the kept checkpoints -----------------------------------------------------------------
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """The prefixes of the checkpoints that are kept, oldest first."""
+        """The prefixes of the kept checkpoints, oldest first."""
         return [path for path, _ in self._last_checkpoints]
 
     def set_last_checkpoints(self, last_checkpoints: list[str]) -> None:
-        """Sets the checkpoints that are kept; deprecated, as their times are not known."""
+        """Sets the kept checkpoints; deprecated, since their times are unknown."""
         assert isinstance(last_checkpoints, list)
         self._last_checkpoints = [(path, math.inf) for path in last_checkpoints]
 
     def set_last_checkpoints_with_time(self, last_checkpoints_with_time: list[tuple[str, float]]) -> None:
-        """Sets the checkpoints that are kept, with their times."""
+        """Sets the kept checkpoints with their times."""
         assert isinstance(last_checkpoints_with_time, list)
         self._last_checkpoints = last_checkpoints_with_time
 
     def recover_last_checkpoints(self, checkpoint_paths: list[str]) -> None:
-        """Takes over those of ``checkpoint_paths`` that exist, after a restart."""
-        found: list[tuple[str, float]] = []
-        for path in checkpoint_paths:
-            found.extend((path, made) for made in checkpoint_state.get_checkpoint_mtimes([path]))
-        self.set_last_checkpoints_with_time(found)
+        """Takes over the existing checkpoints of ``checkpoint_paths`` after a restart."""
+        times = checkpoint_state.get_checkpoint_mtimes
+        self.set_last_checkpoints_with_time([(path, made) for path in checkpoint_paths for made in times([path])])
 
     def _record(self, path: str) -> None:
         if not self.saver_def.max_to_keep:
@@ -230,7 +228,7 @@ class Saver:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
     def _delete_old(self, meta_graph_suffix: str) -> None:
-        """Removes the checkpoint that is one too many, unless its turn to be kept for good has come."""
+        """Removes the excess checkpoint, unless it is the next one to preserve."""
         if not self._checkpoints_to_be_deleted:
             return
         path, made = self._checkpoints_to_be_deleted.pop(0)
@@ -256,26 +254,26 @@ class Saver:
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
     ) -> str | None:
-        """Saves the variables; what was there before stays whole until the new checkpoint is.
+        """Saves the variables; an existing checkpoint stays intact until the new one is complete.
 
         Args:
-          sess: the session whose variables to save.
+          sess: the session of the variables.
           save_path: prefix of the checkpoint's files.
-          global_step: number, or tensor that holds it, to append to the prefix.
+          global_step: a number, or a tensor that holds it, to append to the prefix.
           latest_filename: name of the state file; default ``checkpoint``.
-          meta_graph_suffix: the MetaGraphDef's suffix.
-          write_meta_graph: write it.
+          meta_graph_suffix: suffix of the MetaGraphDef's file.
+          write_meta_graph: also write the MetaGraphDef.
           write_state: update the state file and remove old checkpoints.
-          strip_default_attrs: leave out of it the attrs that have their default.
-          save_debug_info: accepted.
+          strip_default_attrs: leave out attrs with default values from the MetaGraphDef.
+          save_debug_info: accepted and ignored.
 
         Returns:
           The checkpoint's prefix; None for an empty Saver.
 
         Raises:
           TypeError: when ``sess`` is no session.
-          ValueError: for a bad path, or one whose directory does not exist.
-          RuntimeError: when the ops are not built.
+          ValueError: when the path is invalid or its directory does not exist.
+          RuntimeError: when `build` was not called.
           OpError: when saving fails.
         """
         if not self._is_built:
@@ -321,23 +319,19 @@ class Saver:
     def _write_state(self, directory: str, saved: str, latest_filename: str, meta_graph_suffix: str) -> None:
         self._record(saved)
         checkpoint_state.update_checkpoint_state(
-            directory,
-            saved,
-            self.last_checkpoints,
-            latest_filename,
-            save_relative_paths=self._save_relative_paths,
+            directory, saved, self.last_checkpoints, latest_filename, save_relative_paths=self._save_relative_paths
         )
         self._delete_old(meta_graph_suffix)
 
     def restore(self, sess: Any, save_path: Any) -> None:
-        """Gives the variables the values of a checkpoint; they need not be initialised.
+        """Assigns the values of a checkpoint to the variables, which need not be initialized.
 
         Raises:
           ValueError: when there is no such checkpoint.
-          NotFoundError: when it lacks a variable.
-          InvalidArgumentError: when a variable has another shape or type.
-          DataLossError: when it is torn or altered.
-          FailedPreconditionError: when it is a directory.
+          NotFoundError: when a variable is not in the checkpoint.
+          InvalidArgumentError: when a variable has another shape or type than in the checkpoint.
+          DataLossError: when the checkpoint is truncated or corrupt.
+          FailedPreconditionError: when ``save_path`` is a directory.
         """
         if self._is_empty:
             return
@@ -363,7 +357,7 @@ class Saver:
             raise type(error)(error.node_def, error.op, f"{error.message}\n{hint}") from None
 
     def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
-        """Restores what a `Checkpoint` has saved, by the names that its variables had."""
+        """Restores a `Checkpoint`'s file by the names that the variables had when it was written."""
         _log.warning(
             "Restoring an object-based checkpoint using a name-based saver. This may be somewhat fragile, and will"
             " re-build the Saver. Instead, consider loading object-based checkpoints using tf.train.Checkpoint()."
@@ -375,7 +369,7 @@ class Saver:
 
 
 def _explained(error: errors.OpError, cause: str) -> errors.OpError:
-    """The error of a failed restore with what most often is behind it."""
+    """The error of a failed restore, with its most likely cause in the message."""
     text = (
         f"Restoring from checkpoint failed. This is most likely due to {cause} from the checkpoint. Please ensure that"
         f" you have not altered the graph expected based on the checkpoint. Original error:\n\n{error.message}"
@@ -384,7 +378,7 @@ def _explained(error: errors.OpError, cause: str) -> errors.OpError:
 
 
 def get_saver_or_default() -> Saver:
-    """The Saver in the collection SAVERS, or a sharded one that is put there.
+    """The Saver in the collection SAVERS; if there is none, adds a sharded one.
 
     Raises:
       RuntimeError: when there are several.
@@ -403,8 +397,4 @@ def get_saver_or_default() -> Saver:
     return saver
 
 
-def _to_proto(saver: Saver, export_scope: str | None = None) -> Any:
-    return saver.to_proto(export_scope=export_scope)
-
-
-register_proto_function(GraphKeys.SAVERS, "SaverDef", _to_proto, Saver.from_proto)
+register_proto_function(GraphKeys.SAVERS, "SaverDef", Saver.to_proto, Saver.from_proto)

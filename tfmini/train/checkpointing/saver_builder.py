@@ -1,4 +1,4 @@
-"""The ops of a Saver: what writes the variables, on which device, and what puts them back."""
+"""Construction of a Saver's ops: the ops that write and restore the variables, and their devices."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 from tfmini import devices, protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import save_restore
-from tfmini.ops.array_identity import identity, placeholder_with_default
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import control_dependencies, device, name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import identity, placeholder_with_default
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.control import group, with_dependencies
-from tfmini.ops.partitioned_variable import PartitionedVariable
-from tfmini.ops.scoping import control_dependencies, device, name_scope
-from tfmini.ops.strings import string_join
-from tfmini.train import saveables as saveables_module
-from tfmini.train.saveables import SaveableObject as Saveable
-from tfmini.train.saveables import set_cpu0, validated_saveables
+from tfmini.ops.io import save_restore
+from tfmini.ops.strings.elementwise import string_join
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
+from tfmini.train.checkpointing import saveables as saveables_module
+from tfmini.train.checkpointing.saveables import SaveableObject as Saveable
+from tfmini.train.checkpointing.saveables import set_cpu0, validated_saveables
 
 V1, V2 = 1, 2  # SaverDef.CheckpointFormatVersion
 PerDevice = Sequence[tuple[str, list[Saveable]]]
 
 
 class BaseSaverBuilder:
-    """Makes the ops of a Saver; subclass it to write or read in another way.
+    """Makes the ops of a Saver; subclass it to change how they write or read.
 
     Args:
-      write_version: the format, ``SaverDef.V2``.
+      write_version: the format, ``SaverDef.V2`` or ``V1``.
     """
 
     SaveSpec = saveables_module.SaveSpec
@@ -41,24 +41,24 @@ class BaseSaverBuilder:
         self._write_version = write_version
 
     def save_op(self, filename_tensor: Tensor, saveables: list[Saveable]) -> Operation:
-        """An op that saves ``saveables`` under the name that ``filename_tensor`` holds.
+        """An op that saves ``saveables`` with the prefix that ``filename_tensor`` holds.
 
         Raises:
-          RuntimeError: for a format that cannot be written.
+          RuntimeError: when the format is unknown.
         """
         specs = [spec for saveable in saveables for spec in saveable.specs]
         names, slices = [spec.name for spec in specs], [spec.slice_spec for spec in specs]
         tensors = [spec.tensor for spec in specs]
         if self._write_version == V2:
-            return save_restore.save_v2(filename_tensor, names, slices, tensors)  # type: ignore[no-any-return]
+            return save_restore.save_v2(filename_tensor, names, slices, tensors)
         if self._write_version == V1:
-            return save_restore.save_slices(filename_tensor, names, slices, tensors)  # type: ignore[no-any-return]
+            return save_restore.save_slices(filename_tensor, names, slices, tensors)
         raise RuntimeError(f"Unexpected write_version: {self._write_version}")
 
     def bulk_restore(
         self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
     ) -> list[Tensor]:
-        """The tensors of all ``saveables``, read from the checkpoint: here, one op per saveable."""
+        """The tensors of all ``saveables``, read from the checkpoint with one op per saveable."""
         found: list[Tensor] = []
         for saveable in saveables:
             with device(set_cpu0(saveable.device) if saveable.device else None):
@@ -73,8 +73,8 @@ class BaseSaverBuilder:
         ]
 
     def sharded_filename(self, filename_tensor: Tensor, shard: int, num_shards: Tensor) -> Tensor:
-        """The name of one shard."""
-        return save_restore.sharded_filename(filename_tensor, shard, num_shards)  # type: ignore[no-any-return]
+        """The file name of a shard."""
+        return save_restore.sharded_filename(filename_tensor, shard, num_shards)
 
     def build(
         self,
@@ -90,7 +90,7 @@ class BaseSaverBuilder:
         """Adds the ops and returns the SaverDef that names them; the arguments are `Saver`'s.
 
         Raises:
-          TypeError, ValueError: for something that cannot be saved, or not under that name.
+          TypeError, ValueError: when an item cannot be saved, or not under its name.
         """
         saveables = validated_saveables(names_to_saveables)
         with name_scope(name, "save", [_element(saveable) for saveable in saveables]):
@@ -120,7 +120,7 @@ class BaseSaverBuilder:
         return with_dependencies([self.save_op(target, saveables)], target)  # type: ignore[no-any-return]
 
     def _save_shards(self, target: Tensor, per_device: PerDevice) -> Tensor:
-        """Each device's task writes its variables; V2 then merges what they wrote into one checkpoint."""
+        """Lets each device's task write its variables; V2 then merges the shards into one checkpoint."""
         base = target
         if self._write_version == V2:
             base = string_join([target, f"_temp_{uuid.uuid4().hex}/part"])
@@ -134,7 +134,7 @@ class BaseSaverBuilder:
                 saved.append(self._save(prefixes[-1], saveables))
         with control_dependencies([tensor.op for tensor in saved]):
             if self._write_version != V2:
-                return save_restore.sharded_filespec(target, count)  # type: ignore[no-any-return]
+                return save_restore.sharded_filespec(target, count)
             with device(place):
                 merged = save_restore.merge_v2_checkpoints(prefixes, target, delete_old_dirs=True)
                 with control_dependencies([merged]):
@@ -170,7 +170,7 @@ class BaseSaverBuilder:
 
 
 class BulkSaverBuilder(BaseSaverBuilder):
-    """Reads all variables of a shard with one op, on the shard's CPU."""
+    """Restores all variables of a shard with one op, on the shard's CPU."""
 
     def bulk_restore(
         self, filename_tensor: Tensor, saveables: list[Saveable], preferred_shard: int, restore_sequentially: bool
@@ -186,7 +186,7 @@ class BulkSaverBuilder(BaseSaverBuilder):
 
 
 def _element(saveable: Saveable) -> Any:
-    """The graph element of a saveable, where it has one."""
+    """The graph element of a saveable, or None."""
     op = saveable.op
     return op if isinstance(op, (Tensor, Operation)) or hasattr(op, "_as_graph_element") else None
 
@@ -212,7 +212,7 @@ def _by_device(saveables: list[Saveable]) -> PerDevice:
 
 
 def _make_wholes() -> None:
-    """Makes the tensor of each `PartitionedVariable` in a collection: an imported graph is to find it."""
+    """Makes the tensor of each `PartitionedVariable` in a collection, for graphs that are imported later."""
     graph = get_default_graph()
     for key in graph.get_all_collection_keys():
         for item in graph.get_collection(key):

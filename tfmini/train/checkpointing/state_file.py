@@ -1,4 +1,4 @@
-"""The file ``checkpoint`` of a directory, which says which checkpoints it holds, and the files of a checkpoint."""
+"""A directory's state file ``checkpoint``, which lists its checkpoints; lookup and removal of checkpoint files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from glob import glob
 from typing import Any
 
-from tfmini import protos
+from tfmini import errors, protos
 from tfmini.checkpoint import files
 
 _log = logging.getLogger("tfmini")
@@ -27,14 +27,14 @@ def generate_checkpoint_state_proto(
     """The CheckpointState of a directory (``tf.train.generate_checkpoint_state_proto``).
 
     Args:
-      save_dir: the directory; where it is relative, so are the paths in the state, to it.
+      save_dir: the directory; if it is relative, the paths in the state are relative to it.
       model_checkpoint_path: the newest checkpoint.
-      all_model_checkpoint_paths: all of them, oldest first; the newest is added where it is not the last.
-      all_model_checkpoint_timestamps: when they were made, in seconds since the epoch.
-      last_preserved_timestamp: when one was last kept for good.
+      all_model_checkpoint_paths: all checkpoints, oldest first; the newest is appended if it is not the last.
+      all_model_checkpoint_timestamps: creation times in seconds since the epoch.
+      last_preserved_timestamp: creation time of the last preserved checkpoint.
 
     Raises:
-      ValueError: when there are not as many times as paths.
+      ValueError: when the numbers of times and paths differ.
     """
     paths = list(all_model_checkpoint_paths or [])
     if not paths or paths[-1] != model_checkpoint_path:
@@ -69,7 +69,7 @@ def update_checkpoint_state(
     last_preserved_timestamp: float | None = None,
     save_relative_paths: bool = False,
 ) -> None:
-    """Replaces the state file of ``save_dir``, at once (``tf.train.update_checkpoint_state``).
+    """Replaces the state file of ``save_dir`` atomically (``tf.train.update_checkpoint_state``).
 
     Args:
       save_relative_paths: write paths relative to the directory, so that it can be moved.
@@ -77,7 +77,7 @@ def update_checkpoint_state(
     The other arguments are those of `generate_checkpoint_state_proto`.
 
     Raises:
-      RuntimeError: when the state file would have a checkpoint's name.
+      RuntimeError: when the path of the state file is that of a checkpoint.
     """
     path = _state_file(save_dir, latest_filename)
     paths = all_model_checkpoint_paths
@@ -108,7 +108,7 @@ def _state_file(directory: str, latest_filename: str | None) -> str:
 
 
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> Any:
-    """The CheckpointState of a directory with all paths made usable, or None (``tf.train.get_checkpoint_state``).
+    """The CheckpointState of a directory with its paths resolved, or None (``tf.train.get_checkpoint_state``).
 
     Raises:
       ValueError: when the state file names no checkpoint.
@@ -128,7 +128,7 @@ def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None
         return None
     if not state.model_checkpoint_path:
         raise ValueError(f"Invalid checkpoint state loaded from {checkpoint_dir}")
-    # join leaves an absolute path as it is
+    # `os.path.join` does not change an absolute path.
     state.model_checkpoint_path = os.path.join(checkpoint_dir, state.model_checkpoint_path)
     state.all_model_checkpoint_paths[:] = [os.path.join(checkpoint_dir, p) for p in state.all_model_checkpoint_paths]
     return state
@@ -147,7 +147,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 
 def _any_file(pattern: str) -> str | None:
-    """The file of that name, or the first one that matches it as a pattern."""
+    """The file with the name ``pattern``, or the first one that matches it."""
     pattern = files.local_path(pattern)
     if os.path.exists(pattern):
         return pattern
@@ -155,12 +155,12 @@ def _any_file(pattern: str) -> str | None:
 
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
-    """Whether there is a checkpoint, V2 or V1, under a prefix (``tf.train.checkpoint_exists``)."""
+    """Whether a checkpoint (V2 or V1) with the prefix exists (``tf.train.checkpoint_exists``)."""
     return bool(_any_file(files.index_file(checkpoint_prefix)) or _any_file(checkpoint_prefix))
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
-    """When the checkpoints that exist were made, in seconds since the epoch (``tf.train.get_checkpoint_mtimes``)."""
+    """Modification times of the existing checkpoints, seconds since the epoch (``tf.train.get_checkpoint_mtimes``)."""
     found = (_any_file(files.index_file(prefix)) or _any_file(prefix) for prefix in checkpoint_prefixes)
     return [os.stat(path).st_mtime for path in found if path is not None]
 
@@ -168,10 +168,10 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
 def remove_checkpoint(
     checkpoint_prefix: str, checkpoint_format_version: int = V2, meta_graph_suffix: str = "meta"
 ) -> None:
-    """Removes a checkpoint's files (``tf.train.remove_checkpoint``); the index first, so that no torn one is left.
+    """Removes a checkpoint's files (``tf.train.remove_checkpoint``), the index first so that none is left incomplete.
 
     Raises:
-      OpError: when the file system refuses.
+      OpError: when the file system reports an error.
     """
     checkpoint_prefix = files.local_path(checkpoint_prefix)
     if checkpoint_format_version == V2:
@@ -182,19 +182,19 @@ def remove_checkpoint(
         try:
             files.DISK.remove(path)
         except OSError as error:
-            raise files.op_error(error, path) from None
+            raise errors.from_os_error(error, path) from None
 
 
 def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:
-    """The file of a checkpoint's MetaGraphDef."""
+    """The file name of a checkpoint's MetaGraphDef."""
     return f"{_SHARD_SUFFIX.sub('', checkpoint_filename)}.{meta_graph_suffix}"
 
 
 def checkpoint_file(ckpt_dir_or_file: Any) -> str:
-    """A checkpoint's prefix: as given, or the newest one of a directory.
+    """The given checkpoint's prefix, or that of a directory's newest checkpoint.
 
     Raises:
-      ValueError: when the directory has none.
+      ValueError: when the directory has no checkpoint.
     """
     text = files.local_path(os.fspath(ckpt_dir_or_file))
     found = latest_checkpoint(text) if os.path.isdir(text) else text

@@ -1,4 +1,4 @@
-"""``tf.train.warm_start``: variables that begin with what another model has learned, by word where words moved."""
+"""``tf.train.warm_start``: initializes variables from another model's checkpoint, with remapped vocabularies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tfmini import dtypes
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.array_filling import range as range_of
-from tfmini.ops.array_joining import concat, stack
-from tfmini.ops.array_slicing import slice as slice_of
-from tfmini.ops.initializers import zeros_initializer
-from tfmini.ops.state_functions import assign
-from tfmini.ops.variable_base import Variable
-from tfmini.ops.vocabulary_remapping import generate_vocab_remapping, load_and_remap_matrix
-from tfmini.train.checkpoint_initializers import init_from_checkpoint
-from tfmini.train.checkpoint_state import checkpoint_file
-from tfmini.train.saveables import named_saveables
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.slicing import slice as slice_of
+from tfmini.ops.tables.vocabulary_remapping import generate_vocab_remapping, load_and_remap_matrix
+from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.initializers import zeros_initializer
+from tfmini.train.checkpointing.init_from_checkpoint import init_from_checkpoint
+from tfmini.train.checkpointing.saveables import named_saveables
+from tfmini.train.checkpointing.state_file import checkpoint_file
 
 _log = logging.getLogger("tfmini")
 
@@ -35,17 +35,17 @@ class _VocabInfo(NamedTuple):
 
 
 class VocabInfo(_VocabInfo):
-    """Which words the rows or columns of a variable belong to, now and in the checkpoint (``tf.train.VocabInfo``).
+    """The vocabularies of a variable's rows or columns, now and in the checkpoint (``tf.train.VocabInfo``).
 
     Attributes:
-      new_vocab, new_vocab_size: file with a word per line, and how many of them are used.
-      num_oov_buckets: rows or columns after those, for unknown words.
-      old_vocab, old_vocab_size: the checkpoint's; -1: all lines.
-      backup_initializer: for words that the checkpoint lacks; default zeros.
-      axis: 0: words are rows; 1: columns.
+      new_vocab, new_vocab_size: a file with one word per line, and the number of words to use.
+      num_oov_buckets: number of further rows or columns, for out-of-vocabulary words.
+      old_vocab, old_vocab_size: the same for the checkpoint; -1 means all lines.
+      backup_initializer: initializer for words that are not in the checkpoint; default: zeros.
+      axis: 0 if words are rows, 1 if they are columns.
 
     Raises:
-      ValueError: for another axis.
+      ValueError: when the axis is neither 0 nor 1.
     """
 
     __slots__ = ()
@@ -64,17 +64,17 @@ def warm_start(
     var_name_to_vocab_info: Mapping[str, VocabInfo] | None = None,
     var_name_to_prev_var_name: Mapping[str, str] | None = None,
 ) -> None:
-    """Makes the initialisers of variables load from a checkpoint (``tf.train.warm_start``).
+    """Makes the initializers of variables load from a checkpoint (``tf.train.warm_start``).
 
     Args:
       ckpt_to_initialize_from: a checkpoint's prefix, or its directory.
-      vars_to_warm_start: a regex over the trainable variables; None for none but those with a vocabulary;
-        a list of variables, or of regexes over the global variables.
-      var_name_to_vocab_info: variable -> vocabularies, for those whose words have moved.
-      var_name_to_prev_var_name: variable -> its name in the checkpoint, where that differs.
+      vars_to_warm_start: a regex for trainable variables; None for only those with a vocabulary; a list of
+        variables, or of regexes for global variables.
+      var_name_to_vocab_info: name of a variable -> vocabularies, if its rows or columns must be remapped.
+      var_name_to_prev_var_name: name of a variable -> its name in the checkpoint, if that differs.
 
     Raises:
-      ValueError: when a name is not used, or a tensor is missing or has another shape.
+      ValueError: when a given name is not used, or a tensor is missing or has another shape.
     """
     groups = _groups(vars_to_warm_start)
     vocabularies, previous = dict(var_name_to_vocab_info or {}), dict(var_name_to_prev_var_name or {})
@@ -97,7 +97,7 @@ def warm_start(
 
 
 def _groups(chosen: Any) -> dict[str, list[Any]]:
-    """The variables by name, the parts of one together."""
+    """Name -> the variable, or the parts of a partitioned one."""
     graph = get_default_graph()
     if chosen is None or isinstance(chosen, str):
         variables = graph.get_collection(GraphKeys.TRAINABLE_VARIABLES, chosen)
@@ -130,7 +130,7 @@ def _start_with_vocabulary(parts: list[Any], info: VocabInfo, prefix: str, tenso
 
 
 def _rows(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Any) -> Any:
-    """A part of ``shape`` from row ``offset`` on, where rows are words; the last rows are for unknown words."""
+    """The value of a partition that begins at row ``offset``; rows are words, the last ones unknown words."""
     unknown = min(shape[0], max(0, offset + shape[0] - info.new_vocab_size))
     if offset + shape[0] > info.new_vocab_size + info.num_oov_buckets:
         raise ValueError(
@@ -151,12 +151,12 @@ def _rows(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str
 
 
 def _some_values(initializer: Any, count: int, present: Any) -> Any:
-    """The values for the words that are not present: initializers want shapes that are known now."""
+    """Initial values for the words that are not present; initializers need static shapes, hence the slice."""
     return slice_of(internal_convert(initializer([count, 1])), [0, 0], stack([count - present, 1]))
 
 
 def _columns(shape: list[int], offset: int, info: VocabInfo, prefix: str, name: str, initializer: Any) -> Any:
-    """The same where columns are words; those are not partitioned."""
+    """The value of a partition whose columns are words; columns are not partitioned."""
     count, rows = info.new_vocab_size, shape[0]
     if shape[1] != count + info.num_oov_buckets:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Checkpoints every so often (``tf.train.CheckpointSaverHook``) and who is told of them."""
+"""``tf.train.CheckpointSaverHook``: saves checkpoints periodically and notifies listeners."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from typing import Any
 from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.scoping import get_collection
-from tfmini.train.graph_io import write_graph
-from tfmini.train.hook_timers import SecondOrStepTimer
-from tfmini.train.meta_graph import export_meta_graph
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.stopping_hooks import global_step_read
-from tfmini.train.summary_writer import FileWriterCache
+from tfmini.graph.scoping import get_collection
+from tfmini.train.checkpointing.graph_files import export_meta_graph, write_graph
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.hooks.stopping_hooks import global_step_read
+from tfmini.train.hooks.timers import SecondOrStepTimer
+from tfmini.train.summaries.summary_writer import FileWriterCache
 
 _log = logging.getLogger("tfmini")
 
 
 class CheckpointSaverListener:
-    """Is called around every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
+    """Is notified of every save of a `CheckpointSaverHook` (``tf.train.CheckpointSaverListener``)."""
 
     def begin(self) -> None:
-        """Before the graph is finalized."""
+        """Called before the graph is finalized."""
 
     def before_save(self, session: Any, global_step_value: int) -> None:
-        """Before a checkpoint is written."""
+        """Called before a checkpoint is written."""
 
     def after_save(self, session: Any, global_step_value: int) -> bool | None:
-        """After a checkpoint has been written; True asks for the end of training."""
+        """Called after a checkpoint was written; returns True to end the training."""
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """At the end of the session, after its last checkpoint."""
+        """Called at the end of the session, after its last checkpoint."""
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Saves at the session's creation, every so often, and at its end (``tf.train.CheckpointSaverHook``).
+    """Saves when the session is created, periodically, and at its end (``tf.train.CheckpointSaverHook``).
 
     Args:
-      checkpoint_dir: where checkpoints, ``graph.pbtxt`` and events go.
-      save_secs, save_steps: how often; exactly one.
-      saver: the Saver; default: the scaffold's, else the one of the collection ``savers``.
+      checkpoint_dir: directory of checkpoints, ``graph.pbtxt`` and events.
+      save_secs, save_steps: the period; exactly one must be given.
+      saver: the Saver; default: the scaffold's, else that of the collection ``savers``.
       checkpoint_basename: the files are ``<checkpoint_dir>/<checkpoint_basename>-<step>``.
-      scaffold: instead of ``saver``.
-      listeners: called around every save.
+      scaffold: provides the Saver in place of ``saver``.
+      listeners: the listeners to notify.
 
     Raises:
-      ValueError: unless exactly one period is given, and for both saver and scaffold.
+      ValueError: when not exactly one period is given, or both saver and scaffold are.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         step = int(session.run(self._global_step_tensor))
-        # Not in `begin`: the hooks after this one may have added to the graph.
+        # Not in `begin`, since the hooks after this one may still add to the graph.
         self._write_graph()
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
@@ -104,7 +103,7 @@ class CheckpointSaverHook(SessionRunHook):
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         if not self._timer.should_trigger_for_step(int(run_values.results) + self._steps_per_run):
             return
-        # The value was read before the step; what is saved belongs to the one after it.
+        # The fetched value is from before the step; the saved variables are from after it.
         step = int(run_context.session.run(self._global_step_tensor))
         if self._timer.should_trigger_for_step(step):
             self._timer.update_last_triggered_step(step)
@@ -119,8 +118,7 @@ class CheckpointSaverHook(SessionRunHook):
             listener.end(session, last_step)
 
     def _save(self, session: Any, step: int) -> bool:
-        """Saves; True when a listener wants the end."""
-
+        """Saves a checkpoint; returns whether a listener requested the end of training."""
         _log.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
             listener.before_save(session, step)

@@ -1,4 +1,4 @@
-"""Hooks that feed every run, and that run something at the end."""
+"""Hooks that feed every run (`FeedFnHook`) and that evaluate tensors at the end (`FinalOpsHook`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
 _log = logging.getLogger("tfmini")
 
@@ -16,8 +16,8 @@ class FinalOpsHook(SessionRunHook):
     """Evaluates tensors at the end of the session (``tf.train.FinalOpsHook``).
 
     Args:
-      final_ops: tensors, in any structure that a run takes.
-      final_ops_feed_dict: feeds for them.
+      final_ops: fetches, in any structure that ``Session.run`` accepts.
+      final_ops_feed_dict: feeds for the fetches.
     """
 
     def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
@@ -27,7 +27,7 @@ class FinalOpsHook(SessionRunHook):
 
     @property
     def final_ops_values(self) -> Any:
-        """Their values; None before the end."""
+        """The values of the tensors; None before the end."""
         return self._final_ops_values
 
     def end(self, session: Any) -> None:
@@ -37,15 +37,15 @@ class FinalOpsHook(SessionRunHook):
             self._final_ops_values = session.run(self._final_ops, feed_dict=self._final_ops_feed_dict)
         except (errors.OutOfRangeError, StopIteration):
             _log.warning(
-                "The ops of a FinalOpsHook have met the end of the input: they depend on an input pipeline, which is"
-                " exhausted by now. Give the hook ops that only read variables, such as a metric's value_op and not its"
-                " update_op."
+                "The ops of a FinalOpsHook reached the end of the input: they depend on an input pipeline, which is"
+                " exhausted at the end of a session. Use ops that only read variables, such as a metric's value_op, not"
+                " its update_op."
             )
             raise
 
 
 class FeedFnHook(SessionRunHook):
-    """Feeds every run with what a function returns (``tf.train.FeedFnHook``).
+    """Feeds every run with the result of a function (``tf.train.FeedFnHook``).
 
     Args:
       feed_fn: () -> {tensor: value}.

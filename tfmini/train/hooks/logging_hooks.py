@@ -1,4 +1,4 @@
-"""Hooks that tell: values of tensors, steps per second."""
+"""Hooks that log: values of tensors, steps per second."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 
 from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.train.hook_timers import HookTimer, NeverTriggerTimer, SecondOrStepTimer
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.stopping_hooks import global_step_read
-from tfmini.train.summary_writer import FileWriterCache
-from tfmini.train.training_util import get_global_step
+from tfmini.train.global_steps import get_global_step
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.hooks.stopping_hooks import global_step_read
+from tfmini.train.hooks.timers import HookTimer, NeverTriggerTimer, SecondOrStepTimer
+from tfmini.train.summaries.summary_writer import FileWriterCache
 
 _log = logging.getLogger("tfmini")
 _WARNINGS_OF_A_STANDING_STEP = 5
 
 
 def as_graph_element(obj: Any) -> Any:
-    """The tensor that a hook was given, or the one of that name in the default graph.
+    """A hook's tensor, given as tensor or by its name in the default graph.
 
     Raises:
-      ValueError: for a tensor of another graph, and for the name of an op with several outputs.
+      ValueError: when the tensor is of another graph, or the name is that of an op with several outputs.
     """
     graph = get_default_graph()
     if not isinstance(obj, str):
@@ -44,17 +44,17 @@ def as_graph_element(obj: Any) -> Any:
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs values of tensors every so often, and at the end (``tf.train.LoggingTensorHook``).
+    """Logs values of tensors periodically, and at the end (``tf.train.LoggingTensorHook``).
 
     Args:
-      tensors: tag -> tensor or name, or an iterable of tensors or names, which are their own tags.
-      every_n_iter: every so many runs of this session.
-      every_n_secs: every so many seconds.
-      at_end: once more at the end of the session.
-      formatter: {tag: value} -> the line to log; default: "tag = value, ... (seconds sec)".
+      tensors: tag -> tensor or name, or an iterable of tensors or names, which serve as tags.
+      every_n_iter: the period in runs of this session.
+      every_n_secs: the period in seconds.
+      at_end: also log at the end of the session.
+      formatter: a function from {tag: value} to the text; default: "tag = value, ... (seconds sec)".
 
     Raises:
-      ValueError: unless exactly one period is given, or ``at_end`` alone.
+      ValueError: unless exactly one period, or only ``at_end``, is given.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class LoggingTensorHook(SessionRunHook):
 
 
 class StepCounterHook(SessionRunHook):
-    """Logs and records steps per second, as the summary ``global_step/sec`` (``tf.train.StepCounterHook``).
+    """Logs steps per second and writes them as summary ``global_step/sec`` (``tf.train.StepCounterHook``).
 
     Args:
-      every_n_steps, every_n_secs: how often; exactly one.
-      output_dir: where the summaries go.
-      summary_writer: instead of ``output_dir``.
+      every_n_steps, every_n_secs: the period; exactly one must be given.
+      output_dir: directory of the summaries.
+      summary_writer: a writer in place of ``output_dir``.
 
     Raises:
       ValueError: unless exactly one period is given.
@@ -157,7 +157,7 @@ class StepCounterHook(SessionRunHook):
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         before = int(run_values.results)
         if self._timer.should_trigger_for_step(before + self._steps_per_run):
-            # Whether this run has changed the step is seen by reading it again.
+            # The fetched value is from before the step, so read the step again.
             step = int(run_context.session.run(self._global_step_tensor))
             if self._timer.should_trigger_for_step(step):
                 seconds, steps = self._timer.update_last_triggered_step(step)
@@ -170,13 +170,12 @@ class StepCounterHook(SessionRunHook):
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
         steps_per_sec = elapsed_steps / elapsed_time if elapsed_time > 0 else float("inf")
         if self._summary_writer is not None:
-
             value = protos.Summary.Value(tag=self._summary_tag, simple_value=steps_per_sec)
             self._summary_writer.add_summary(protos.Summary(value=[value]), global_step)
         _log.info("%s: %g", self._summary_tag, steps_per_sec)
 
     def _warn_of_standing_step(self, step: int) -> None:
-        # Some optimizers do it on purpose (a SyncReplicasOptimizer's worker leaves it to the chief): say it rarely.
+        # Rarely, since it may be intended: with SyncReplicasOptimizer only the chief increments the step.
         self._warnings += 1
         if self._warnings <= _WARNINGS_OF_A_STANDING_STEP:
             _log.warning(

@@ -1,10 +1,10 @@
-"""Hooks: what runs beside every step of a monitored session (``tf.train.SessionRunHook``).
+"""The interface of hooks, which a monitored session calls before and after every run (``tf.train.SessionRunHook``).
 
-The life of a hook::
+A session calls the methods of a hook in this order::
 
-    begin                  the graph may still grow
-    after_create_session   a session exists; again after each recovery
-    before_run, after_run  around every run; `before_run` may add fetches, feeds and options to it
+    begin                  the graph may still be changed
+    after_create_session   after a session was created, also after each recovery
+    before_run, after_run  before and after every run; `before_run` may add fetches, feeds and options
     end                    before the session is closed, unless an error ended it
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook adds to a run (``tf.train.SessionRunArgs``): fetches in any structure, feeds, RunOptions."""
+    """A hook's additions to a run (``tf.train.SessionRunArgs``): fetches in any structure, feeds, RunOptions."""
 
     fetches: Any
     feed_dict: Any = None
@@ -22,7 +22,7 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What came of it (``tf.train.SessionRunValues``): ``results`` has the structure of the hook's fetches."""
+    """The results of a run (``tf.train.SessionRunValues``): ``results`` has the structure of the hook's fetches."""
 
     results: Any
     options: Any
@@ -30,7 +30,7 @@ class SessionRunValues(NamedTuple):
 
 
 class SessionRunContext:
-    """The run that a hook is called for (``tf.train.SessionRunContext``)."""
+    """The run for which a hook is called (``tf.train.SessionRunContext``)."""
 
     def __init__(self, original_args: SessionRunArgs, session: Any) -> None:
         self._original_args = original_args
@@ -39,39 +39,39 @@ class SessionRunContext:
 
     @property
     def original_args(self) -> SessionRunArgs:
-        """The caller's own fetches and feeds."""
+        """The fetches and feeds of the caller of ``run``."""
         return self._original_args
 
     @property
     def session(self) -> Any:
-        """The session, without hooks."""
+        """The session without hooks."""
         return self._session
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a hook has asked for the loop's end."""
+        """Whether a hook requested the end of the loop."""
         return self._stop_requested
 
     def request_stop(self) -> None:
-        """Makes the monitored session's ``should_stop`` true from now on."""
+        """Makes the monitored session's ``should_stop`` return True from now on."""
         self._stop_requested = True
 
 
 class SessionRunHook:
-    """Base of hooks (``tf.train.SessionRunHook``); every method does nothing here."""
+    """Base class of hooks, whose methods do nothing (``tf.train.SessionRunHook``)."""
 
     def begin(self) -> None:
         """Called once, before the graph is finalized."""
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Called with each new session, also after a recovery, and with its coordinator."""
+        """Called with each new session, also after a recovery, and its coordinator."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Called before each run; returns what to add to it."""
+        """Called before each run; returns additions to the run, or None."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Called after each run that did not fail."""
+        """Called after each successful run."""
 
     def end(self, session: Any) -> None:
-        """Called before the session is closed; not after an error other than the end of the input."""
+        """Called before the session is closed, unless an error other than the end of the input ended it."""

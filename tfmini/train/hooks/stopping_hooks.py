@@ -1,4 +1,4 @@
-"""Hooks that end or hold back the loop: after so many steps, at a NaN, until others have begun."""
+"""Hooks that stop or delay a training loop: at a step, at a NaN loss, until other workers have started."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.training_util import _get_or_create_global_step_read
+from tfmini.train.global_steps import _get_or_create_global_step_read
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 _log = logging.getLogger("tfmini")
-# How often a waiting worker looks at the global step, and after how much progress it says so again.
-_LOOK_EVERY_S = 0.1
-_SAY_EVERY_STEPS = 1000
+# How often a waiting worker reads the global step, and the number of steps after which it logs again.
+_POLL_S = 0.1
+_LOG_EVERY_STEPS = 1000
 
 
 def global_step_read(hook: str) -> Any:
-    """The tensor by which a hook reads the global step.
+    """The tensor with which a hook reads the global step.
 
     Raises:
-      RuntimeError: when the graph has no global step; it names the hook.
+      RuntimeError: when the graph has no global step; the message names ``hook``.
     """
     read = _get_or_create_global_step_read()
     if read is None:
@@ -30,11 +30,11 @@ def global_step_read(hook: str) -> Any:
 
 
 class StopAtStepHook(SessionRunHook):
-    """Asks for the end once the global step is at a value (``tf.train.StopAtStepHook``).
+    """Requests a stop when the global step reaches a value (``tf.train.StopAtStepHook``).
 
     Args:
-      num_steps: that many steps after the first session was created; workers share the count.
-      last_step: the global step's value itself.
+      num_steps: number of steps after the creation of the first session; all workers' steps count.
+      last_step: the value of the global step.
 
     Raises:
       ValueError: unless exactly one is given.
@@ -63,24 +63,24 @@ class StopAtStepHook(SessionRunHook):
         assert self._last_step is not None
         if run_values.results + 1 < self._last_step:
             return
-        # The value was read before the step. Whether this run has added one is seen by reading it again.
+        # The fetched value is from before the step, so read the step again.
         if run_context.session.run(self._global_step_tensor) >= self._last_step:
             run_context.request_stop()
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """The loss was NaN (``tf.train.NanLossDuringTrainingError``)."""
+    """Raised when the loss is NaN (``tf.train.NanLossDuringTrainingError``)."""
 
     def __str__(self) -> str:
         return "NaN loss during training."
 
 
 class NanTensorHook(SessionRunHook):
-    """Ends training at a NaN (``tf.train.NanTensorHook``).
+    """Ends training when the loss is NaN (``tf.train.NanTensorHook``).
 
     Args:
-      loss_tensor: the tensor to watch.
-      fail_on_nan_loss: raise NanLossDuringTrainingError, or only ask for the end.
+      loss_tensor: the loss.
+      fail_on_nan_loss: raise NanLossDuringTrainingError rather than request a stop.
     """
 
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
@@ -102,12 +102,12 @@ class NanTensorHook(SessionRunHook):
 
 
 class GlobalStepWaiterHook(SessionRunHook):
-    """Holds the first run back until others have taken so many steps (``tf.train.GlobalStepWaiterHook``).
+    """Delays the first run until the global step reaches a value (``tf.train.GlobalStepWaiterHook``).
 
-    The wait ends as well when the session's coordinator is asked to stop.
+    The wait also ends when a stop of the session's coordinator is requested.
 
     Args:
-      wait_until_step: the global step to wait for; 0 or less: none.
+      wait_until_step: the global step to wait for; no wait if it is not positive.
     """
 
     def __init__(self, wait_until_step: int) -> None:
@@ -131,7 +131,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         _log.info("Waiting for global step %d before starting training.", self._wait_until_step)
         last_logged_step = 0
         while (step := int(session.run(self._global_step_tensor))) < self._wait_until_step:
-            if step - last_logged_step > _SAY_EVERY_STEPS:
+            if step - last_logged_step > _LOG_EVERY_STEPS:
                 _log.info(
                     "Waiting for global step %d before starting training. Current step is %d.",
                     self._wait_until_step, step,
@@ -141,8 +141,8 @@ class GlobalStepWaiterHook(SessionRunHook):
                 return
 
     def _pause(self) -> bool:
-        """Waits a little; True when the coordinator wants the end."""
+        """Pauses until the next poll; returns True if a stop was requested."""
         if self._coord is not None:
-            return bool(self._coord.wait_for_stop(_LOOK_EVERY_S))
-        time.sleep(_LOOK_EVERY_S)
+            return bool(self._coord.wait_for_stop(_POLL_S))
+        time.sleep(_POLL_S)
         return False

@@ -1,4 +1,4 @@
-"""Hooks that write what a run produced: summaries, profiles."""
+"""Hooks that write summaries (`SummarySaverHook`) and profiles (`ProfilerHook`)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import os
 from typing import Any
 
 from tfmini import protos
-from tfmini.train.hook_timers import SecondOrStepTimer
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.stopping_hooks import global_step_read
-from tfmini.train.summary_writer import FileWriterCache
-from tfmini.train.timeline import Timeline
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.hooks.stopping_hooks import global_step_read
+from tfmini.train.hooks.timers import SecondOrStepTimer
+from tfmini.train.summaries.summary_writer import FileWriterCache
+from tfmini.train.summaries.timeline import Timeline
 
 _log = logging.getLogger("tfmini")
 
 
 class SummarySaverHook(SessionRunHook):
-    """Writes summaries every so often (``tf.train.SummarySaverHook``).
+    """Writes summaries periodically (``tf.train.SummarySaverHook``).
 
     Args:
-      save_steps, save_secs: how often; exactly one.
-      output_dir: where the events go.
-      summary_writer: instead of ``output_dir``.
-      scaffold: gives the summary op.
-      summary_op: instead of ``scaffold``: a string tensor of serialized Summary messages, or a list.
+      save_steps, save_secs: the period; exactly one must be given.
+      output_dir: directory of the events.
+      summary_writer: a writer in place of ``output_dir``.
+      scaffold: provides the summary op.
+      summary_op: a string tensor of a serialized Summary, or a list of such tensors, in place of ``scaffold``.
 
     Raises:
       ValueError: unless exactly one period and one of scaffold and summary_op are given.
@@ -69,7 +69,6 @@ class SummarySaverHook(SessionRunHook):
         if self._request_summary:
             step = int(run_context.session.run(self._global_step_tensor))
         if self._next_step is None:
-
             self._summary_writer.add_session_log(protos.SessionLog(status=protos.SessionLog.START), step)
         if self._request_summary:
             self._timer.update_last_triggered_step(step)
@@ -89,13 +88,13 @@ class SummarySaverHook(SessionRunHook):
 
 
 class ProfilerHook(SessionRunHook):
-    """Traces a run every so often, as ``timeline-<step>.json`` for Chrome's tracing (``tf.train.ProfilerHook``).
+    """Traces a run periodically, as ``timeline-<step>.json`` for ``chrome://tracing`` (``tf.train.ProfilerHook``).
 
     Args:
-      save_steps, save_secs: how often; exactly one. The first trace is after that period.
-      output_dir: where the files and the events go.
-      show_dataflow: with arrows from the ops that make tensors to those that take them.
-      show_memory: with the tensors' sizes.
+      save_steps, save_secs: the period; exactly one must be given. The first trace comes after one period.
+      output_dir: directory of the files and events.
+      show_dataflow: draw arrows from producers to consumers of tensors.
+      show_memory: draw the tensors' sizes.
 
     Raises:
       ValueError: unless exactly one period is given.
@@ -123,7 +122,6 @@ class ProfilerHook(SessionRunHook):
         self._request_summary = self._next_step is not None and self._timer.should_trigger_for_step(self._next_step)
         options = None
         if self._request_summary:
-
             options = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)
         return SessionRunArgs({"global_step": self._global_step_tensor}, options=options)
 

@@ -1,4 +1,4 @@
-"""When a hook acts: every so many seconds or steps."""
+"""Timers of hooks, which trigger every given number of seconds or steps."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import time
 
 
 class HookTimer:
-    """What a hook asks before it acts."""
+    """Base class of timers; a hook asks a timer whether to act."""
 
     def reset(self) -> None:
-        """Forgets the last time."""
+        """Forgets the last trigger."""
 
     def should_trigger_for_step(self, step: int) -> bool:
         """Whether to act at this step."""
         raise NotImplementedError
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """Notes an act; returns the seconds and the steps since the one before (None, None the first time)."""
+        """Records a trigger; returns seconds and steps since the previous one, (None, None) for the first."""
         raise NotImplementedError
 
     def last_triggered_step(self) -> int | None:
-        """The step of the last act, or None."""
+        """The step of the last trigger, or None."""
         raise NotImplementedError
 
 
 class SecondOrStepTimer(HookTimer):
-    """Acts at first, then every so many seconds or every so many steps (``tf.train.SecondOrStepTimer``).
+    """Triggers at first, then every ``every_secs`` seconds or ``every_steps`` steps (``tf.train.SecondOrStepTimer``).
 
     Args:
-      every_secs: seconds between two acts.
-      every_steps: steps between two acts.
+      every_secs: seconds between two triggers.
+      every_steps: steps between two triggers.
 
     Raises:
       ValueError: unless exactly one is given.
@@ -55,12 +55,12 @@ class SecondOrStepTimer(HookTimer):
         if step == last_step:
             return False
         if self._every_secs is not None:
-            return time.time() >= last_time + self._every_secs
+            return time.monotonic() >= last_time + self._every_secs
         assert self._every_steps is not None
         return step >= last_step + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        now = time.time()
+        now = time.monotonic()
         since: tuple[float | None, int | None] = (None, None)
         if self._last_triggered_time is not None and self._last_triggered_step is not None:
             since = (now - self._last_triggered_time, step - self._last_triggered_step)
@@ -73,7 +73,7 @@ class SecondOrStepTimer(HookTimer):
 
 
 class NeverTriggerTimer(HookTimer):
-    """Never acts."""
+    """A timer that never triggers."""
 
     def should_trigger_for_step(self, step: int) -> bool:
         return False

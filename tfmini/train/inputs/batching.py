@@ -1,4 +1,4 @@
-"""Batches through queues: ``tf.train.batch``, ``shuffle_batch``, their ``_join`` and ``maybe_`` forms."""
+"""Batching with queues: ``tf.train.batch``, ``shuffle_batch`` and their ``_join`` and ``maybe_`` variants."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_partition import dynamic_partition
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.partition import dynamic_partition
 from tfmini.ops.control import no_op
-from tfmini.ops.math_elementwise import maximum, subtract
-from tfmini.ops.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
-from tfmini.ops.summaries import scalar
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.math.elementwise import maximum, subtract
+from tfmini.ops.queues.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.summary.functions import scalar
 from tfmini.shapes import TensorShape, as_shape
-from tfmini.train.queue_runners import QueueRunner, add_queue_runner
-from tfmini.train.sparse_batching import SparseColumns
+from tfmini.train.inputs.queue_runners import QueueRunner, add_queue_runner
+from tfmini.train.inputs.sparse_batching import SparseColumns
 
 MakeQueue = Callable[[list[Any], Any], QueueBase]
 
@@ -69,7 +69,7 @@ def _types(lists: list[list[Tensor]]) -> list[dtypes.DType]:
 
 
 def _shapes(lists: list[list[Tensor]], shapes: Any, enqueue_many: bool) -> Any:
-    """The shapes of the components of an element, as given or as known of all tensors in one place."""
+    """The given shapes of an element's components, or those inferred from all sources."""
     if shapes is not None:
         return shapes
     found = []
@@ -101,7 +101,7 @@ def _pipeline(
     lists: list[list[Any]], batch_size: Any, keep_input: Any, threads: int, enqueue_many: bool, shapes: Any,
     smaller_final: bool, make_queue: MakeQueue, full: Callable[[QueueBase], tuple[str, Tensor]], name: str,
 ) -> Any:  # fmt: skip
-    """Queue, runner, summary and dequeue, in the order in which TensorFlow's graphs have them."""
+    """Adds queue, runner, summary and dequeue to the graph, in TensorFlow's order."""
     keep = _checked_keep(keep_input, enqueue_many)
     sparse = SparseColumns(lists[0], enqueue_many)
     stored = [sparse.store(tensors, keep) for tensors in lists]
@@ -175,23 +175,23 @@ def batch(
     shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """Batches of ``tensors``, gathered by a queue runner (``tf.train.batch``).
+    """Batches of ``tensors``, which a queue runner enqueues (``tf.train.batch``).
 
     Args:
       tensors: a list or dictionary of tensors.
-      batch_size: how many elements in a batch.
-      num_threads: how many threads of the queue runner enqueue.
-      capacity: of the queue.
-      enqueue_many: whether each tensor is a batch of elements already.
-      shapes: of the components, where they are not known.
-      dynamic_pad: whether elements of different sizes are padded with zeros.
-      allow_smaller_final_batch: whether what is left at the end makes a smaller batch.
-      shared_name: of the queue, for other sessions.
-      name: of the name scope.
+      batch_size: number of elements in a batch.
+      num_threads: number of enqueuing threads of the queue runner.
+      capacity: capacity of the queue.
+      enqueue_many: whether each tensor is a batch of elements.
+      shapes: shapes of the components, if they are not known.
+      dynamic_pad: pad elements of different sizes with zeros.
+      allow_smaller_final_batch: make a smaller batch of the remaining elements at the end.
+      shared_name: name under which sessions share the queue.
+      name: name of the name scope.
 
     Returns:
-      A list or dictionary like ``tensors``, with the batch as first dimension; a single tensor
-      for a list of one.
+      A list or dictionary like ``tensors``, with the batch as first dimension; a single tensor if the list has
+      one element.
 
     Raises:
       ValueError: when a shape is not known.
@@ -208,7 +208,7 @@ def maybe_batch(
     """`batch` of the elements for which ``keep_input`` is true (``tf.train.maybe_batch``).
 
     Args:
-      keep_input: a bool scalar, or with ``enqueue_many`` one per element.
+      keep_input: a bool scalar; with ``enqueue_many`` also a bool vector with one value per element.
     """
     found = _batch([_as_list(tensors)], batch_size, keep_input, num_threads, capacity, enqueue_many, shapes,
                    dynamic_pad, allow_smaller_final_batch, shared_name, name, "batch")  # fmt: skip
@@ -220,7 +220,7 @@ def batch_join(
     dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """`batch` of several sources, one thread each (``tf.train.batch_join``).
+    """`batch` of several sources, each with its own thread (``tf.train.batch_join``).
 
     Args:
       tensors_list: a list of lists or dictionaries of tensors.
@@ -248,11 +248,11 @@ def shuffle_batch(
     """`batch` in random order (``tf.train.shuffle_batch``).
 
     Args:
-      min_after_dequeue: how many elements stay in the queue, for mixing.
-      seed: of the order.
+      min_after_dequeue: minimum number of elements that stay in the queue, for shuffling.
+      seed: seed of the order.
 
     Raises:
-      ValueError: when ``capacity`` is not over ``min_after_dequeue``, or a shape is not known.
+      ValueError: when ``capacity`` is not greater than ``min_after_dequeue``, or a shape is not known.
     """
     return maybe_shuffle_batch(tensors, batch_size, capacity, min_after_dequeue, True, num_threads, seed,
                                enqueue_many, shapes, allow_smaller_final_batch, shared_name, name)  # fmt: skip
@@ -274,7 +274,7 @@ def shuffle_batch_join(
     enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """`shuffle_batch` of several sources, one thread each (``tf.train.shuffle_batch_join``)."""
+    """`shuffle_batch` of several sources, each with its own thread (``tf.train.shuffle_batch_join``)."""
     return maybe_shuffle_batch_join(tensors_list, batch_size, capacity, min_after_dequeue, True, seed, enqueue_many,
                                     shapes, allow_smaller_final_batch, shared_name, name)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Queues of inputs: ``tf.train.string_input_producer``, ``slice_input_producer``, ``limit_epochs``, …"""
+"""Queues that produce inputs: ``tf.train.string_input_producer``, ``slice_input_producer``, ``limit_epochs``, …"""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_filling import range as range_of
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_identity import identity
-from tfmini.ops.array_shape import shape as shape_of
-from tfmini.ops.array_shape import size as size_of
-from tfmini.ops.assertion import Assert
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.file_ops import matching_files
-from tfmini.ops.math_comparison import greater
-from tfmini.ops.queues import FIFOQueue, QueueBase
-from tfmini.ops.random_values import random_shuffle
-from tfmini.ops.scoping import control_dependencies, name_scope
-from tfmini.ops.summaries import scalar
-from tfmini.ops.variable_base import Variable
-from tfmini.train.queue_runners import QueueRunner, add_queue_runner
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.shape import size as size_of
+from tfmini.ops.debugging.assertion import Assert
+from tfmini.ops.io.file_ops import matching_files
+from tfmini.ops.math.comparison import greater
+from tfmini.ops.queues.queues import FIFOQueue, QueueBase
+from tfmini.ops.random.functions import random_shuffle
+from tfmini.ops.summary.functions import scalar
+from tfmini.ops.variables.base import Variable
+from tfmini.train.inputs.queue_runners import QueueRunner, add_queue_runner
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
-    """A local variable with the names of the files that match, found when it is initialised.
+    """A local variable whose initializer finds the names of the files that match (``tf.train.match_filenames_once``).
 
     Args:
-      pattern: a glob pattern, or several.
-      name: default ``matching_filenames``.
+      pattern: one or more glob patterns.
+      name: name of the variable; default ``matching_filenames``.
     """
     with name_scope(name, "matching_filenames", [pattern]) as scope:
         return Variable(
@@ -41,9 +41,9 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
-    """``tensor``, ``num_epochs`` times; then it fails with `OutOfRangeError` (``tf.train.limit_epochs``).
+    """Returns ``tensor`` in ``num_epochs`` steps, then raises `OutOfRangeError` (``tf.train.limit_epochs``).
 
-    The count is a local variable: ``tf.local_variables_initializer`` must run.
+    The count is a local variable, so ``tf.local_variables_initializer`` must run first.
 
     Raises:
       ValueError: when ``num_epochs`` is not positive.
@@ -71,19 +71,19 @@ def input_producer(
     name: str | None = None,
     cancel_op: Any = None,
 ) -> QueueBase:
-    """A queue of the rows of ``input_tensor``, again and again, with a queue runner (``tf.train.input_producer``).
+    """A queue that a queue runner fills with the rows of ``input_tensor`` repeatedly (``tf.train.input_producer``).
 
     Args:
       input_tensor: [n, …].
-      element_shape: of a row, where it is not known.
-      num_epochs: how many times; None for ever. See `limit_epochs`.
-      shuffle: whether each epoch has an order of its own.
-      seed: of the shuffling.
-      capacity: of the queue.
-      shared_name: of the queue, for other sessions.
-      summary_name: of a summary of how full the queue is.
-      name: of the queue.
-      cancel_op: of the queue runner.
+      element_shape: shape of a row, if it is not known.
+      num_epochs: number of repetitions; None for no end. See `limit_epochs`.
+      shuffle: whether to shuffle the rows in each epoch.
+      seed: seed of the shuffling.
+      capacity: capacity of the queue.
+      shared_name: name under which sessions share the queue.
+      summary_name: name of a summary of the queue's fill level.
+      name: name of the queue.
+      cancel_op: see `QueueRunner`.
 
     Raises:
       ValueError: when the shape of a row is not known.
@@ -118,7 +118,7 @@ def string_input_producer(
     """A queue of strings, usually file names (``tf.train.string_input_producer``); see `input_producer`.
 
     Raises:
-      ValueError: for an empty list. An empty tensor fails when it runs.
+      ValueError: when the list is empty. (An empty tensor makes the step fail.)
     """
     problem = "string_input_producer requires a non-null input tensor"
     if not isinstance(string_tensor, Tensor) and not hasattr(string_tensor, "graph") and not len(string_tensor):
@@ -142,7 +142,7 @@ def range_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> QueueBase:
-    """A queue of the numbers below ``limit`` (``tf.train.range_input_producer``); see `input_producer`."""
+    """A queue of the integers from 0 to ``limit - 1`` (``tf.train.range_input_producer``); see `input_producer`."""
     with name_scope(name, "input_producer", [limit]) as scope:
         return input_producer(
             range_of(limit), [], num_epochs, shuffle, seed, capacity, shared_name, f"fraction_of_{capacity}_full",
@@ -159,13 +159,13 @@ def slice_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> list[Tensor]:
-    """One row of each tensor, all of the same position (``tf.train.slice_input_producer``); see `input_producer`.
+    """One row of each tensor, all with the same index (``tf.train.slice_input_producer``); see `input_producer`.
 
     Args:
-      tensor_list: tensors of the same first size.
+      tensor_list: tensors with equal first dimensions.
 
     Raises:
-      ValueError: without tensors.
+      ValueError: when the list is empty.
     """
     with name_scope(name, "input_producer", tensor_list):
         tensors = convert_n_to_tensor_or_indexed_slices(tensor_list)

@@ -1,4 +1,4 @@
-"""``tf.train.QueueRunner``: threads that keep a queue filled, and what starts them."""
+"""``tf.train.QueueRunner``: threads that fill a queue; ``tf.train.start_queue_runners`` starts them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import get_default_session
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
-from tfmini.ops.scoping import add_to_collection, get_collection
-from tfmini.runtime.session import BaseSession
+from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.runtime.client.session import BaseSession
 
 if TYPE_CHECKING:
     from tfmini.train.coordinator import Coordinator
@@ -23,22 +23,22 @@ _log = logging.getLogger("tfmini")
 
 
 class QueueRunner:
-    """Runs enqueue operations in threads, one thread each, until the input ends (``tf.train.QueueRunner``).
+    """Runs enqueue operations, each in its own thread, until the input ends (``tf.train.QueueRunner``).
 
-    When the last of them gets one of ``queue_closed_exception_types`` it runs ``close_op``. With a
-    coordinator, another thread runs ``cancel_op`` when a stop is requested, which ends enqueues that wait.
+    When the last thread gets one of ``queue_closed_exception_types``, it runs ``close_op``. With a coordinator,
+    another thread runs ``cancel_op`` when a stop is requested; this ends pending enqueues.
 
     Args:
       queue: a queue.
-      enqueue_ops: operations that fill it; one may be listed several times.
-      close_op: default ``queue.close()``.
-      cancel_op: default ``queue.close(cancel_pending_enqueues=True)``.
-      queue_closed_exception_types: which errors mean that the input has ended; default `OutOfRangeError`.
-      queue_runner_def: a QueueRunnerDef, in place of all others.
+      enqueue_ops: operations that fill the queue; one may be listed several times.
+      close_op: closes the queue at the end of the input; default ``queue.close()``.
+      cancel_op: ends pending enqueues; default ``queue.close(cancel_pending_enqueues=True)``.
+      queue_closed_exception_types: errors that mean the end of the input; default `OutOfRangeError`.
+      queue_runner_def: a QueueRunnerDef in place of all other arguments.
       import_scope: name scope of the operations that the QueueRunnerDef names.
 
     Raises:
-      ValueError: without queue or enqueue operations, or with them beside ``queue_runner_def``.
+      ValueError: when queue or enqueue operations are missing, or are given together with ``queue_runner_def``.
       TypeError: when the exception types are no tuple of ``tf.errors`` classes.
     """
 
@@ -59,7 +59,7 @@ class QueueRunner:
         else:
             self._init_from_proto(queue_runner_def, import_scope)
         self._lock = threading.Lock()
-        # Per session, how many enqueue threads run.
+        # Session -> number of running enqueue threads.
         self._runs_per_session: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._exceptions_raised: list[BaseException] = []
 
@@ -99,27 +99,27 @@ class QueueRunner:
 
     @property
     def enqueue_ops(self) -> Any:
-        """The operations that fill it."""
+        """The operations that fill the queue."""
         return self._enqueue_ops
 
     @property
     def close_op(self) -> Any:
-        """The operation that closes it at the end of the input."""
+        """The operation that closes the queue at the end of the input."""
         return self._close_op
 
     @property
     def cancel_op(self) -> Any:
-        """The operation that closes it and cancels enqueues that wait."""
+        """The operation that closes the queue and cancels pending enqueues."""
         return self._cancel_op
 
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
-        """The errors that mean that the input has ended."""
+        """The errors that mean the end of the input."""
         return self._queue_closed_exception_types
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
-        """The exceptions of threads that have no coordinator to report them to."""
+        """The exceptions of threads that run without a coordinator."""
         return self._exceptions_raised
 
     @property
@@ -128,7 +128,7 @@ class QueueRunner:
         return self._queue.name  # type: ignore[no-any-return]
 
     def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None = None) -> None:
-        """One enqueue thread."""
+        """The body of an enqueue thread."""
         finished = False
         try:
             enqueue = sess.make_callable(enqueue_op)
@@ -162,24 +162,24 @@ class QueueRunner:
     def _run_quietly(self, sess: Any, operation: Any) -> None:
         try:
             sess.run(operation)
-        except Exception as error:  # noqa: BLE001 - the queue or the session may be closed already, which is what is wanted
+        except Exception as error:  # noqa: BLE001 - the queue or session may be closed already, as intended
             _log.debug("Ignored exception: %s", error)
 
     def _close_on_stop(self, sess: Any, cancel_op: Any, coord: Coordinator) -> None:
-        """The thread that ends the others."""
+        """The body of the thread that ends the others."""
         coord.wait_for_stop()
         self._run_quietly(sess, cancel_op)
 
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """Makes the threads for a session; none when they run already.
+        """Makes the threads for a session, unless they run already; returns the new threads.
 
         Args:
           sess: a session.
-          coord: to report errors to and to stop by; registers the threads.
-          daemon: whether the process may end while they run.
-          start: whether to start them.
+          coord: a coordinator that gets the threads and their errors, and stops them.
+          daemon: whether the process may end while the threads run.
+          start: whether to start the threads.
         """
         with self._lock:
             if self._runs_per_session.get(sess, 0) > 0:
@@ -205,10 +205,10 @@ class QueueRunner:
         return threads
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """This runner as a QueueRunnerDef; None when its queue is outside ``export_scope``."""
+        """The QueueRunnerDef of this runner; None if its queue is outside ``export_scope``."""
         if export_scope is not None and not self.queue.name.startswith(export_scope):
             return None
-        from tfmini.protos import QueueRunnerDef  # protobuf is not imported before the first message is
+        from tfmini.protos import QueueRunnerDef  # late, since it imports protobuf
 
         codes: Any = [errors.error_code_from_exception_type(t) for t in self._queue_closed_exception_types]
         return QueueRunnerDef(
@@ -237,18 +237,18 @@ def start_queue_runners(
     start: bool = True,
     collection: str = GraphKeys.QUEUE_RUNNERS,
 ) -> list[threading.Thread]:
-    """Starts all runners of the graph's collection (``tf.train.start_queue_runners``).
+    """Starts all queue runners in a collection of the graph (``tf.train.start_queue_runners``).
 
     Args:
-      sess: a session; default: the default one. Monitored sessions start them by themselves.
-      coord: see `QueueRunner.create_threads`; so are ``daemon`` and ``start``.
-      collection: of the runners.
+      sess: a session; default: the default session. Monitored sessions start queue runners themselves.
+      coord, daemon, start: see `QueueRunner.create_threads`.
+      collection: the collection of the runners.
 
     Returns:
       The threads.
 
     Raises:
-      ValueError: without a session.
+      ValueError: when there is no session.
       TypeError: when ``sess`` is no session.
     """
     if sess is None:

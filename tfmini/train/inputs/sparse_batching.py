@@ -1,4 +1,4 @@
-"""Sparse tensors among the components of a batching queue: stored in a map, their numbers enqueued."""
+"""Sparse components of batching queues: a map stores the sparse tensors, the queue holds their handles."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_filling import fill
-from tfmini.ops.array_gather import gather
-from tfmini.ops.array_masking import boolean_mask
-from tfmini.ops.array_shape import expand_dims, squeeze
-from tfmini.ops.array_slicing import strided_slice
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import colocate_with, name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import fill
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.masking import boolean_mask
+from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.array.slicing import strided_slice
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.scoping import colocate_with, name_scope
-from tfmini.ops.sparse_map import add_many_sparse, add_sparse, take_many_sparse
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
+from tfmini.ops.sparse.tensors_map import add_many_sparse, add_sparse, take_many_sparse
 
 
 class SparseColumns:
-    """Which components are sparse, and the ops that keep and give back their tensors.
+    """The sparse components of a source, and the ops that store and restore them.
 
     Args:
       tensors: the components of the first source.
-      enqueue_many: whether they are batches of elements.
+      enqueue_many: whether the components are batches of elements.
     """
 
     def __init__(self, tensors: list[Any], enqueue_many: bool) -> None:
@@ -34,10 +34,10 @@ class SparseColumns:
         self._ranks = [t.dense_shape.shape[0].value if isinstance(t, SparseTensor) else None for t in tensors]
 
     def store(self, tensors: list[Any], keep: Tensor) -> list[Tensor]:
-        """The components of a source with numbers in place of sparse tensors.
+        """Stores the sparse tensors of a source; returns its components with handles in their places.
 
         Raises:
-          ValueError: when another source has sparse tensors in other places.
+          ValueError: when the first source has sparse tensors in other places.
         """
         if [isinstance(t, SparseTensor) for t in tensors] != self.is_sparse:
             raise ValueError(f"Inconsistent SparseTensors list: {tensors}")
@@ -54,7 +54,7 @@ class SparseColumns:
         if keep.shape.ndims == 1:
             rows = strided_slice(tensor.indices, [0, 0], [0, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
             kept = gather(keep, rows)
-            kept.set_shape([None])  # boolean_mask must know that it is a vector
+            kept.set_shape([None])  # boolean_mask needs a known rank
             indices, values = boolean_mask(tensor.indices, kept), boolean_mask(tensor.values, kept)
             return self._add(i, SparseTensor(indices, values, tensor.dense_shape))
         if not self._enqueue_many:
@@ -76,7 +76,7 @@ class SparseColumns:
         return number
 
     def restore(self, batches: Any) -> Any:
-        """The dequeued components with the sparse tensors back in their places."""
+        """The dequeued components with sparse tensors in place of their handles."""
         if not any(self.is_sparse):
             return batches
         is_list = isinstance(batches, (list, tuple))
@@ -84,7 +84,7 @@ class SparseColumns:
             self._taken(i, batch) if self.is_sparse[i] else batch
             for i, batch in enumerate(batches if is_list else [batches])
         ]
-        # Numbers that were dequeued must be taken even if nobody asks for that component.
+        # The map must release the dequeued tensors even if the component is not fetched.
         gates = [t.values if isinstance(t, SparseTensor) else t for t in found]
         found = [_gated(gates, t) for t in found]
         return found if is_list else found[0]

@@ -1,4 +1,4 @@
-"""``tf.train.basic_train_loop``: a supervised training loop around a function."""
+"""``tf.train.basic_train_loop``: a training loop with a `Supervisor`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors
-from tfmini.train.supervisor import Supervisor
+from tfmini.train.sessions.supervisor import Supervisor
 
 
 def basic_train_loop(
@@ -16,14 +16,14 @@ def basic_train_loop(
     kwargs: Mapping[str, Any] | None = None,
     master: str = "",
 ) -> None:
-    """Calls ``train_step_fn(session, *args, **kwargs)`` until the supervisor wants to stop.
+    """Calls ``train_step_fn(session, *args, **kwargs)`` until the supervisor stops.
 
-    When a task of the cluster has been restarted (AbortedError), it goes on in a new session.
+    After a restart of a task of the cluster (AbortedError) the loop continues in a new session.
 
     Args:
       supervisor: makes the sessions and runs the services.
-      train_step_fn: one step.
-      args, kwargs: what it gets besides the session.
+      train_step_fn: runs one step.
+      args, kwargs: further arguments of ``train_step_fn``.
       master: the sessions' target.
     """
     while True:

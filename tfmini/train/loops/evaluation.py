@@ -1,4 +1,4 @@
-"""Evaluation of checkpoints in sessions of their own (``tf.contrib.training.evaluate_once``, ``slim.evaluation``)."""
+"""Evaluation of checkpoints (``tf.contrib.training.evaluate_once``, ``tf.contrib.slim.evaluation``)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_identity import identity
-from tfmini.ops.initializers import Zeros
-from tfmini.ops.scoping import control_dependencies
-from tfmini.ops.state_functions import assign_add
-from tfmini.ops.summaries import merge_all
-from tfmini.ops.variable_scope import get_variable
-from tfmini.train.checkpoint_polling import checkpoints_iterator
-from tfmini.train.final_hooks import FinalOpsHook
-from tfmini.train.monitored_session import MonitoredSession
-from tfmini.train.saver import Saver
-from tfmini.train.scaffold import Scaffold
-from tfmini.train.session_creators import ChiefSessionCreator
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from tfmini.train.summary_writer import FileWriterCache
-from tfmini.train.training_util import get_or_create_global_step
-from tfmini.train.training_util import global_step as value_of_global_step
+from tfmini.graph.scoping import control_dependencies
+from tfmini.ops.array.identity import identity
+from tfmini.ops.summary.functions import merge_all
+from tfmini.ops.variables.assignment import assign_add
+from tfmini.ops.variables.initializers import Zeros
+from tfmini.ops.variables.scope import get_variable
+from tfmini.train.checkpointing.polling import checkpoints_iterator
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.global_steps import get_or_create_global_step
+from tfmini.train.global_steps import global_step as value_of_global_step
+from tfmini.train.hooks.final_hooks import FinalOpsHook
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.sessions.monitored_session import MonitoredSession
+from tfmini.train.sessions.scaffold import Scaffold
+from tfmini.train.sessions.session_creators import ChiefSessionCreator
+from tfmini.train.summaries.summary_writer import FileWriterCache
 
 _log = logging.getLogger("tfmini")
 _USE_DEFAULT = 0
-_OFTEN = 20  # so many evaluations are logged one by one
+_ALL_LOGGED_BELOW = 20  # with fewer evaluations each one is logged
 
 
 def get_or_create_eval_step() -> Any:
@@ -50,21 +50,21 @@ def get_or_create_eval_step() -> Any:
 
 
 class StopAfterNEvalsHook(SessionRunHook):
-    """Stops after so many runs of the evaluation's ops (``tf.contrib.training.StopAfterNEvalsHook``).
+    """Requests a stop after a number of evaluations (``tf.contrib.training.StopAfterNEvalsHook``).
 
     Args:
-      num_evals: how many; None: until the end of the input.
-      log_progress: whether to log them.
+      num_evals: number of evaluations; None runs until the end of the input.
+      log_progress: whether to log the progress.
     """
 
     def __init__(self, num_evals: int | None, log_progress: bool = True) -> None:
         self._num_evals = num_evals
         self._log_progress = log_progress
-        self._every = 1 if num_evals is None or num_evals < _OFTEN else num_evals // 10
+        self._every = 1 if num_evals is None or num_evals < _ALL_LOGGED_BELOW else num_evals // 10
         self._completed: Tensor | None = None
 
     def count_by(self, completed: Tensor) -> None:
-        """Takes the tensor that counts the evaluations."""
+        """Sets the tensor that holds the number of completed evaluations."""
         self._completed = completed
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
@@ -82,12 +82,13 @@ class SummaryAtEndHook(SessionRunHook):
     """Writes summaries at the end of a session (``tf.contrib.training.SummaryAtEndHook``).
 
     Args:
-      log_dir: where to write; or ``summary_writer``.
-      summary_op: None: all of the collection SUMMARIES.
-      feed_dict: feeds for it.
+      log_dir: directory of the summaries.
+      summary_writer: a writer in place of ``log_dir``.
+      summary_op: a serialized Summary; default: all summaries of the collection SUMMARIES.
+      feed_dict: feeds for ``summary_op``.
 
     Raises:
-      ValueError: for neither a directory nor a writer.
+      ValueError: when both directory and writer are missing.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class SummaryAtEndHook(SessionRunHook):
 
 
 def _counted(eval_ops: Any, hooks: Sequence[Any]) -> Any:
-    """The ops with one that counts their runs; the hooks learn the count."""
+    """Adds an op that counts evaluations to ``eval_ops``, and passes the count to the hooks."""
     if eval_ops is None:
         return None
     update = assign_add(get_or_create_eval_step(), 1, use_locking=True)
@@ -153,13 +154,13 @@ def evaluate_once(
     hooks: Sequence[Any] | None = None,
     config: Any = None,
 ) -> Any:
-    """Restores a checkpoint, runs ``eval_ops`` until a hook stops it, and returns the value of ``final_ops``.
+    """Restores a checkpoint, runs ``eval_ops`` until a hook requests a stop, and returns the value of ``final_ops``.
 
     TF name: ``tf.contrib.training.evaluate_once``.
 
     Args:
-      eval_ops: a tensor, or a list or dictionary of those; None: only the final ops are run.
-      hooks: usually a `StopAfterNEvalsHook`.
+      eval_ops: a tensor, or a list or dictionary of tensors; None runs only the final ops.
+      hooks: hooks of the session, usually with a `StopAfterNEvalsHook`.
     """
     final = FinalOpsHook(final_ops, final_ops_feed_dict)
     get_or_create_eval_step()
@@ -183,14 +184,14 @@ def evaluate_repeatedly(
     timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
 ) -> Any:
-    """`evaluate_once` for each checkpoint that appears in a directory; returns the last value of ``final_ops``.
+    """`evaluate_once` for each new checkpoint of a directory; returns the last value of ``final_ops``.
 
     TF name: ``tf.contrib.training.evaluate_repeatedly``.
 
     Args:
-      eval_interval_secs: the least time between the beginnings of two evaluations.
-      max_number_of_evaluations: None: as long as there are new checkpoints.
-      timeout, timeout_fn: as for `tf.train.checkpoints_iterator`.
+      eval_interval_secs: the minimum time between the starts of two evaluations.
+      max_number_of_evaluations: the maximum number of evaluations; None for no limit.
+      timeout, timeout_fn: as in `tf.train.checkpoints_iterator`.
       The others are those of `evaluate_once`.
     """
     final = FinalOpsHook(final_ops, final_ops_feed_dict)
@@ -244,14 +245,14 @@ def slim_evaluate_once(
     session_config: Any = None,
     hooks: Sequence[Any] | None = None,
 ) -> Any:
-    """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times and writes summaries; the value of ``final_op``.
+    """Restores a checkpoint, runs ``eval_op`` ``num_evals`` times, writes summaries, and returns ``final_op``'s value.
 
     TF name: ``tf.contrib.slim.evaluation.evaluate_once``.
 
     Args:
-      initial_op: run first, in place of the initialisers.
-      summary_op: by default all summaries; None: none.
-      variables_to_restore: None: all.
+      initial_op: an op to run first, in place of the initializers.
+      summary_op: a serialized Summary; default: all summaries; None for none.
+      variables_to_restore: the variables to restore; None for all.
     """
     return evaluate_once(
         checkpoint_path,
@@ -291,7 +292,7 @@ def evaluation_loop(
     """`slim_evaluate_once` for each new checkpoint of a directory (``tf.contrib.slim.evaluation.evaluation_loop``).
 
     Args:
-      init_fn: a function of the session, called after the initialisers.
+      init_fn: a function of the session, called after the initializers.
       The others are those of `slim_evaluate_once` and `evaluate_repeatedly`.
     """
     return evaluate_repeatedly(

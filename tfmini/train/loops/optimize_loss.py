@@ -1,31 +1,31 @@
-"""``tf.contrib.layers.optimize_loss``: from a loss to an op that trains, with clipping, decay and summaries."""
+"""``tf.contrib.layers.optimize_loss``: a train op with gradient clipping, learning rate decay and summaries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.clip import clip_by_global_norm, global_norm
+from tfmini.graph.scoping import get_collection
 from tfmini.ops.control import with_dependencies
-from tfmini.ops.initializers import Constant
-from tfmini.ops.random_values import truncated_normal
-from tfmini.ops.scoping import get_collection
-from tfmini.ops.summaries import histogram, scalar
-from tfmini.ops.variable_scope import get_variable, variable_scope
-from tfmini.ops.variables import trainable_variables
-from tfmini.train.adagrad import AdagradOptimizer
-from tfmini.train.adam import AdamOptimizer
-from tfmini.train.ftrl import FtrlOptimizer
-from tfmini.train.gradient_descent import GradientDescentOptimizer
-from tfmini.train.momentum import MomentumOptimizer
-from tfmini.train.optimizer import Optimizer
-from tfmini.train.rmsprop import RMSPropOptimizer
-from tfmini.train.train_ops import GradsAndVars, values_of, with_values
-from tfmini.train.training_util import assert_global_step, get_global_step
+from tfmini.ops.math.clip import clip_by_global_norm, global_norm
+from tfmini.ops.random.functions import truncated_normal
+from tfmini.ops.summary.functions import histogram, scalar
+from tfmini.ops.variables.functions import trainable_variables
+from tfmini.ops.variables.initializers import Constant
+from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.train.global_steps import assert_global_step, get_global_step
+from tfmini.train.loops.train_ops import GradsAndVars, values_of, with_values
+from tfmini.train.optimizers.adagrad import AdagradOptimizer
+from tfmini.train.optimizers.adam import AdamOptimizer
+from tfmini.train.optimizers.ftrl import FtrlOptimizer
+from tfmini.train.optimizers.gradient_descent import GradientDescentOptimizer
+from tfmini.train.optimizers.momentum import MomentumOptimizer
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.rmsprop import RMSPropOptimizer
 
 OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
     "Adagrad": AdagradOptimizer,
@@ -54,23 +54,23 @@ def optimize_loss(
     colocate_gradients_with_ops: bool = False,
     increment_global_step: bool = True,
 ) -> Tensor:
-    """A tensor that trains and gives the loss (``tf.contrib.layers.optimize_loss``).
+    """A train op: a tensor that applies the gradients and returns the loss (``tf.contrib.layers.optimize_loss``).
 
     Args:
       loss: a scalar.
-      global_step: counted up by a step; None: the graph's, where it has one.
-      learning_rate: a float or a scalar tensor; None where the optimizer knows its own.
-      optimizer: a name of `OPTIMIZER_CLS_NAMES`, an optimizer, its class, or a function of the learning rate.
-      gradient_noise_scale: the deviation of noise that is added to the gradients.
-      gradient_multipliers: variable, or its name -> factor.
-      clip_gradients: the greatest global norm, or a function of the (gradient, variable) pairs.
+      global_step: the variable to increment; default: the graph's global step, if there is one.
+      learning_rate: a float or a scalar tensor; None if the optimizer has its own.
+      optimizer: a name in `OPTIMIZER_CLS_NAMES`, an optimizer, its class, or a function of the learning rate.
+      gradient_noise_scale: standard deviation of noise that is added to the gradients.
+      gradient_multipliers: variable or its name -> factor.
+      clip_gradients: the maximum global norm, or a function of the pairs (gradient, variable).
       learning_rate_decay_fn: a function of (learning rate, global step).
-      update_ops: what runs before the loss; None: the collection UPDATE_OPS.
-      variables: what is trained; None: all trainable variables.
-      summaries: some of `OPTIMIZER_SUMMARIES`; None: loss, learning rate and global norm.
+      update_ops: ops to run before the loss; default: the collection UPDATE_OPS.
+      variables: the variables to train; default: all trainable variables.
+      summaries: a list of names in `OPTIMIZER_SUMMARIES`; default: loss, learning rate and global norm.
 
     Raises:
-      ValueError: for arguments that do not fit, in TensorFlow's words.
+      ValueError: when arguments are invalid, with TensorFlow's messages.
     """
     loss = convert_to_tensor(loss)
     if loss.shape.ndims not in (0, None):
@@ -111,7 +111,7 @@ def _known_summaries(summaries: Sequence[str] | None) -> Sequence[str]:
 
 
 def _rate(learning_rate: Any) -> Any:
-    """The learning rate as a tensor: a float becomes a variable that is not trained."""
+    """The learning rate as a tensor; a float becomes an untrainable variable."""
     if learning_rate is None or (isinstance(learning_rate, Tensor) and learning_rate.shape.ndims == 0):
         return learning_rate
     if not isinstance(learning_rate, float):
@@ -158,7 +158,7 @@ def _optimizer(optimizer: Any, rate: Any) -> Optimizer:
 
 
 def _changed(gradients: GradsAndVars, noise: float | None, multipliers: dict[Any, Any] | None) -> GradsAndVars:
-    """The gradients with noise, then scaled."""
+    """Adds noise to the gradients, then scales them."""
     if noise is not None:
         scale = noise
         gradients = [(with_values(g, lambda v: v + truncated_normal(v.shape) * scale), v) for g, v in gradients]
@@ -181,7 +181,7 @@ def _scaled(gradient: Any, factor: Any) -> Any:
 
 
 def _clipped(gradients: GradsAndVars, clip: Any, wanted: Sequence[str]) -> GradsAndVars:
-    """The gradients, kept below a norm; with summaries of the norm before and after."""
+    """Clips the gradients; adds summaries of their norm before and after."""
     with_norm = "global_gradient_norm" in wanted or "gradient_norm" in wanted
     if with_norm:
         scalar("global_norm/gradient_norm", global_norm([g for g, _ in gradients]))

@@ -1,4 +1,4 @@
-"""Whole training loops: ``slim.learning.train`` over a Supervisor, ``tf.contrib.training.train`` over hooks."""
+"""Training loops: ``slim.learning.train`` with a `Supervisor` and ``tf.contrib.training.train`` with hooks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 from tfmini import errors, protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.ops import math_comparison as compare
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group
-from tfmini.ops.math_elementwise import floormod
-from tfmini.ops.scoping import control_dependencies, name_scope
-from tfmini.ops.summaries import merge_all
-from tfmini.ops.tables import tables_initializer
-from tfmini.ops.variables import (
+from tfmini.ops.math import comparison as compare
+from tfmini.ops.math.elementwise import floormod
+from tfmini.ops.summary.functions import merge_all
+from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.variables.functions import (
     global_variables_initializer,
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from tfmini.train.monitored_training import MonitoredTrainingSession
-from tfmini.train.saver import Saver
-from tfmini.train.supervisor import Supervisor
-from tfmini.train.sync_replicas import SyncReplicasOptimizer
-from tfmini.train.timeline import Timeline
-from tfmini.train.training_util import get_or_create_global_step
-from tfmini.train.training_util import global_step as value_of_global_step
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.global_steps import get_or_create_global_step
+from tfmini.train.global_steps import global_step as value_of_global_step
+from tfmini.train.replicas.sync_replicas import SyncReplicasOptimizer
+from tfmini.train.sessions.monitored_training import MonitoredTrainingSession
+from tfmini.train.sessions.supervisor import Supervisor
+from tfmini.train.summaries.timeline import Timeline
 
 _log = logging.getLogger("tfmini")
 _USE_DEFAULT = 0
@@ -38,16 +38,16 @@ _POLL_SECS = 1.0
 
 
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """One step: (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
+    """Runs one step; returns (loss, whether to stop) (``tf.contrib.slim.learning.train_step``).
 
     Args:
-      train_step_kwargs: boolean tensors ``should_stop``, ``should_log`` and ``should_trace``, each optional; a trace
-        goes to the directory ``logdir`` and to ``summary_writer``.
+      train_step_kwargs: optional bool tensors ``should_stop``, ``should_log`` and ``should_trace``; a trace is
+        written to the directory ``logdir`` and to ``summary_writer``.
 
     Raises:
-      ValueError: for a trace without ``logdir``.
+      ValueError: when ``should_trace`` is given without ``logdir``.
     """
-    started = time.time()
+    started = time.monotonic()
     options = metadata = None
     if "should_trace" in train_step_kwargs:
         if "logdir" not in train_step_kwargs:
@@ -55,7 +55,7 @@ def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: di
         if sess.run(train_step_kwargs["should_trace"]):
             options, metadata = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE), protos.RunMetadata()
     loss, step = sess.run([train_op, global_step], options=options, run_metadata=metadata)
-    elapsed = time.time() - started
+    elapsed = time.monotonic() - started
     if metadata is not None:
         _write_trace(metadata, step, train_step_kwargs)
     if "should_log" in train_step_kwargs and sess.run(train_step_kwargs["should_log"]):
@@ -100,24 +100,24 @@ def train(
     trace_every_n_steps: int | None = None,
     ignore_live_threads: bool = False,
 ) -> Any:
-    """Trains under a `Supervisor` until a step says stop or the input ends; returns the last loss.
+    """Trains with a `Supervisor` until a step returns stop or the input ends; returns the last loss.
 
     TF name: ``tf.contrib.slim.learning.train``.
 
     Args:
-      train_op: a tensor that trains and gives the loss, such as `create_train_op` makes.
-      logdir: for checkpoints and events; None: nothing is written.
-      train_step_fn, train_step_kwargs: one step, and what it gets besides (session, train_op, global_step).
-      number_of_steps: where the global step ends; None: never.
-      startup_delay_steps: a worker that is not chief waits for this global step.
-      sync_optimizer: a `SyncReplicasOptimizer`, or a list of those.
-      session_wrapper: makes of the session another that is used instead.
-      trace_every_n_steps: how often the chief traces a step.
-      ignore_live_threads: accepted; threads that outlive the grace period are always left alone.
+      train_op: a tensor that trains and returns the loss, for instance from `create_train_op`.
+      logdir: directory of checkpoints and events; None writes nothing.
+      train_step_fn, train_step_kwargs: a function (session, train_op, global_step, train_step_kwargs) for one step.
+      number_of_steps: the last value of the global step; None for no limit.
+      startup_delay_steps: the global step that workers other than the chief wait for.
+      sync_optimizer: a `SyncReplicasOptimizer`, or a list of such optimizers.
+      session_wrapper: a function from the session to the session to use in its place.
+      trace_every_n_steps: period of the chief's traces, in steps.
+      ignore_live_threads: accepted and ignored; threads that outlive the grace period are never an error.
       The others are those of `Supervisor`.
 
     Raises:
-      ValueError: for arguments that contradict one another.
+      ValueError: when arguments contradict each other.
     """
     optimizers = _checked(
         train_op, logdir, summary_op, saver, trace_every_n_steps, sync_optimizer, startup_delay_steps, number_of_steps
@@ -182,7 +182,7 @@ def _checked(
     train_op: Any, logdir: str | None, summary_op: Any, saver: Any, trace_every_n_steps: int | None,
     sync_optimizer: Any, startup_delay_steps: int, number_of_steps: int | None,
 ) -> list[Any]:  # fmt: skip
-    """The synchronous optimizers, after a check of the arguments against one another."""
+    """Checks the arguments and returns the list of synchronous optimizers."""
     if train_op is None:
         raise ValueError("train_op cannot be None.")
     given = {
@@ -203,7 +203,7 @@ def _checked(
 
 
 def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[Any, Any]:
-    """(the op that initialises what is local, the op that says whether that can be done; None: it can)."""
+    """(local init op, its ready op or None)."""
     local = group(local_variables_initializer(), tables_initializer()) if _default(given) else given
     if not optimizers:
         return local, None
@@ -235,7 +235,7 @@ def _wait_for_step(supervisor: Supervisor, sess: Any, global_step: Any, step: in
 def _steps(
     supervisor: Supervisor, sess: Any, train_op: Any, global_step: Any, train_step_fn: Any, kwargs: Any
 ) -> Any:
-    """Steps until one says stop, or the input ends; the last loss."""
+    """Runs steps until one returns stop or the input ends; returns the last loss."""
     loss = None
     try:
         while not supervisor.should_stop():
@@ -244,13 +244,13 @@ def _steps(
                 _log.info("Stopping Training.")
                 supervisor.request_stop()
     except errors.OutOfRangeError as error:
-        # The input's end is the end of the training, not a failure.
+        # The end of the input is the end of the training, not an error.
         _log.info("Caught OutOfRangeError. Stopping Training. %s", error)
     return loss
 
 
 def _save(supervisor: Supervisor, sess: Any, services: Sequence[Any]) -> None:
-    """Saves the model, once the threads that save from time to time are done: the last checkpoint is this one."""
+    """Saves the model after the service threads have ended, so that this is the last checkpoint."""
     supervisor.request_stop()
     for thread in services:
         thread.join()
@@ -259,7 +259,7 @@ def _save(supervisor: Supervisor, sess: Any, services: Sequence[Any]) -> None:
 
 
 def _with_new_sessions(supervisor: Supervisor, master: str, config: Any, run: Callable[[Any], Any]) -> Any:
-    """What ``run`` returns; it goes on in a new session when a task of the cluster was restarted."""
+    """Calls ``run(session)``, again with a new session after a restart of a task; returns its result."""
     while True:
         try:
             with supervisor.managed_session(master, start_standard_services=False, config=config) as sess:
@@ -283,13 +283,13 @@ def train_with_hooks(
     max_wait_secs: float = 7200,
     run_metadata: Any = None,
 ) -> Any:
-    """Trains in a `MonitoredTrainingSession` until a hook stops it; returns the last loss.
+    """Trains in a `MonitoredTrainingSession` until a hook requests a stop; returns the last loss.
 
-    TF name: ``tf.contrib.training.train``. ``run_metadata`` is filled by every step; the other arguments are those
-    of `MonitoredTrainingSession`.
+    TF name: ``tf.contrib.training.train``. Every step fills ``run_metadata``; the other arguments are those of
+    `MonitoredTrainingSession`.
 
     Raises:
-      ValueError: for a chief that is to write without ``logdir``.
+      ValueError: when the chief is to save summaries or checkpoints, but ``logdir`` is None.
     """
     if logdir is None and is_chief:
         given = {"save_summaries_steps": save_summaries_steps, "save_checkpoint_secs": save_checkpoint_secs}

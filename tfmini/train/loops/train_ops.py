@@ -1,4 +1,4 @@
-"""One tensor that trains and gives the loss: ``create_train_op`` of ``tf.contrib.training`` and of ``slim``."""
+"""``create_train_op`` of ``tf.contrib.training`` and ``slim``: a tensor that trains and returns the loss."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array_identity import check_numerics as finite
-from tfmini.ops.clip import clip_by_norm, global_norm
+from tfmini.graph.scoping import control_dependencies, get_collection, get_collection_ref, name_scope
+from tfmini.ops.array.identity import check_numerics as finite
 from tfmini.ops.control import no_op, with_dependencies
-from tfmini.ops.indexed_slices import IndexedSlices
-from tfmini.ops.scoping import control_dependencies, get_collection, get_collection_ref, name_scope
-from tfmini.ops.summaries import histogram, scalar
-from tfmini.ops.variables import trainable_variables
-from tfmini.train.optimizer import Optimizer
-from tfmini.train.training_util import get_or_create_global_step
+from tfmini.ops.math.clip import clip_by_norm, global_norm
+from tfmini.ops.math.indexed_slices import IndexedSlices
+from tfmini.ops.summary.functions import histogram, scalar
+from tfmini.ops.variables.functions import trainable_variables
+from tfmini.train.global_steps import get_or_create_global_step
+from tfmini.train.optimizers.optimizer import Optimizer
 
 GradsAndVars = list[tuple[Any, Any]]
 
 _log = logging.getLogger("tfmini")
-_USE_GLOBAL_STEP = 0  # stands for "the graph's global step", where None means that no step is counted
+_USE_GLOBAL_STEP = 0  # the graph's global step; None means that no step is counted
 
 
 def values_of(gradient: Any) -> Any:
-    """The rows of sparse gradients, a dense one as it is."""
+    """The values of a sparse gradient, or the dense gradient itself."""
     return gradient.values if isinstance(gradient, IndexedSlices) else gradient
 
 
 def with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
-    """A gradient whose values are changed; None stays None."""
+    """Applies ``change`` to the values of a gradient; None stays None."""
     if isinstance(gradient, IndexedSlices):
         return IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
     return None if gradient is None else change(gradient)
 
 
 def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
-    """A histogram and the norm of each gradient (``tf.contrib.training.add_gradients_summaries``)."""
+    """Adds summaries of each gradient's histogram and norm (``tf.contrib.training.add_gradients_summaries``)."""
     summaries = []
     for gradient, variable in grads_and_vars:
         name = variable.op.name
@@ -53,7 +53,7 @@ def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
 
 
 def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: Any) -> GradsAndVars:
-    """Each gradient, made shorter where its norm is above a limit (``tf.contrib.training.clip_gradient_norms``)."""
+    """Clips each gradient to a maximum norm (``tf.contrib.training.clip_gradient_norms``)."""
     return [(with_values(g, lambda v: clip_by_norm(v, max_norm)), v) for g, v in gradients_to_variables]
 
 
@@ -66,11 +66,11 @@ def multiply_gradients(grads_and_vars: GradsAndVars, gradient_multipliers: dict[
     """Scales the gradients of some variables (``tf.contrib.training.multiply_gradients``).
 
     Args:
-      grads_and_vars: (gradient, variable) pairs.
-      gradient_multipliers: variable, or the name of its op -> factor.
+      grads_and_vars: pairs (gradient, variable).
+      gradient_multipliers: variable or its op's name -> factor.
 
     Raises:
-      ValueError: for arguments of other kinds, and for a variable without a gradient.
+      ValueError: when an argument has another type, or a variable to scale has no gradient.
     """
     if not isinstance(grads_and_vars, list):
         raise ValueError("`grads_and_vars` must be a list.")
@@ -104,18 +104,18 @@ def create_train_op(
     colocate_gradients_with_ops: bool = False,
     check_numerics: bool = True,
 ) -> Tensor:
-    """A tensor that runs the update ops, applies the gradients and gives the loss.
+    """A tensor that runs the update ops, applies the gradients and returns the loss.
 
     TF name: ``tf.contrib.training.create_train_op``.
 
     Args:
       total_loss: a scalar.
-      global_step: what is counted up; by default the graph's global step, which is made if needed; None: nothing.
-      update_ops: what runs before the loss; None: the collection UPDATE_OPS.
-      variables_to_train: None: all trainable variables.
-      transform_grads_fn: changes the (gradient, variable) pairs.
-      summarize_gradients: whether `add_gradients_summaries` is called.
-      check_numerics: whether a loss that is not finite is an error.
+      global_step: the variable to increment; default: the graph's global step, created if needed; None for none.
+      update_ops: ops to run before the loss; default: the collection UPDATE_OPS.
+      variables_to_train: the variables to train; default: all trainable variables.
+      transform_grads_fn: a function from pairs (gradient, variable) to new pairs.
+      summarize_gradients: whether to call `add_gradients_summaries`.
+      check_numerics: raise an error if the loss is not finite.
       The others are those of `tf.train.Optimizer.compute_gradients`.
     """
     if global_step is _USE_GLOBAL_STEP:
@@ -145,7 +145,7 @@ def create_train_op(
 
 
 def _after_updates(total_loss: Any, update_ops: Sequence[Any] | None) -> Any:
-    """The loss, which waits for the update ops."""
+    """The loss, with a dependency on the update ops."""
     registered = get_collection(GraphKeys.UPDATE_OPS)
     wanted = registered if update_ops is None else list(update_ops)
     if not {id(op) for op in registered} <= {id(op) for op in wanted}:
@@ -181,7 +181,7 @@ def create_slim_train_op(
     gradient_multipliers: dict[Any, Any] | None = None,
     check_numerics: bool = True,
 ) -> Tensor:
-    """`create_train_op` with the gradients scaled, then clipped (``tf.contrib.slim.learning.create_train_op``)."""
+    """`create_train_op` that scales, then clips the gradients (``tf.contrib.slim.learning.create_train_op``)."""
 
     def transform(grads_and_vars: GradsAndVars) -> GradsAndVars:
         if gradient_multipliers:

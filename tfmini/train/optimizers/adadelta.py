@@ -1,30 +1,25 @@
-"""Adadelta: steps whose size follows the sizes of earlier steps."""
+"""The Adadelta optimizer, which scales each step by the size of earlier steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.ops import training_dense, training_sparse
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_adadelta,
-    training_dense.resource_apply_adadelta,
-    training_sparse.sparse_apply_adadelta,
-    training_sparse.resource_sparse_apply_adadelta,
-)
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class AdadeltaOptimizer(FusedOptimizer):
-    """step = gradient * sqrt(mean of step² + epsilon) / sqrt(mean of gradient² + epsilon); var -= learning_rate * step.
+    """step = gradient * sqrt(E[step²] + epsilon) / sqrt(E[gradient²] + epsilon); var -= learning_rate * step.
 
-    ``tf.train.AdadeltaOptimizer``. Slots: ``accum``, ``accum_update``.
+    ``tf.train.AdadeltaOptimizer``. E is a decayed mean. Slots: ``accum``, ``accum_update``.
 
     Args:
       learning_rate, rho (the decay of the means), epsilon: numbers, scalar tensors or functions that return one.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
     """
+
+    _ops = update_ops.adadelta
 
     def __init__(
         self,
@@ -40,9 +35,6 @@ class AdadeltaOptimizer(FusedOptimizer):
         for v in var_list:
             self._zeros_slot(v, "accum", self._name)
             self._zeros_slot(v, "accum_update", self._name)
-
-    def _ops(self) -> UpdateOps:
-        return _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         return {"accum": "accum", "accum_update": "accum_update", **self._tensors}

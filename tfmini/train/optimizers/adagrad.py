@@ -1,4 +1,4 @@
-"""Adagrad: a learning rate per element, which falls with the gradients seen so far."""
+"""The Adagrad optimizer: a learning rate per element, which decreases with the sum of squared gradients."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_shape, training_dense, training_sparse
-from tfmini.ops.casting import cast
-from tfmini.ops.initializers import constant_initializer
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_adagrad,
-    training_dense.resource_apply_adagrad,
-    training_sparse.sparse_apply_adagrad,
-    training_sparse.resource_sparse_apply_adagrad,
-)
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.casting import cast
+from tfmini.ops.training import update_ops
+from tfmini.ops.variables.initializers import constant_initializer
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 def check_initial_accumulator(value: float, name: str = "initial_accumulator_value") -> None:
-    """Refuses what would divide by zero.
-
-    Raises:
-      ValueError: when the value is not positive.
-    """
+    """Raises ValueError unless the value is positive; zero would lead to a division by zero."""
     if value <= 0.0:
         raise ValueError(f"{name} must be positive: {value}")
 
@@ -37,11 +28,13 @@ class AdagradOptimizer(FusedOptimizer):
     Args:
       learning_rate: a number, a scalar tensor or a function that returns one.
       initial_accumulator_value: a positive number.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
 
     Raises:
       ValueError: when the initial value is not positive.
     """
+
+    _ops = update_ops.adagrad
 
     def __init__(
         self,
@@ -71,9 +64,6 @@ class AdagradOptimizer(FusedOptimizer):
             return filled
 
         return initial_value
-
-    def _ops(self) -> UpdateOps:
-        return _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         return {"accum": "accumulator", "lr": self._tensors["learning_rate"]}

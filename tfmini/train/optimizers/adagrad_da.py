@@ -1,31 +1,24 @@
-"""Adagrad by dual averaging: the variable follows from the sums of all gradients, with L1 and L2 regularization."""
+"""The Adagrad dual averaging optimizer: variables are computed from the sums of all gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.ops import training_dense, training_sparse
-from tfmini.ops.array_identity import identity
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import colocate_with, device
-from tfmini.train.adagrad import check_initial_accumulator
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_adagrad_da,
-    training_dense.resource_apply_adagrad_da,
-    training_sparse.sparse_apply_adagrad_da,
-    training_sparse.resource_sparse_apply_adagrad_da,
-)
+from tfmini.graph.scoping import colocate_with, device
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import identity
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.adagrad import check_initial_accumulator
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class AdagradDAOptimizer(FusedOptimizer):
     """var = -learning_rate * sign(G) * max(\\|G\\| - l1 * T, 0) / (l2 * T * learning_rate + sqrt(GG)).
 
-    G and GG are the sums of the gradients and of their squares, T is ``global_step + 1``. Since the whole
-    variable follows from the sums, rows without gradients in a step need no update.
+    G and GG are the sums of the gradients and of their squares, T is ``global_step + 1``. A sparse gradient
+    updates only its own rows.
     ``tf.train.AdagradDAOptimizer``. Slots: ``gradient_accumulator``, ``gradient_squared_accumulator``.
 
     Args:
@@ -33,11 +26,13 @@ class AdagradDAOptimizer(FusedOptimizer):
       global_step: an int64 tensor or variable that counts the steps.
       initial_gradient_squared_accumulator_value: a positive number.
       l1_regularization_strength, l2_regularization_strength: numbers.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
 
     Raises:
       ValueError: when the initial value is not positive.
     """
+
+    _ops = update_ops.adagrad_da
 
     def __init__(
         self,
@@ -71,9 +66,6 @@ class AdagradDAOptimizer(FusedOptimizer):
         with colocate_with(self._tensors["learning_rate"]):
             step: Any = identity(self._global_step)
             self._next_step = step + 1
-
-    def _ops(self) -> UpdateOps:
-        return _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         dtype = var.dtype.base_dtype

@@ -1,4 +1,4 @@
-"""Adam: steps by decayed means of the gradient and of its square."""
+"""The Adam optimizer: steps computed from decayed means of the gradient and of its square."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import handle_of
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control, math_unary, training_dense
-from tfmini.ops.casting import cast
-from tfmini.ops.scoping import colocate_with, control_dependencies
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(training_dense.apply_adam, training_dense.resource_apply_adam)
+from tfmini.graph.scoping import colocate_with, control_dependencies
+from tfmini.ops import control
+from tfmini.ops.array.casting import cast
+from tfmini.ops.math import unary as math_unary
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class AdamOptimizer(FusedOptimizer):
     """m and v are decayed means of the gradient and its square; var -= rate * m / (sqrt(v) + epsilon).
 
-    ``tf.train.AdamOptimizer``. ``rate`` corrects ``learning_rate`` for the zeros that m and v
-    start from: ``learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t)`` at step t. Slots: ``m``, ``v``.
-    The powers of the betas are variables of the optimizer, on the device of the first variable.
+    ``tf.train.AdamOptimizer``. At step t, ``rate`` is ``learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t)``,
+    which corrects the bias of the initial zeros in m and v. Slots: ``m``, ``v``. The powers of the betas are
+    variables of the optimizer, on the device of the first variable.
 
-    A sparse gradient moves all rows, as a dense one with zeros would: its cost is that of a dense one.
+    A sparse gradient updates all rows, like a dense one with zeros; so it costs as much as a dense one.
 
     Args:
       learning_rate, beta1, beta2, epsilon: numbers, scalar tensors or functions that return one.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
     """
+
+    _ops = update_ops.adam
 
     def __init__(
         self,
@@ -51,16 +53,13 @@ class AdamOptimizer(FusedOptimizer):
         )
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        # The first by name: the same on every worker, whatever the order of the gradients.
+        # The first variable by name is the same on every worker, whatever the order of the gradients.
         first = min(var_list, key=lambda v: v.name)
         for power, beta in (("beta1_power", "beta1"), ("beta2_power", "beta2")):
             self._create_non_slot_variable(self._call_if_callable(self._hyper[beta]), power, first)
         for v in var_list:
             self._zeros_slot(v, "m", self._name)
             self._zeros_slot(v, "v", self._name)
-
-    def _ops(self) -> UpdateOps:
-        return _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         beta1_power, beta2_power = self._get_beta_accumulators()
@@ -89,7 +88,7 @@ class AdamOptimizer(FusedOptimizer):
         return self._whole_update(grad, handle, scatter_add)
 
     def _whole_update(self, grad: Any, var: Any, scatter_add: Callable[[Any, Tensor], Any]) -> Operation:
-        """Decays m and v everywhere, adds the gradient's rows, and moves the whole variable."""
+        """Decays m and v in all rows, adds the gradient's rows, and updates the whole variable."""
         dtype = var.dtype.base_dtype
         beta1_power, beta2_power = (cast(convert_to_tensor(p), dtype) for p in self._get_beta_accumulators())
         rate, beta1, beta2, epsilon = (cast(t, dtype) for t in self._tensors.values())

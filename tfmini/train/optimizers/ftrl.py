@@ -1,45 +1,32 @@
-"""FTRL-proximal ("follow the regularized leader"): sparse models from online learning."""
+"""The FTRL-proximal optimizer ("follow the regularized leader"), for sparse models and online learning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.ops import training_dense, training_sparse
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import colocate_with
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_ftrl,
-    training_dense.resource_apply_ftrl,
-    training_sparse.sparse_apply_ftrl,
-    training_sparse.resource_sparse_apply_ftrl,
-)
-_SHRINKING_OPS = UpdateOps(
-    training_dense.apply_ftrl_v2,
-    training_dense.resource_apply_ftrl_v2,
-    training_sparse.sparse_apply_ftrl_v2,
-    training_sparse.resource_sparse_apply_ftrl_v2,
-)
+from tfmini.graph.scoping import colocate_with
+from tfmini.ops.array.constant import constant
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class FtrlOptimizer(FusedOptimizer):
     """The FTRL-proximal algorithm with L1 and L2 regularization (``tf.train.FtrlOptimizer``).
 
     accum += gradient²; linear += gradient + 2 * l2_shrinkage * var - (change of accum^-power) / learning_rate * var;
-    var is the minimum of the regularized problem, 0 where \\|linear\\| <= l1. Slots: ``accum``, ``linear``.
+    var minimizes the regularized problem; it is 0 where \\|linear\\| <= l1. Slots: ``accum``, ``linear``.
 
     Args:
       learning_rate: a number, a scalar tensor or a function that returns one.
-      learning_rate_power: how the rate falls with ``accum``, zero or negative.
+      learning_rate_power: exponent of ``accum`` in the learning rate, zero or negative.
       initial_accumulator_value, l1_regularization_strength, l2_regularization_strength,
       l2_shrinkage_regularization_strength: zero or positive numbers.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
       accum_name, linear_name: suffixes of the slots' names, default ``name``.
 
     Raises:
-      ValueError: for a number of the wrong sign.
+      ValueError: when a number has the wrong sign.
     """
 
     def __init__(
@@ -70,6 +57,7 @@ class FtrlOptimizer(FusedOptimizer):
         hyper = {"learning_rate": learning_rate, **strengths, "learning_rate_power": learning_rate_power}
         super().__init__(use_locking, name, hyper)
         self._shrinks = l2_shrinkage_regularization_strength > 0.0
+        self._ops = update_ops.ftrl_v2 if self._shrinks else update_ops.ftrl
         self._accum_name = accum_name or name
         self._linear_name = linear_name or name
 
@@ -79,9 +67,6 @@ class FtrlOptimizer(FusedOptimizer):
                 value = constant(self._initial_accumulator_value, dtype=v.dtype.base_dtype, shape=v.get_shape())
                 self._get_or_make_slot(v, value, "accum", self._accum_name)
                 self._zeros_slot(v, "linear", self._linear_name)
-
-    def _ops(self) -> UpdateOps:
-        return _SHRINKING_OPS if self._shrinks else _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         operands = {

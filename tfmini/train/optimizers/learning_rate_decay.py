@@ -1,7 +1,7 @@
-"""Learning rates that change with the global step (``tf.train.exponential_decay`` and the like).
+"""Learning rate schedules: rates that depend on the global step (``tf.train.exponential_decay`` and others).
 
-Each function returns a scalar tensor of the type of ``learning_rate``. The steps are counted by
-``global_step``, a scalar tensor or variable of any number type.
+Each function returns a scalar tensor of the type of ``learning_rate``. ``global_step`` is a scalar tensor or
+variable of any number type.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import math
 from functools import partial
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_n_to_tensor, convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import math_comparison as compare
-from tfmini.ops import math_elementwise as elementwise
-from tfmini.ops import math_unary as unary
-from tfmini.ops.case import case
-from tfmini.ops.casting import cast
-from tfmini.ops.constant import constant
-from tfmini.ops.math_powers import pow as power_of
-from tfmini.ops.random_values import random_normal
-from tfmini.ops.scoping import name_scope
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.flow.case import case
+from tfmini.ops.math import comparison as compare
+from tfmini.ops.math import elementwise as elementwise
+from tfmini.ops.math import unary as unary
+from tfmini.ops.math.powers import pow as power_of
+from tfmini.ops.random.functions import random_normal
 
 
 def exponential_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * decay_rate ^ (global_step / decay_steps); the quotient rounded down if ``staircase``.
+    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down.
 
     Raises:
       ValueError: when ``global_step`` is None.
@@ -46,7 +46,7 @@ def natural_exp_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate * exp(-decay_rate * global_step / decay_steps); the quotient rounded down if ``staircase``.
+    """learning_rate * exp(-decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
 
     Raises:
       ValueError: when ``global_step`` is None.
@@ -60,7 +60,7 @@ def inverse_time_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """learning_rate / (1 + decay_rate * global_step / decay_steps); the quotient rounded down if ``staircase``.
+    """learning_rate / (1 + decay_rate * global_step / decay_steps); ``staircase`` rounds the quotient down.
 
     Raises:
       ValueError: when ``global_step`` is None.
@@ -78,9 +78,9 @@ def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
     cycle: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Falls from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` as (1 - fraction) ^ power.
+    """Decreases from ``learning_rate`` to ``end_learning_rate`` over ``decay_steps`` like (1 - fraction) ^ power.
 
-    After that it stays; with ``cycle`` it starts over, over 2, 3, … times ``decay_steps``.
+    After that the rate is constant. With ``cycle`` the decay is stretched to 2, 3, … times ``decay_steps``.
 
     Raises:
       ValueError: when ``global_step`` is None.
@@ -91,7 +91,7 @@ def polynomial_decay(
         end, exponent = cast(end_learning_rate, rate.dtype), cast(power, rate.dtype)
         step, steps = cast(global_step, rate.dtype), cast(decay_steps, rate.dtype)
         if cycle:
-            # Past the start there is at least one whole cycle: ceil(step / steps), but 1 at step 0.
+            # The number of cycles is ceil(step / steps), but 1 at step 0.
             started = unary.ceil(elementwise.truediv(step, steps))
             steps = elementwise.multiply(steps, elementwise.maximum(started, cast(1.0, rate.dtype)))
         else:
@@ -101,10 +101,10 @@ def polynomial_decay(
 
 
 def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = None) -> Tensor:
-    """``values[i]`` for the first i with ``x <= boundaries[i]``, the last value beyond them all.
+    """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
     Raises:
-      ValueError: when the lengths do not fit or the types differ.
+      ValueError: when there is not one value more than boundaries, or types differ.
     """
     boundaries = convert_n_to_tensor(boundaries)
     values = convert_n_to_tensor(values)
@@ -126,7 +126,7 @@ def piecewise_constant(x: Any, boundaries: Any, values: Any, name: str | None = 
         for low, high, value in zip(boundaries[:-1], boundaries[1:], values[1:-1]):
             between = compare.logical_and(compare.greater(position, low), compare.less_equal(position, high))
             pairs.append((between, partial(_value_of, value)))
-        # One of them holds always, which `case` cannot know.
+        # One condition is always true, so the default is never used.
         return case(pairs, default=partial(_value_of, values[0]), exclusive=True)  # type: ignore[no-any-return]
 
 
@@ -140,7 +140,7 @@ piecewise_constant_decay = piecewise_constant
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> Tensor:
-    """Falls along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, and stays there.
+    """Decreases along half a cosine wave to ``alpha * learning_rate`` over ``decay_steps``, then is constant.
 
     Raises:
       ValueError: when ``global_step`` is None.
@@ -158,7 +158,7 @@ def cosine_decay_restarts(
     learning_rate: Any, global_step: Any, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
     alpha: Any = 0.0, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """`cosine_decay` that starts over: period i lasts ``t_mul ^ i`` times as long and starts at ``m_mul ^ i``.
+    """`cosine_decay` with restarts: period i is ``t_mul ^ i`` times as long and starts at rate ``m_mul ^ i``.
 
     Args:
       t_mul: a number or a tensor.
@@ -202,7 +202,7 @@ def noisy_linear_cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, initial_variance: Any = 1.0, variance_decay: Any = 0.55,
     num_periods: Any = 0.5, alpha: Any = 0.0, beta: Any = 0.001, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """`linear_cosine_decay` with noise on the linear part, whose variance falls with the steps.
+    """`linear_cosine_decay` with noise on the linear part; the variance of the noise decreases with the steps.
 
     variance = initial_variance / (1 + step)^variance_decay.
 
@@ -233,15 +233,15 @@ def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
 
 
 def _half_wave(fraction: Any) -> Any:
-    """From 1 at fraction 0 to 0 at fraction 1, along a cosine."""
+    """Half a cosine wave, from 1 at fraction 0 to 0 at fraction 1."""
     wave: Any = unary.cos(cast(constant(math.pi), fraction.dtype) * fraction)
     return 0.5 * (1.0 + wave)
 
 
 def _restarts(fraction: Any, growth: Any) -> tuple[Any, Any]:
-    """The number of restarts so far, and how much of the period that runs now has passed."""
+    """The number of restarts so far, and the elapsed fraction of the current period."""
     plain = unary.floor(fraction)
-    # With equal periods the geometric formula divides zero by zero; the choice below drops that.
+    # With equal periods the geometric formula divides zero by zero; `where` discards that result.
     geometric: Any = unary.floor(elementwise.truediv(unary.log(1.0 - fraction * (1.0 - growth)), unary.log(growth)))
     length: Any = power_of(growth, geometric)
     before = (1.0 - length) / (1.0 - growth)

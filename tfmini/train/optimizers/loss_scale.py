@@ -1,7 +1,7 @@
-"""Loss scales (``tf.train.experimental.LossScale``): the number a loss is multiplied by.
+"""Loss scales for mixed precision training (``tf.train.experimental.LossScale``).
 
-Small gradients of float16 tensors would vanish; a larger loss makes every gradient larger, and the
-optimizer (`tfmini.train.loss_scale_optimizer`) divides them by the same number before it uses them.
+Small gradients of float16 tensors underflow. Therefore the loss is multiplied by the loss scale, and the
+optimizer (`tfmini.train.optimizers.loss_scale_optimizer`) divides the gradients by it.
 """
 
 from __future__ import annotations
@@ -14,49 +14,47 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import control, math_elementwise, math_unary, reduce_functions
-from tfmini.ops.cond import cond
-from tfmini.ops.constant import constant
-from tfmini.ops.resource_variable import ResourceVariable
+from tfmini.ops import control
+from tfmini.ops.array.constant import constant
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.math import reduce_functions
+from tfmini.ops.math import unary as math_unary
+from tfmini.ops.variables.resource_variable import ResourceVariable
 
 
 class LossScale(ABC):
-    """Base class (``tf.train.experimental.LossScale``)."""
+    """Base class of loss scales (``tf.train.experimental.LossScale``)."""
 
     def __init__(self) -> None:
         self._weights: dict[tuple[str, Any], Any] = {}
 
     @abstractmethod
     def __call__(self) -> Tensor:
-        """The loss scale now, a float32 scalar."""
+        """The current loss scale, a float32 scalar."""
 
     @abstractmethod
     def update(self, grads: Any) -> tuple[Operation, bool | Tensor]:
-        """What to do after a step with these gradients.
+        """Updates the scale after a step with the given gradients.
 
         Args:
-          grads: gradients, already divided by the scale, in any nesting; None is skipped.
+          grads: nested structure of gradients, divided by the scale; None is skipped.
 
         Returns:
-          The operation that changes the scale, and whether the gradients may be applied (a bool or a
-          bool tensor).
+          (the operation that updates the scale, whether the gradients may be applied: a bool or bool tensor).
         """
 
     @abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make another one like this."""
+        """The constructor's arguments, for `from_config`."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LossScale:
-        """The loss scale that `get_config` described."""
+        """A loss scale from the result of `get_config`."""
         return cls(**config)
 
     def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
-        """A variable of this loss scale, once per name and graph.
-
-        Raises:
-          RuntimeError: when there is one already.
-        """
+        """Makes a variable of this loss scale; raises RuntimeError if the graph has one of that name."""
         key = (name, get_default_graph())
         if key in self._weights:
             raise RuntimeError(f"Duplicate variables detected. {key}")
@@ -72,7 +70,7 @@ class FixedLossScale(LossScale):
       loss_scale_value: a Python number.
 
     Raises:
-      ValueError: when it is no number or less than 1.
+      ValueError: when the value is not a number of at least 1.
     """
 
     def __init__(self, loss_scale_value: float) -> None:
@@ -97,11 +95,11 @@ class FixedLossScale(LossScale):
 
 
 class DynamicLossScale(LossScale):
-    """A loss scale as high as the gradients allow (``tf.train.experimental.DynamicLossScale``).
+    """A loss scale that adapts to the gradients (``tf.train.experimental.DynamicLossScale``).
 
-    After ``increment_period`` steps in a row with finite gradients it is multiplied by ``multiplier``
-    (unless that overflows); after a step with an infinite or NaN gradient it is divided by it, down
-    to 1, and that step's gradients are not applied.
+    After ``increment_period`` consecutive steps with finite gradients, the scale is multiplied by ``multiplier``
+    unless that overflows. After a step with an infinite or NaN gradient it is divided by ``multiplier``, but
+    never below 1, and the gradients of that step are not applied.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``tf.train.experimental.MixedPrecisionLossScaleOptimizer``: another optimizer with a scaled loss."""
+"""``tf.train.experimental.MixedPrecisionLossScaleOptimizer``: wraps an optimizer and scales its loss."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation
 from tfmini.ops import control
-from tfmini.ops.cond import smart_cond
-from tfmini.train import loss_scale as loss_scales
-from tfmini.train.optimizer import GradAndVar, Optimizer
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.train.optimizers import loss_scale as loss_scales
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.optimizer_inputs import GradAndVar
 from tfmini.train.strategy import Strategy, get_replica_context
 
 
 class MixedPrecisionLossScaleOptimizer(Optimizer):
-    """Differentiates the loss times a loss scale, and divides the gradients by it.
+    """Multiplies the loss by a loss scale and divides the gradients by it.
 
-    With a `DynamicLossScale`, a step with gradients that are not finite changes neither the variables
-    nor the global step, only the loss scale.
+    With a `DynamicLossScale`, a step whose gradients are not finite updates only the loss scale, but neither
+    the variables nor the global step.
 
     Args:
       opt: the optimizer that applies the gradients.
@@ -44,7 +45,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[GradAndVar]:
-        """As `Optimizer.compute_gradients`; the gradients returned are those of the loss itself."""
+        """As `Optimizer.compute_gradients`; the returned gradients are those of the unscaled loss."""
         scaled = (loss() if callable(loss) else loss) * self._loss_scale()
         pairs = self._optimizer.compute_gradients(
             scaled, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -55,7 +56,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[GradAndVar], global_step: Any = None, name: str | None = None
     ) -> Operation:
-        """As `Optimizer.apply_gradients`, if the loss scale allows it this step.
+        """As `Optimizer.apply_gradients`, in the steps in which the loss scale permits it.
 
         Raises:
           ValueError: in the cross-replica context of a strategy.

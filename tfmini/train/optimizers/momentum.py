@@ -1,19 +1,12 @@
-"""Gradient descent with momentum."""
+"""The momentum optimizer, optionally with Nesterov momentum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.ops import training_dense, training_sparse
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_momentum,
-    training_dense.resource_apply_momentum,
-    training_sparse.sparse_apply_momentum,
-    training_sparse.resource_sparse_apply_momentum,
-)
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class MomentumOptimizer(FusedOptimizer):
@@ -23,9 +16,11 @@ class MomentumOptimizer(FusedOptimizer):
 
     Args:
       learning_rate, momentum: numbers, scalar tensors or functions that return one.
-      use_locking, name: as for `Optimizer`.
-      use_nesterov: take the gradient's step from where the momentum leads (approximately).
+      use_locking, name: as in `Optimizer`.
+      use_nesterov: use Nesterov momentum, with TensorFlow's approximation.
     """
+
+    _ops = update_ops.momentum
 
     def __init__(
         self,
@@ -41,9 +36,6 @@ class MomentumOptimizer(FusedOptimizer):
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for v in var_list:
             self._zeros_slot(v, "momentum", self._name)
-
-    def _ops(self) -> UpdateOps:
-        return _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         return {"accum": "momentum", "lr": self._tensors["learning_rate"], "momentum": self._tensors["momentum"]}

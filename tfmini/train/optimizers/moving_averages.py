@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import tfmini.ops.operators  # noqa: F401 - gives tensors their operators
+import tfmini.ops.math.operators  # noqa: F401 - gives tensors their operators
 from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
-from tfmini.ops import control, math_elementwise
-from tfmini.ops.casting import cast
-from tfmini.ops.initializers import zeros_initializer
-from tfmini.ops.math_powers import pow as power_of
-from tfmini.ops.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
-from tfmini.ops.variable_scope import get_variable, get_variable_scope, variable_scope
-from tfmini.ops.variables import Variable, global_variables, trainable_variables
-from tfmini.train import slot_creator
+from tfmini.graph.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
+from tfmini.graph.traits import VARIABLE_OPS
+from tfmini.ops import control
+from tfmini.ops.array.casting import cast
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.math.powers import pow as power_of
+from tfmini.ops.variables.functions import Variable, global_variables, trainable_variables
+from tfmini.ops.variables.initializers import zeros_initializer
+from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.train.optimizers import slot_creator
 
 _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
 
@@ -28,9 +30,8 @@ def assign_moving_average(
 ) -> Any:
     """variable -= (1 - decay) * (variable - value), on the device of ``variable``.
 
-    With ``zero_debias`` the variable holds the average of the values alone, without the zeros that
-    it started from: two more variables, ``<variable>/biased`` and ``<variable>/local_step``, keep
-    the plain average and the count.
+    ``zero_debias`` corrects the bias towards the initial zero. For this, the variables ``<variable>/biased`` and
+    ``<variable>/local_step`` hold the biased average and the number of updates.
     """
     with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope, colocate_with(variable):
         rest = convert_to_tensor(1.0 - decay, name="decay")
@@ -63,7 +64,7 @@ def _zero_debias(variable: Any, value: Any, rest: Any, scope: str) -> Any:
 
 
 def _unused_name(name: str) -> str:
-    """``name``, with a suffix if the current variable scope has a variable of that name."""
+    """``name``, made unique by a suffix if the current variable scope has a variable of that name."""
     current = get_variable_scope()
     if current.reuse:
         return name
@@ -76,14 +77,14 @@ def _unused_name(name: str) -> str:
 
 
 class ExponentialMovingAverage:
-    """Keeps shadow variables that follow other variables slowly.
+    """Maintains moving averages of variables in shadow variables (``tf.train.ExponentialMovingAverage``).
 
     Args:
-      decay: how much of the average stays at each update, close to 1.
-      num_updates: a count of updates; with it the decay starts small:
+      decay: the weight of the old average in an update, close to 1.
+      num_updates: the number of updates so far; it makes the decay start small:
         ``min(decay, (1 + num_updates) / (10 + num_updates))``.
-      zero_debias: for averages of tensors, leave out the zeros that the average started from.
-      name: of the shadow variables: ``<variable>/<name>``.
+      zero_debias: correct the averages of tensors for the bias towards the initial zero.
+      name: suffix of the shadow variables' names: ``<variable>/<name>``.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ExponentialMovingAverage:
         self._zero_debias = zero_debias
         self._name = name
         self._averages: dict[int, Any] = {}
-        # Keeps the keys alive: they are the ids of these.
+        # Keeps the variables alive, whose ids are the keys of `_averages`.
         self._averaged: list[Any] = []
 
     @property
@@ -107,13 +108,13 @@ class ExponentialMovingAverage:
         return self._name
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
-        """The operation that moves the averages of variables or tensors; makes shadow variables as needed.
+        """The operation that updates the averages of variables or tensors; creates missing shadow variables.
 
-        The shadow of a variable starts at its initial value, that of a tensor at zero. Averaged
+        The shadow of a variable starts at the variable's initial value, that of a tensor at zero. Averaged
         variables are added to the collection ``moving_average_variables``.
 
         Raises:
-          TypeError: for anything but float16, bfloat16, float32 and float64.
+          TypeError: when a dtype is not float16, bfloat16, float32 or float64.
         """
         chosen = trainable_variables() if var_list is None else list(var_list)
         debiased = set()
@@ -140,7 +141,7 @@ class ExponentialMovingAverage:
             shadow = slot_creator.create_slot(var, initial_value, self._name)
             add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return shadow
-        with_primary = var.op.type in ("Variable", "VariableV2", "VarHandleOp")
+        with_primary = var.op.type in VARIABLE_OPS
         return slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=with_primary)
 
     def _current_decay(self) -> Any:
@@ -155,13 +156,13 @@ class ExponentialMovingAverage:
         return self._averages.get(id(var))
 
     def average_name(self, var: Any) -> str:
-        """The name of the shadow variable's op, also before it is made: for restoring from a checkpoint."""
+        """The name of the shadow variable's op, even before it exists; for restoring from a checkpoint."""
         if id(var) in self._averages:
             return self._averages[id(var)].op.name  # type: ignore[no-any-return]
         return get_default_graph().unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
 
     def variables_to_restore(self, moving_avg_variables: Iterable[Any] | None = None) -> dict[str, Any]:
-        """Name in a checkpoint -> variable, such that averaged variables get the values of their averages."""
+        """Name in a checkpoint -> variable; a Saver with this mapping restores averages into their variables."""
         if moving_avg_variables is None:
             averaged = trainable_variables() + get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES)
         else:

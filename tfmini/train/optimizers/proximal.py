@@ -1,4 +1,4 @@
-"""Proximal optimizers: a plain step, followed by shrinking towards 0 (L1 and L2 regularization)."""
+"""Proximal optimizers: a gradient step, then shrinkage towards 0 (L1 and L2 regularization)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.graph.operation import Tensor
-from tfmini.ops import training_dense, training_sparse
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import colocate_with
-from tfmini.train.adagrad import check_initial_accumulator
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_DESCENT_OPS = UpdateOps(
-    training_dense.apply_proximal_gradient_descent,
-    training_dense.resource_apply_proximal_gradient_descent,
-    training_sparse.sparse_apply_proximal_gradient_descent,
-    training_sparse.resource_sparse_apply_proximal_gradient_descent,
-)
-_ADAGRAD_OPS = UpdateOps(
-    training_dense.apply_proximal_adagrad,
-    training_dense.resource_apply_proximal_adagrad,
-    training_sparse.sparse_apply_proximal_adagrad,
-    training_sparse.resource_sparse_apply_proximal_adagrad,
-)
+from tfmini.graph.scoping import colocate_with
+from tfmini.ops.array.constant import constant
+from tfmini.ops.training import update_ops
+from tfmini.train.optimizers.adagrad import check_initial_accumulator
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class _ProximalOptimizer(FusedOptimizer):
@@ -50,8 +37,10 @@ class ProximalGradientDescentOptimizer(_ProximalOptimizer):
     Args:
       learning_rate, l1_regularization_strength, l2_regularization_strength: numbers, scalar tensors or
         functions that return one.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
     """
+
+    _ops = update_ops.proximal_gradient_descent
 
     def __init__(
         self,
@@ -63,9 +52,6 @@ class ProximalGradientDescentOptimizer(_ProximalOptimizer):
     ) -> None:
         super().__init__(use_locking, name, learning_rate, l1_regularization_strength, l2_regularization_strength)
 
-    def _ops(self) -> UpdateOps:
-        return _DESCENT_OPS
-
     def _operands(self, var: Any) -> dict[str, Any]:
         return {"alpha": self._tensors["learning_rate"], **self._strengths()}
 
@@ -74,7 +60,7 @@ class ProximalGradientDescentOptimizer(_ProximalOptimizer):
 
 
 class ProximalAdagradOptimizer(_ProximalOptimizer):
-    """Like `ProximalGradientDescentOptimizer`, with Adagrad's rate per element: learning_rate / sqrt(accumulator).
+    """`ProximalGradientDescentOptimizer` with Adagrad's rate per element: learning_rate / sqrt(accumulator).
 
     ``tf.train.ProximalAdagradOptimizer``. Slot: ``accumulator``.
 
@@ -82,11 +68,13 @@ class ProximalAdagradOptimizer(_ProximalOptimizer):
       learning_rate, l1_regularization_strength, l2_regularization_strength: numbers, scalar tensors or
         functions that return one.
       initial_accumulator_value: a positive number.
-      use_locking, name: as for `Optimizer`.
+      use_locking, name: as in `Optimizer`.
 
     Raises:
       ValueError: when the initial value is not positive.
     """
+
+    _ops = update_ops.proximal_adagrad
 
     def __init__(
         self,
@@ -106,9 +94,6 @@ class ProximalAdagradOptimizer(_ProximalOptimizer):
             with colocate_with(v):
                 value = constant(self._initial_accumulator_value, shape=v.get_shape(), dtype=v.dtype.base_dtype)
             self._get_or_make_slot(v, value, "accumulator", self._name)
-
-    def _ops(self) -> UpdateOps:
-        return _ADAGRAD_OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         return {"accum": "accumulator", "lr": self._tensors["learning_rate"], **self._strengths()}

@@ -1,38 +1,26 @@
-"""RMSProp: steps by the gradient over a decayed mean of its magnitude."""
+"""The RMSProp optimizer: divides the gradient by the root of a decayed mean of its square."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.ops import array_filling, training_dense, training_sparse
-from tfmini.ops.initializers import ones_initializer
-from tfmini.train.fused_optimizer import FusedOptimizer, UpdateOps
-
-_OPS = UpdateOps(
-    training_dense.apply_rms_prop,
-    training_dense.resource_apply_rms_prop,
-    training_sparse.sparse_apply_rms_prop,
-    training_sparse.resource_sparse_apply_rms_prop,
-)
-_CENTERED_OPS = UpdateOps(
-    training_dense.apply_centered_rms_prop,
-    training_dense.resource_apply_centered_rms_prop,
-    training_sparse.sparse_apply_centered_rms_prop,
-    training_sparse.resource_sparse_apply_centered_rms_prop,
-)
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.training import update_ops
+from tfmini.ops.variables.initializers import ones_initializer
+from tfmini.train.optimizers.fused_optimizer import FusedOptimizer
 
 
 class RMSPropOptimizer(FusedOptimizer):
     """rms is a decayed mean of gradient²; var -= learning_rate * gradient / sqrt(rms + epsilon), with momentum.
 
-    ``tf.train.RMSPropOptimizer``. Slots: ``rms`` (ones at first), ``momentum``, and ``mg`` if centered.
+    ``tf.train.RMSPropOptimizer``. Slots: ``rms`` (initially ones), ``momentum``, and ``mg`` if centered.
 
     Args:
       learning_rate, decay, momentum, epsilon: numbers, scalar tensors or functions that return one.
-      use_locking, name: as for `Optimizer`.
-      centered: divide by the estimated standard deviation: rms less the square of ``mg``, a
-        decayed mean of the gradient.
+      use_locking, name: as in `Optimizer`.
+      centered: divide by the estimated standard deviation instead, whose square is ``rms`` less ``mg²``; ``mg``
+        is a decayed mean of the gradient.
     """
 
     def __init__(
@@ -48,6 +36,7 @@ class RMSPropOptimizer(FusedOptimizer):
         hyper = {"learning_rate": learning_rate, "decay": decay, "momentum": momentum, "epsilon": epsilon}
         super().__init__(use_locking, name, hyper)
         self._centered = centered
+        self._ops = update_ops.centered_rms_prop if centered else update_ops.rms_prop
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for v in var_list:
@@ -60,9 +49,6 @@ class RMSPropOptimizer(FusedOptimizer):
             if self._centered:
                 self._zeros_slot(v, "mg", self._name)
             self._zeros_slot(v, "momentum", self._name)
-
-    def _ops(self) -> UpdateOps:
-        return _CENTERED_OPS if self._centered else _OPS
 
     def _operands(self, var: Any) -> dict[str, Any]:
         slots = {"ms": "rms", "mom": "momentum"}

@@ -1,8 +1,7 @@
-"""Slots: variables that belong to another variable, such as an optimizer's accumulators.
+"""Creation of slots: variables that belong to another variable, such as an optimizer's accumulators.
 
-A slot lives in the variable scope ``<variable>/<name>``, on the device of its variable, and is
-not trainable. It is a resource variable if its variable is one, and a slice of a larger one if
-its variable is.
+A slot is in the variable scope ``<variable>/<name>``, on the device of its variable, and not trainable. It is
+a resource variable if its variable is, and part of a partitioned variable if its variable is.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_shape
-from tfmini.ops.initializers import zeros_initializer
-from tfmini.ops.save_slice import SaveSliceInfo
-from tfmini.ops.scoping import colocate_with
-from tfmini.ops.variable_scope import get_variable, get_variable_scope, variable_scope
-from tfmini.ops.variables import Variable
+from tfmini.graph.scoping import colocate_with
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.variables.functions import Variable
+from tfmini.ops.variables.initializers import zeros_initializer
+from tfmini.ops.variables.save_slice import SaveSliceInfo
+from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
 from tfmini.shapes import TensorShape
 
 
 def create_slot(primary: Any, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
-    """A slot of ``primary`` (a variable or tensor) with the initial value ``val``, whose type it gets."""
+    """Creates a slot of ``primary`` (a variable or tensor) with the initial value and type of ``val``."""
     complete = val.shape.is_fully_defined()
     return _in_slot_scope(
         primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None)
@@ -32,7 +32,7 @@ def create_slot(primary: Any, val: Tensor, name: str, colocate_with_primary: boo
 def create_slot_with_initializer(
     primary: Any, initializer: Any, shape: TensorShape, dtype: Any, name: str, colocate_with_primary: bool = True
 ) -> Any:
-    """A slot of ``primary`` of the given shape and dtype, filled by an initializer."""
+    """Creates a slot of ``primary`` of the given shape and dtype with an initializer."""
     complete = shape.is_fully_defined()
     return _in_slot_scope(
         primary, name, colocate_with_primary, lambda: _create(primary, initializer, complete, shape, dtype)
@@ -40,7 +40,7 @@ def create_slot_with_initializer(
 
 
 def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True) -> Any:
-    """A slot of zeros of ``primary``'s shape; of its dtype by default."""
+    """Creates a slot of zeros of ``primary``'s shape; by default also of its dtype."""
     dtype = primary.dtype.base_dtype if dtype is None else dtype
     shape = primary.get_shape()
     if shape.is_fully_defined():
@@ -53,14 +53,14 @@ def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_
 
 def _in_slot_scope(primary: Any, name: str, colocate: bool, create: Callable[[], Any]) -> Any:
     place: AbstractContextManager[Any] = colocate_with(primary) if colocate else nullcontext()
-    # As a default name, the scope gets a suffix when a slot of that name exists.
+    # A default name, which is made unique if a slot of that name exists.
     with variable_scope(None, primary.op.name + "/" + name), place:
         return create()
 
 
 def _create(primary: Any, value: Any, validate_shape: bool, shape: Any, dtype: Any) -> Any:
     scope = get_variable_scope()
-    # A slot of a slice is a slice already.
+    # The slot of a partition must not be partitioned again.
     partitioner = scope.partitioner
     scope.set_partitioner(None)
     try:

@@ -1,9 +1,9 @@
-"""Data-parallel training without parameter servers: every worker keeps all variables, gradients are all-reduced.
+"""Data-parallel training without parameter servers: every worker keeps all variables and all-reduces gradients.
 
-Each worker builds the same graph in a session of its own; the collectives meet by their keys, which are
-counted in the order of construction. In the order in which back-propagation yields them, gradients are packed into
-*buckets*. The all-reduce of a bucket starts as soon as its gradients are there, and the others are computed
-meanwhile: see `tfmini.runtime.start_order`.
+Each worker builds the same graph and runs it in its own session. Keys, which count the collectives in the order
+of construction, match the collectives of different workers. Gradients are packed into *buckets*, in the order in
+which back-propagation computes them. The all-reduce of a bucket starts when its gradients are computed and
+overlaps with the computation of the others: see `tfmini.runtime.compiler.start_order`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,39 @@ from typing import Any
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops import array_joining, array_shape, collective_ops, control, math_elementwise
-from tfmini.ops.scoping import device, name_scope
-from tfmini.ops.state_functions import assign
-from tfmini.ops.variables import global_variables
-from tfmini.train.collective_dtypes import as_bits, for_arithmetic
-from tfmini.train.optimizer import GradAndVar, Optimizer
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops import collectives as collective_ops
+from tfmini.ops import control
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.math import elementwise as math_elementwise
+from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.functions import global_variables
+from tfmini.train.hooks.session_run_hook import SessionRunHook
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.optimizer_inputs import GradAndVar
+from tfmini.train.optimizers.optimizer_wrapper import OptimizerWrapper
+from tfmini.train.replicas.collective_dtypes import as_bits, for_arithmetic
 
 BUCKET_BYTES = 1 << 20
-"""The most that gradients of one dtype are fused into; a larger gradient travels alone.
+"""The maximum size of a bucket of fused gradients; a larger gradient has a collective of its own.
 
-A collective costs its ranks a fraction of a millisecond whatever its size; what is fused is copied once more, and sets
-out when its last part is there. CPU time of a step with 40 gradients of 40 KB, two ranks: each alone 47 ms, buckets of
-256 KB 17, 1 MB 13, 4 MB 12.
+A collective costs each rank a fraction of a millisecond whatever its size. But fused gradients are copied once
+more, and their collective starts only when the last of them is computed. CPU time of a step with 40 gradients of
+40 KB on two ranks: 47 ms without fusion; with buckets of 256 KB 17 ms, of 1 MB 13 ms, of 4 MB 12 ms.
 """
 
 _keys: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
 
 
 class Ranks:
-    """The group of workers of a graph: makes collectives with keys that are counted per graph and group.
+    """A group of workers, which makes collectives; their keys are counted per graph and group.
 
     Args:
       size: number of workers.
-      rank: of this one; 0 is the chief.
-      group_key: which group; another one for another set of workers.
-      device: where the collectives run: a device of this worker; None: where the session is.
+      rank: rank of this worker; 0 is the chief.
+      group_key: number of the group; different sets of workers need different numbers.
+      device: the device of this worker that runs the collectives; None for the session's.
     """
 
     def __init__(self, size: int, rank: int = 0, group_key: int = 1, device: Any = None) -> None:
@@ -55,19 +61,20 @@ class Ranks:
         return next(counters.setdefault(self.group_key, itertools.count(1)))  # type: ignore[no-any-return]
 
     def _scope(self, value: Tensor, name: str, **more: Any) -> Any:
-        """Attrs of a collective that other ranks compare with theirs: more than TF's op has."""
+        """Adds attrs to a collective, beyond those of TensorFlow's op, that the ranks compare."""
         return get_default_graph()._attr_scope(
             {"_collective_name": name.encode(), "_collective_dtype": value.dtype.name.encode(), **more}
         )
 
     def all_reduce(self, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
-        """The sum (``merge``: ``Mul``, ``Min``, ``Max``) of a tensor over all workers, or the mean.
+        """The sum of a tensor over all workers, its mean, or its ``Mul``, ``Min`` or ``Max`` (``merge``).
 
-        Integers wrap around, and their mean is rounded towards zero; of booleans Add and Max are any, Mul and Min all.
+        Integers wrap around, and their mean is rounded towards zero. For booleans, Add and Max mean "any", Mul and
+        Min mean "all".
 
         Raises:
-          TypeError: for strings and other tensors that are no numbers, the order or mean of uint64, the product or
-            order of complex numbers, the mean of booleans.
+          TypeError: for tensors that are no numbers, and for operations that a dtype does not support: Min, Max and
+            mean of uint64; Mul, Min and Max of complex numbers; the mean of booleans.
         """
         value = convert_to_tensor(tensor)
         if self.size == 1:
@@ -79,10 +86,10 @@ class Ranks:
         return restored(got)
 
     def all_gather(self, tensor: Any, name: str = "") -> Tensor:
-        """The workers' tensors joined along the first dimension, in which they may differ.
+        """The workers' tensors concatenated along the first dimension, whose lengths may differ.
 
         Raises:
-          TypeError: for strings and other tensors that are no numbers.
+          TypeError: for tensors that are no numbers.
         """
         value = convert_to_tensor(tensor)
         if self.size == 1:
@@ -96,11 +103,11 @@ class Ranks:
         return restored(got)
 
     def broadcast(self, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
-        """The tensor of one worker, on all. Its static shape must be known.
+        """The tensor of worker ``root_rank``, on all workers.
 
         Raises:
-          ValueError: when it is not.
-          TypeError: as `all_gather`.
+          ValueError: when the static shape of the tensor is not fully known.
+          TypeError: for tensors that are no numbers.
         """
         value = convert_to_tensor(tensor)
         if not 0 <= root_rank < self.size:
@@ -119,7 +126,7 @@ class Ranks:
         return restored(got)
 
     def broadcast_variables(self, variables: Iterable[Any], root_rank: int = 0) -> Operation:
-        """An operation that gives variables the values that they have at one worker."""
+        """An operation that assigns to variables the values that they have on worker ``root_rank``."""
         updates = []
         with name_scope("broadcast_variables"):
             for variable in variables:
@@ -128,24 +135,24 @@ class Ranks:
             return control.group(*updates)
 
 
-class AllReduceOptimizer(Optimizer):
+class AllReduceOptimizer(OptimizerWrapper):
     """Wraps an optimizer so that every worker applies the mean gradient of all workers.
 
-    Dense gradients go round a ring of workers. Sparse ones (`IndexedSlices`) are gathered from all workers,
-    unless their variable is on a parameter server (``/job:ps``): then each worker applies its own share there.
+    Dense gradients are all-reduced. Sparse ones (`IndexedSlices`) are gathered from all workers, unless their
+    variable is on a parameter server (``/job:ps``): then each worker applies its own part there.
 
     Args:
       opt: the optimizer that computes and applies gradients.
-      num_workers: how many workers there are.
-      rank: the number of this worker; 0 is the chief, whose initial variables all begin with.
+      num_workers: number of workers.
+      rank: rank of this worker; 0 is the chief, whose initial values all workers use.
       group_key: see `Ranks`.
-      bucket_bytes: the most that small gradients are fused into.
-      mean: the mean of the gradients (default), or their sum.
-      device: where the collectives run.
-      use_locking, name: as for `Optimizer`.
+      bucket_bytes: the maximum size of a bucket of fused gradients.
+      mean: apply the mean of the gradients (default) rather than their sum.
+      device: the device that runs the collectives.
+      use_locking, name: as in `Optimizer`.
 
     Raises:
-      ValueError: for a rank that is not below ``num_workers``.
+      ValueError: when the rank is not below ``num_workers``.
     """
 
     def __init__(
@@ -160,14 +167,13 @@ class AllReduceOptimizer(Optimizer):
         use_locking: bool = False,
         name: str | None = None,
     ) -> None:
-        super().__init__(use_locking, name or f"AllReduce{opt.get_name()}")
-        self._opt = opt
+        super().__init__(opt, use_locking, name or f"AllReduce{opt.get_name()}")
         self._bucket_bytes = bucket_bytes
         self._mean = mean
         self.ranks = Ranks(num_workers, rank, group_key, device)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
-        """`compute_gradients` of the optimizer within, reduced over all workers."""
+        """`Optimizer.compute_gradients` of the wrapped optimizer, reduced over all workers."""
         pairs = self._opt.compute_gradients(*args, **kwargs)
         if self.ranks.size == 1:
             return pairs
@@ -199,56 +205,40 @@ class AllReduceOptimizer(Optimizer):
         gathered = self.ranks.all_gather(values, f"{name}/values")
         return IndexedSlices(gathered, self.ranks.all_gather(grad.indices, f"{name}/indices"), grad.dense_shape)
 
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Operation:
-        """`apply_gradients` of the optimizer within."""
-        return self._opt.apply_gradients(*args, **kwargs)
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """`get_slot` of the optimizer within."""
-        return self._opt.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """`get_slot_names` of the optimizer within."""
-        return self._opt.get_slot_names()
-
-    def variables(self) -> list[Any]:
-        """`variables` of the optimizer within."""
-        return self._opt.variables()
-
     def make_session_run_hook(self) -> BroadcastVariablesHook:
-        """The hook that gives all workers the chief's initial variables.
+        """A hook that broadcasts the chief's initial variables to all workers.
 
-        All workers are to run ``MonitoredTrainingSession(is_chief=True)``, for each has variables to initialise;
-        only rank 0 gets a ``checkpoint_dir``.
+        Every worker must use ``MonitoredTrainingSession(is_chief=True)``, since each initializes its own variables.
+        Only rank 0 gets a ``checkpoint_dir``.
         """
         return BroadcastVariablesHook(self.ranks)
 
 
 class BroadcastVariablesHook(SessionRunHook):
-    """Broadcasts the global variables of one worker when a session has been made."""
+    """Broadcasts the global variables of one worker after a session is created."""
 
     def __init__(self, ranks: Ranks, root_rank: int = 0) -> None:
         self._ranks, self._root = ranks, root_rank
         self._op: Operation | None = None
 
     def begin(self) -> None:
-        """Adds the operation to the graph, after the training ops on every worker."""
+        """Adds the broadcast to the graph; on every worker this happens after the training ops were added."""
         if self._op is None or self._op.graph is not get_default_graph():
             variables = [v for v in global_variables() if "/job:ps" not in v.device]
             self._op = self._ranks.broadcast_variables(variables, self._root)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Runs it."""
+        """Runs the broadcast."""
         session.run(self._op)
 
 
 def buckets(pairs: Sequence[GradAndVar], limit: int) -> list[list[int]]:
-    """Which dense gradients travel together, in the order in which back-propagation yields them.
+    """The dense gradients of each bucket, as indices into ``pairs``, in the order of back-propagation.
 
-    That is the order in which it has made their ops: the last layer's come first, and the gradient of a variable
-    with several uses when the last of them is there. A bucket holds gradients of one dtype and known shapes that
-    stand side by side in it, and at most ``limit`` bytes unless it holds one only: so none waits for others longer
-    than it takes to compute that many bytes.
+    That is the order of creation of the gradients' ops: those of the last layer come first; the gradient of a
+    variable with several uses comes after the last of them. A bucket holds consecutive gradients of one dtype and
+    known shapes, and at most ``limit`` bytes unless it holds a single gradient. So no gradient waits longer than
+    the computation of that many bytes takes.
     """
     found: list[list[int]] = []
     room, kind = 0, None

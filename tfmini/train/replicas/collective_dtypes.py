@@ -1,17 +1,17 @@
-"""Which of the five dtypes of collective ops a tensor travels in, so that nothing is lost."""
+"""Conversion of tensors to one of the five dtypes that collective ops support, without loss."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tfmini.graph.operation import Tensor
-from tfmini.ops import casting
+from tfmini.ops.array import casting
 
 Carried = tuple[Tensor, Callable[[Tensor], Tensor]]
-"""What travels, and what makes a tensor like the first one out of what comes."""
+"""(the converted tensor, a function that converts the result back)."""
 
 _DIRECT = frozenset({"float32", "float16", "float64", "int32", "int64"})
-# Wider, or with the same sums: integers of n bits are right in the last n bits.
+# Conversion by value. Sums and products of integers in a wider type are right in the last n bits.
 _ARITHMETIC = {
     "uint32": "int64", "bfloat16": "float32", **dict.fromkeys(("bool", "uint8", "int8", "uint16", "int16"), "int32")
 }  # fmt: skip
@@ -24,10 +24,10 @@ _SMALL = frozenset({"bool", "uint8", "int8"})
 
 
 def as_bits(value: Tensor) -> Carried:
-    """For what is only moved: broadcast and gather.
+    """Converts a tensor for collectives that only copy data: broadcast and gather.
 
     Raises:
-      TypeError: for what is no number.
+      TypeError: when the tensor's values are no numbers.
     """
     name = value.dtype.name
     if name in _DIRECT:
@@ -40,10 +40,10 @@ def as_bits(value: Tensor) -> Carried:
 
 
 def for_arithmetic(value: Tensor, merge: str, mean: bool) -> Carried:
-    """For what is reduced: of dtypes whose results are right in another one.
+    """Converts a tensor for a reduction to a dtype in which the result is right.
 
     Raises:
-      TypeError: for what is no number, and for numbers that no such dtype is known for.
+      TypeError: when the tensor's values are no numbers, or no supported dtype gives the right result.
     """
     name = value.dtype.name
     what = f"mean of {name}" if mean else f"reduction by {merge} of {name}"

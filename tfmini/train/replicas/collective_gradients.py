@@ -1,7 +1,7 @@
-"""Collectives that can be differentiated: what one rank's loss owes to what another has given.
+"""Differentiable collectives: the gradient of a rank's input includes the losses of all ranks.
 
-The gradients are Horovod's: each rank contributes the gradient of its own loss, and they are reduced as the
-values were.
+The definition is Horovod's: each rank contributes the gradient of its own loss, and the contributions are
+reduced in the same way as the values.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from typing import Any
 
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops import array_filling, array_joining, array_shape, array_slicing, reduce_functions
-from tfmini.ops.custom_gradient import custom_gradient
-from tfmini.train.all_reduce import Ranks
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import joining as array_joining
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array import slicing as array_slicing
+from tfmini.ops.gradients.custom_gradient import custom_gradient
+from tfmini.ops.math import reduce_functions
+from tfmini.train.replicas.all_reduce import Ranks
 
 
 def all_reduce(ranks: Ranks, tensor: Any, name: str = "", merge: str = "Add", mean: bool = False) -> Tensor:
     """`Ranks.all_reduce`; its gradient is reduced in the same way.
 
     Raises (when differentiated):
-      LookupError: for another ``merge`` than ``Add``.
+      LookupError: when ``merge`` is not ``Add``.
     """
 
     def reduce(value: Tensor) -> tuple[Tensor, Any]:
@@ -34,7 +38,7 @@ def all_reduce(ranks: Ranks, tensor: Any, name: str = "", merge: str = "Add", me
 
 
 def all_gather(ranks: Ranks, tensor: Any, name: str = "") -> Tensor:
-    """`Ranks.all_gather`; its gradient is this rank's rows of the sum of all ranks' gradients."""
+    """`Ranks.all_gather`; its gradient is the sum of all ranks' gradients, restricted to this rank's rows."""
 
     def gather(value: Tensor) -> tuple[Tensor, Any]:
         def gradient(grad: Tensor) -> Tensor:
@@ -55,12 +59,12 @@ def all_gather(ranks: Ranks, tensor: Any, name: str = "") -> Tensor:
 
 
 def broadcast(ranks: Ranks, tensor: Any, root_rank: int = 0, name: str = "") -> Tensor:
-    """`Ranks.broadcast`; its gradient is the sum of all ranks' gradients at the root, and zero elsewhere."""
+    """`Ranks.broadcast`; its gradient is the sum of all ranks' gradients on the root, and zero on other ranks."""
 
     def send(value: Tensor) -> tuple[Tensor, Any]:
         def gradient(grad: Tensor) -> Tensor:
             total = ranks.all_reduce(grad, f"{name}/gradient" if name else "")
-            return total if ranks.rank == root_rank else total * 0  # it takes part though its own value counts not
+            return total if ranks.rank == root_rank else total * 0  # all ranks must take part in the all-reduce
 
         return ranks.broadcast(value, root_rank, name), gradient
 

@@ -1,4 +1,4 @@
-"""The ledger of synchronous training: per step, who contributed and whose gradients were dropped."""
+"""The ledger of synchronous training: per step, the workers whose gradients were applied or dropped."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfmini.ops import accumulator_ops
-from tfmini.ops.scoping import device
+from tfmini.graph.scoping import device
+from tfmini.ops.queues import accumulator_ops
 
 
 @dataclass(frozen=True)
 class SyncStep:
-    """One global step, in gradients (a worker sends one per variable).
+    """The numbers of gradients of one global step; a worker sends one gradient per variable.
 
     Attributes:
-      step: the global step that the gradients were meant to advance.
-      applied: contributor -> how many of its gradients are in the update.
-      stale: contributor -> how many of its gradients came too late and were dropped during this step.
-      waiting: contributor -> how many were accepted, while the update has not happened (yet).
+      step: the global step before the update.
+      applied: contributor -> number of its gradients in the update.
+      stale: contributor -> number of its gradients that were dropped during this step because they were late.
+      waiting: contributor -> number of its gradients that were accepted for an update that has not happened yet.
     """
 
     step: int
@@ -31,16 +31,16 @@ class SyncStep:
 
 @dataclass(frozen=True)
 class SyncLedger:
-    """What became of all gradients that have reached the parameter servers.
+    """The state of all gradients that have arrived at the parameter servers.
 
-    A gradient that was computed but is neither applied nor stale was lost: it waits in an accumulator for
-    an update that nobody will make, or it never arrived because its worker or the run ended. So for the
-    number of gradients that the workers produced: ``produced = applied + stale + lost``.
+    A computed gradient that is neither applied nor stale was lost: it waits in an accumulator for an update
+    that will not happen, or it did not arrive because its worker or the run ended. So
+    ``produced = applied + stale + lost``, where ``produced`` is the number of gradients that workers computed.
 
     Attributes:
-      steps: oldest first, summed over the variables; the oldest of very long runs are forgotten.
-      by_variable: the same for each variable, by the name of its op.
-      applied, stale, waiting: totals, including the forgotten steps.
+      steps: summed over the variables, oldest first; in very long runs the oldest steps are discarded.
+      by_variable: variable's op name -> steps of this variable.
+      applied, stale, waiting: totals, including the discarded steps.
     """
 
     steps: tuple[SyncStep, ...]
@@ -51,20 +51,20 @@ class SyncLedger:
 
     @property
     def arrived(self) -> int:
-        """How many gradients have reached their accumulators."""
+        """The number of gradients that have arrived at their accumulators."""
         return self.applied + self.stale + self.waiting
 
     def contributors(self, step: int) -> dict[str, int]:
-        """Whose gradients, and how many, the update of a global step used."""
+        """Contributor -> number of its gradients in the update of a global step."""
         return dict(next((s.applied for s in self.steps if s.step == step), {}))
 
     def dropped(self) -> dict[str, int]:
-        """Whose gradients were dropped as stale, and how many, over all steps."""
+        """Contributor -> number of its gradients that were dropped as stale, over all steps."""
         return dict(sum((Counter(s.stale) for s in self.steps), Counter()))
 
     @staticmethod
     def from_json(found: Mapping[str, bytes]) -> SyncLedger:
-        """The ledger from what the accumulators answer, by the name of their variable."""
+        """Builds the ledger from the accumulators' JSON texts: variable's op name -> text."""
         plain = {name: json.loads(text) for name, text in found.items()}
         by_variable = {name: _steps([ledger]) for name, ledger in plain.items()}
         forgotten: Counter[str] = sum((Counter(ledger["forgotten"]) for ledger in plain.values()), Counter())
@@ -109,10 +109,10 @@ def _names(counts: Mapping[str, int]) -> str:
 
 
 def ledger_ops(accumulators: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
-    """The ops that read the ledgers, by variable; they are added to the graph at the first call, finalized or not.
+    """Variable's op name -> op that reads its ledger; added at the first call, even to a finalized graph.
 
     Args:
-      accumulators: (name of the variable, accumulator, device).
+      accumulators: triples (name of the variable's op, accumulator, device).
     """
     graph = accumulators[0][1].accumulator_ref.graph
     finalized = graph.finalized

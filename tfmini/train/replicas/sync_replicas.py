@@ -1,15 +1,14 @@
 """Synchronous training with between-graph replication: one update from the gradients of several workers.
 
-Each worker sends its gradients to accumulators beside the variables, together with the step for
-which they were computed, and then waits for a token. The chief has a thread that takes the mean of
-``replicas_to_aggregate`` gradients per variable, applies it, counts the step, and puts one token per
-worker, which carries the new step, into a queue. Gradients of an earlier step are dropped: a worker
-that is too slow loses its turn and goes on with the others.
+Each worker sends its gradients, with the step for which they were computed, to accumulators on the variables'
+devices, and then waits for a token. A thread of the chief takes the mean of ``replicas_to_aggregate`` gradients
+per variable, applies it, increments the global step, and enqueues one token per worker with the new step.
+Gradients of an earlier step are dropped, so a slow worker skips a step and continues with the others.
 
-How a run ends, unlike TensorFlow's: a worker that ends gives its token back, so that the others need
-not wait for gradients that nobody will compute; the chief, without whom no update can happen, closes
-the token queue, and the others get `OutOfRangeError`, the end of the input, where they would wait
-for ever. Both need the hook of `SyncReplicasOptimizer.make_session_run_hook`.
+Unlike in TensorFlow, a run has a clean end. A worker that ends returns its token, so that the others do not wait
+for its gradients. The chief, which makes all updates, closes the token queue when it ends; the others then get
+`OutOfRangeError`, the end of the input, instead of waiting forever. Both need the hook of
+`SyncReplicasOptimizer.make_session_run_hook`.
 """
 
 from __future__ import annotations
@@ -22,34 +21,36 @@ from tfmini import dtypes, errors
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
-from tfmini.ops.array_filling import fill
+from tfmini.graph.scoping import colocate_with, control_dependencies, device, name_scope
+from tfmini.ops.array.filling import fill
 from tfmini.ops.control import group, no_op
-from tfmini.ops.queues import FIFOQueue
-from tfmini.ops.scoping import colocate_with, control_dependencies, device, name_scope
-from tfmini.ops.state_functions import assign
-from tfmini.ops.variables import Variable, global_variables, report_uninitialized_variables
-from tfmini.train.optimizer import GradAndVar, Optimizer
-from tfmini.train.queue_runners import QueueRunner
-from tfmini.train.sync_ledger import SyncLedger, ledger_ops
-from tfmini.train.sync_replicas_hook import SyncReplicasHook
+from tfmini.ops.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from tfmini.ops.queues.queues import FIFOQueue
+from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.functions import Variable, global_variables, report_uninitialized_variables
+from tfmini.train.inputs.queue_runners import QueueRunner
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.optimizers.optimizer_inputs import GradAndVar
+from tfmini.train.optimizers.optimizer_wrapper import OptimizerWrapper
+from tfmini.train.replicas.sync_ledger import SyncLedger, ledger_ops
+from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
 
 _log = logging.getLogger("tfmini")
-# The attr of an accumulator's update that tells the ledger whose gradient it brings.
+# The attr of an accumulator's update that names the contributor of the gradient for the ledger.
 _CONTRIBUTOR = "_contributor"
 
 
-class SyncReplicasOptimizer(Optimizer):
-    """Makes an optimizer synchronous (``tf.train.SyncReplicasOptimizer``); see the module.
+class SyncReplicasOptimizer(OptimizerWrapper):
+    """Wraps an optimizer for synchronous training (``tf.train.SyncReplicasOptimizer``); see the module.
 
     Args:
       opt: the optimizer that computes and applies gradients.
-      replicas_to_aggregate: how many gradients one update takes the mean of.
-      total_num_replicas: how many workers there are, default ``replicas_to_aggregate``. More of them are backups
-        for slow ones; with fewer, workers bring several gradients per update.
-      variable_averages: an `ExponentialMovingAverage` to keep after each update.
-      variables_to_average: of which variables.
-      use_locking, name: as for `Optimizer`.
+      replicas_to_aggregate: number of gradients in the mean of one update.
+      total_num_replicas: number of workers, default ``replicas_to_aggregate``. If it is larger, the extra workers
+        are backups for slow ones; if smaller, workers contribute several gradients per update.
+      variable_averages: an `ExponentialMovingAverage` to update after each step.
+      variables_to_average: the variables for ``variable_averages``.
+      use_locking, name: as in `Optimizer`.
     """
 
     def __init__(
@@ -62,8 +63,7 @@ class SyncReplicasOptimizer(Optimizer):
         use_locking: bool = False,
         name: str = "sync_replicas",
     ) -> None:
-        super().__init__(use_locking, name)
-        self._opt = opt
+        super().__init__(opt, use_locking, name)
         self._replicas_to_aggregate = replicas_to_aggregate
         self._total_num_replicas = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
         self._variable_averages = variable_averages
@@ -83,24 +83,20 @@ class SyncReplicasOptimizer(Optimizer):
             replicas_to_aggregate, self._total_num_replicas,
         )  # fmt: skip
 
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
-        """`compute_gradients` of the optimizer within."""
-        return self._opt.compute_gradients(*args, **kwargs)
-
     def apply_gradients(
         self, grads_and_vars: Iterable[GradAndVar], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """What a worker runs per step: sends its gradients and waits for the next step's token.
+        """A worker's train op: sends its gradients and waits for the token of the next step.
 
-        It also adds what the chief runs: see `get_chief_queue_runner`, ``chief_init_op``, ``local_step_init_op``,
+        It also adds the chief's ops: see `get_chief_queue_runner`, ``chief_init_op``, ``local_step_init_op``,
         ``ready_for_local_init_op``, `get_init_tokens_op`.
 
         Args:
-          grads_and_vars: as `compute_gradients` returns them.
-          global_step: counts updates; it is needed to tell stale gradients.
+          grads_and_vars: the result of `compute_gradients`.
+          global_step: the variable that counts updates; it is needed to detect stale gradients.
 
         Raises:
-          ValueError: without gradients or global step, or for a gradient that is none.
+          ValueError: when gradients or the global step are missing, or a gradient has another type.
         """
         pairs = list(grads_and_vars)
         if not pairs:
@@ -119,7 +115,7 @@ class SyncReplicasOptimizer(Optimizer):
         return train_op
 
     def _add_local_step(self, global_step: Any) -> None:
-        # The variable must not land on a parameter server; this op is placed on the worker's own task.
+        # This op is placed on the worker's own task; colocation keeps the variable off the parameter servers.
         self._anchor = no_op()
         with colocate_with(self._anchor):
             self._local_step = Variable(
@@ -133,7 +129,7 @@ class SyncReplicasOptimizer(Optimizer):
         self.ready_for_local_init_op = report_uninitialized_variables(global_variables())
 
     def _add_accumulators(self, pairs: list[GradAndVar]) -> tuple[list[Operation], list[GradAndVar]]:
-        """The operations that send gradients, and the means with their variables."""
+        """(the operations that send gradients, pairs of mean gradient and variable)."""
         sent: list[Operation] = []
         aggregated: list[GradAndVar] = []
         for grad, var in pairs:
@@ -163,8 +159,8 @@ class SyncReplicasOptimizer(Optimizer):
         dtype = global_step.dtype.base_dtype
         with device(global_step.device), name_scope(""):
             self._sync_token_queue = FIFOQueue(-1, dtype, shapes=(), name="sync_token_q", shared_name="sync_token_q")
-            # The chief's thread belongs to this queue, which has no other use: a runner closes its queue at its
-            # end, and a queue on a parameter server would stay closed for the next run.
+            # A queue only for the chief's queue runner, which closes its queue at the end. A token queue on a
+            # parameter server would stay closed for the next run.
             self._dummy_queue = FIFOQueue(1, dtypes.int32, shapes=(), name="dummy_queue", shared_name="dummy_queue")
 
     def _add_steps(self, global_step: Any, sent: list[Operation], update: Operation, dummy: Any) -> Any:
@@ -193,24 +189,24 @@ class SyncReplicasOptimizer(Optimizer):
         self.chief_init_op = group(*inits)
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """The chief's thread, which applies the updates and gives out the tokens.
+        """The queue runner of the chief's thread, which applies the updates and enqueues the tokens.
 
         Raises:
-          ValueError: before `apply_gradients`.
+          ValueError: when `apply_gradients` was not called before.
         """
         if self._chief_queue_runner is None:
             raise ValueError("Should be called after apply_gradients().")
         return self._chief_queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Operation:
-        """What the chief runs once, before the first step: tokens for workers to start with.
+        """The op that the chief runs once before the first step; it enqueues the workers' first tokens.
 
         Args:
-          num_tokens: default ``replicas_to_aggregate``. At least ``replicas_to_aggregate - total_num_replicas``
-            are needed, or the first update would wait for ever.
+          num_tokens: default ``replicas_to_aggregate``. With fewer than ``replicas_to_aggregate -
+            total_num_replicas`` tokens the first update would wait forever.
 
         Raises:
-          ValueError: for too few of them, and before `apply_gradients`.
+          ValueError: when there are too few tokens, or `apply_gradients` was not called before.
         """
         if self._chief_queue_runner is None:
             raise ValueError("get_init_tokens_op() should be called after apply_gradients().")
@@ -226,7 +222,7 @@ class SyncReplicasOptimizer(Optimizer):
             return self._sync_token_queue.enqueue_many((tokens,))  # type: ignore[no-any-return]
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SyncReplicasHook:
-        """The hook that initialises local steps, starts the chief's thread, and ends the run (see the module).
+        """A hook that initializes local steps, starts the chief's thread, and ends the run (see the module).
 
         Args:
           is_chief: whether this worker is the chief.
@@ -235,39 +231,25 @@ class SyncReplicasOptimizer(Optimizer):
         return SyncReplicasHook(self, is_chief, num_tokens)
 
     def ledger(self, session: Any) -> SyncLedger:
-        """Which worker's gradients each step used, and which were dropped as stale or are still waiting.
+        """Reads the ledger: the workers whose gradients each step applied, dropped as stale, or still holds.
 
-        The parameter servers keep it, for all workers; any session of the cluster may ask, at any time.
+        The parameter servers keep the ledger for all workers; any session of the cluster can read it at any time.
 
         Args:
-          session: a session of this graph, also a monitored one. When it is asked for the first time, ops are
-            added to the graph, even if that is finalized.
+          session: a session of this graph, plain or monitored. The first call adds ops to the graph, even if it
+            is finalized.
 
         Raises:
-          ValueError: before `apply_gradients`.
+          ValueError: when `apply_gradients` was not called before.
         """
         if self._chief_queue_runner is None:
             raise ValueError("ledger() should be called after apply_gradients().")
         plain = session._tf_sess() if hasattr(session, "_tf_sess") else session
         return SyncLedger.from_json(plain.run(ledger_ops(self._accumulators)))
 
-    # ---- the optimizer within ---------------------------------------------------------------
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """`get_slot` of the optimizer within."""
-        return self._opt.get_slot(*args, **kwargs)
-
-    def variables(self) -> list[Any]:
-        """`variables` of the optimizer within."""
-        return self._opt.variables()
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """`get_slot_names` of the optimizer within."""
-        return self._opt.get_slot_names(*args, **kwargs)
-
 
 class _Unjoined:
-    """A coordinator to report to and to be stopped by, but which does not wait for one's threads."""
+    """A view of a coordinator that stops threads and takes their errors, but does not join them."""
 
     def __init__(self, coord: Any) -> None:
         self._coord = coord
@@ -276,7 +258,7 @@ class _Unjoined:
         return getattr(self._coord, name)
 
     def register_thread(self, thread: Any) -> None:
-        """The chief's thread waits for gradients until its session is closed, which happens after the join."""
+        """Does nothing: the chief's thread waits for gradients until its session is closed, after the join."""
 
 
 class _ChiefQueueRunner(QueueRunner):

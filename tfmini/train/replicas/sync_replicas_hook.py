@@ -1,4 +1,4 @@
-"""The hook of `SyncReplicasOptimizer`: what chief and workers do when a session begins and ends."""
+"""The hook of `SyncReplicasOptimizer`, which starts and ends a synchronous run."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.ops import queue_ops
-from tfmini.ops.scoping import device, name_scope
-from tfmini.train.session_readiness import ready
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.queues import queue_ops
+from tfmini.train.hooks.session_run_hook import SessionRunHook
+from tfmini.train.sessions.readiness import ready
 
 if TYPE_CHECKING:
-    from tfmini.train.sync_replicas import SyncReplicasOptimizer
+    from tfmini.train.replicas.sync_replicas import SyncReplicasOptimizer
 
 _log = logging.getLogger("tfmini")
 _REOPEN_WAIT_S = 10.0
 _POLL_S = 0.1
-# What a worker may meet at its end that only says that others have ended before.
+# Errors at a worker's end that mean that other tasks have ended before.
 _OTHERS_ENDED = (errors.CancelledError, errors.OutOfRangeError, errors.AbortedError, errors.UnavailableError)
 
 
 class SyncReplicasHook(SessionRunHook):
-    """Made by `SyncReplicasOptimizer.make_session_run_hook`."""
+    """Starts and ends a worker's part in a synchronous run; see `SyncReplicasOptimizer.make_session_run_hook`."""
 
     def __init__(self, optimizer: SyncReplicasOptimizer, is_chief: bool, num_tokens: int) -> None:
         self._optimizer = optimizer
@@ -36,7 +36,7 @@ class SyncReplicasHook(SessionRunHook):
         """Adds the ops that the hook runs.
 
         Raises:
-          ValueError: before the optimizer's `apply_gradients`.
+          ValueError: when the optimizer's `apply_gradients` was not called before.
         """
         optimizer = self._optimizer
         if optimizer._chief_queue_runner is None:
@@ -54,10 +54,10 @@ class SyncReplicasHook(SessionRunHook):
             self._end_op = queue.close() if self._is_chief else queue.enqueue(optimizer._local_step)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Sets the local step; on the chief, puts out the first tokens and starts its thread.
+        """Sets the local step; on the chief, also enqueues the first tokens and starts the update thread.
 
         Raises:
-          RuntimeError: when global variables are not initialised.
+          RuntimeError: when global variables are not initialized.
         """
         success, reason = ready(
             self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
@@ -69,14 +69,14 @@ class SyncReplicasHook(SessionRunHook):
             )
         session.run(self._local_init)
         if session.run(self._is_closed):
-            self._meet_closed_queue(session)
+            self._wait_for_reopening(session)
         if self._init_tokens is not None:
             session.run(self._init_tokens)
         if self._runner is not None:
             self._runner.create_threads(session, coord=coord, daemon=True, start=True)
 
-    def _meet_closed_queue(self, session: Any) -> None:
-        """The servers have outlived a run that ended: its chief closed the queue, that of the new run opens it."""
+    def _wait_for_reopening(self, session: Any) -> None:
+        """Handles a queue that the chief of an earlier run closed: the new chief reopens it, workers wait for that."""
         if self._is_chief:
             session.run(self._reopen_op())
             return
@@ -85,10 +85,10 @@ class SyncReplicasHook(SessionRunHook):
             time.sleep(_POLL_S)
             if not session.run(self._is_closed):
                 return
-        _log.warning("The synchronous run that this worker would join has ended, and no chief has begun another.")
+        _log.warning("The synchronous run that this worker wants to join has ended, and no chief has started another.")
 
     def _reopen_op(self) -> Any:
-        """Added only when it is needed: graphs that go to TensorFlow do not have it."""
+        """The op is added only when it is needed, so that graphs exported to TensorFlow do not contain it."""
         queue_ref = self._optimizer._sync_token_queue.queue_ref
         graph = queue_ref.graph
         finalized = graph.finalized
@@ -101,8 +101,8 @@ class SyncReplicasHook(SessionRunHook):
                 graph.finalize()
 
     def end(self, session: Any) -> None:
-        """Gives the worker's token back; on the chief, closes the token queue, which ends the run for all."""
+        """Returns the worker's token; the chief instead closes the token queue, which ends the run for all."""
         try:
             session.run(self._end_op)
         except _OTHERS_ENDED as error:
-            _log.debug("The synchronous run has ended elsewhere: %s", error)
+            _log.debug("The synchronous run has ended on other tasks: %s", error)

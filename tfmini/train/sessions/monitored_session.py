@@ -1,4 +1,4 @@
-"""``tf.train.MonitoredSession``: a session with hooks, queue runners, a clean end, and recovery."""
+"""``tf.train.MonitoredSession``: a session with hooks, queue runners, recovery and a clean end."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
-from tfmini.ops.scoping import get_collection
-from tfmini.train import wrapped_session
+from tfmini.graph.scoping import get_collection
 from tfmini.train.coordinator import Coordinator
-from tfmini.train.queue_runners import start_queue_runners
-from tfmini.train.session_creators import ChiefSessionCreator, SessionCreator
-from tfmini.train.session_run_hook import SessionRunHook
-from tfmini.train.wrapped_session import _CoordinatedSession, _HookedSession, _RecoverableSession
+from tfmini.train.hooks.session_run_hook import SessionRunHook
+from tfmini.train.inputs.queue_runners import start_queue_runners
+from tfmini.train.sessions import wrapped_session
+from tfmini.train.sessions.readiness_wait import close_quietly
+from tfmini.train.sessions.session_creators import ChiefSessionCreator, SessionCreator
+from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _HookedSession, _RecoverableSession
 
-# What ends a `with` block as well as its last line does: the input is exhausted, or a step_fn wants the end.
+# Exceptions that end a `with` block without an error: the end of the input, and a stop request of a step_fn.
 _CLEAN_ENDS = (errors.OutOfRangeError, StopIteration)
 
 
 class CoordinatedSessionCreator(SessionCreator):
-    """Makes the inner two layers: a session with queue runners started and hooks told.
+    """Makes the two inner layers of a monitored session, starts queue runners and calls the hooks.
 
     Attributes:
-      tf_sess: the latest session itself.
-      coord: its coordinator.
+      tf_sess: the latest `tf.Session`.
+      coord: the coordinator of that session.
     """
 
     def __init__(
         self, session_creator: SessionCreator, hooks: list[SessionRunHook], stop_grace_period_secs: float
     ) -> None:
         self._session_creator = session_creator
-        # A creator of the caller's own need not be a subclass.
+        # A user's creator need not be a subclass.
         self.max_recovery_s = getattr(session_creator, "max_recovery_s", SessionCreator.max_recovery_s)
         self._hooks = hooks
         self._stop_grace_period_secs = stop_grace_period_secs
@@ -43,24 +44,32 @@ class CoordinatedSessionCreator(SessionCreator):
 
     def create_session(self) -> _CoordinatedSession:
         sess = self.tf_sess = self._session_creator.create_session()
-        # No exception type is clean to it: the end of the input is to reach the loop.
+        # Without clean exception types, so that the loop gets the end of the input.
         coord = self.coord = Coordinator(clean_stop_exception_types=[])
         coordinated = _CoordinatedSession(_HookedSession(sess, self._hooks), coord, self._stop_grace_period_secs)
         try:
-            if get_collection(GraphKeys.QUEUE_RUNNERS):
-                start_queue_runners(sess=sess, coord=coord)
-            for hook in self._hooks:
-                hook.after_create_session(sess, coord)
+            coordinated.call(self._begin, sess, coord)
         except wrapped_session.PREEMPTION_ERRORS:
-            # The next attempt starts its own threads and session: these must not outlive this one.
-            coord.clear_stop()
-            coordinated.close()
+            # The next attempt makes new threads and a new session. What these still report follows from the loss.
+            close_quietly(coordinated)
             raise
         return coordinated
 
+    def end_run(self) -> None:
+        """The run has ended in good order; a chief's creator notes that."""
+        end_run = getattr(self._session_creator, "end_run", None)
+        if end_run is not None:
+            end_run()
+
+    def _begin(self, sess: Any, coord: Coordinator) -> None:
+        if get_collection(GraphKeys.QUEUE_RUNNERS):
+            start_queue_runners(sess=sess, coord=coord)
+        for hook in self._hooks:
+            hook.after_create_session(sess, coord)
+
 
 class _MonitoredSession:
-    """What `MonitoredSession` and `SingularMonitoredSession` share."""
+    """Base class of `MonitoredSession` and `SingularMonitoredSession`."""
 
     StepContext = wrapped_session.StepContext
 
@@ -85,7 +94,7 @@ class _MonitoredSession:
 
     @property
     def graph(self) -> Any:
-        """The session's graph; None when closed."""
+        """The session's graph; None if the session is closed."""
         sess = self._tf_sess()
         return None if sess is None else sess.graph
 
@@ -94,11 +103,11 @@ class _MonitoredSession:
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
-        """Calls ``step_fn(step_context)``, which may run with hooks or without, and returns its result.
+        """Calls ``step_fn(step_context)``, which can run steps with and without hooks, and returns its result.
 
         Raises:
-          StopIteration: when it calls ``step_context.request_stop()``.
-          ValueError: when it takes anything but ``step_context`` (and ``self``).
+          StopIteration: when ``step_fn`` calls ``step_context.request_stop()``.
+          ValueError: when ``step_fn`` has arguments other than ``step_context`` and ``self``.
         """
         names = _argument_names(step_fn)
         if names not in (("step_context",), ("self", "step_context")):
@@ -109,15 +118,15 @@ class _MonitoredSession:
         return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
 
     def should_stop(self) -> bool:
-        """Whether the loop is over."""
+        """Whether the training loop should end."""
         return self._sess is None or self._sess.should_stop()
 
     def close(self) -> None:
-        """Tells the hooks, stops the threads and closes the session.
+        """Calls the hooks' ``end``, stops the threads and closes the session.
 
         Raises:
-          RuntimeError: when it is closed already.
-          what a thread of the session failed with.
+          RuntimeError: when the session is closed.
+          The exception of a thread of the session, if one failed.
         """
         self._close_internal()
 
@@ -137,6 +146,7 @@ class _MonitoredSession:
             if exception_type is None:
                 for hook in self._hooks:
                     hook.end(self._coordinated_creator.tf_sess)
+                self._coordinated_creator.end_run()
         finally:
             try:
                 if self._sess is None:
@@ -157,7 +167,7 @@ class _MonitoredSession:
 
 
 def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a callable's arguments; of a bound method's without ``self``."""
+    """The names of a callable's arguments, without ``self`` of a bound method."""
     return tuple(inspect.signature(function).parameters)
 
 
@@ -168,16 +178,15 @@ class MonitoredSession(_MonitoredSession):
             while not sess.should_stop():
                 sess.run(train_op)
 
-    It finalizes the graph, initialises or restores the model or waits for that, starts the queue
-    runners, and calls the hooks. When a task of the cluster is restarted or gone (AbortedError,
-    UnavailableError), it makes a new session the same way and runs the step again. An
-    OutOfRangeError ends the ``with`` block cleanly. It is no `tf.Session`: it cannot be the default
-    session, nor be given to a Saver.
+    It finalizes the graph, initializes or restores the model (or waits until the chief has done so), starts the
+    queue runners, and calls the hooks. When a task of the cluster is restarted or lost (AbortedError,
+    UnavailableError), it makes a new session in the same way and repeats the step. OutOfRangeError ends the
+    ``with`` block cleanly. It is no `tf.Session`, so it cannot be the default session or be passed to a Saver.
 
     Args:
-      session_creator: default: a `ChiefSessionCreator`.
-      hooks: called in this order.
-      stop_grace_period_secs: how long closing waits for threads.
+      session_creator: makes the sessions; default: a `ChiefSessionCreator`.
+      hooks: the hooks, called in this order.
+      stop_grace_period_secs: seconds that closing waits for threads.
     """
 
     def __init__(
@@ -190,12 +199,12 @@ class MonitoredSession(_MonitoredSession):
 
 
 class SingularMonitoredSession(_MonitoredSession):
-    """A monitored session of one process: as a chief, without recovery (``tf.train.SingularMonitoredSession``).
+    """A monitored session of a single process, without recovery (``tf.train.SingularMonitoredSession``).
 
     Args:
-      hooks: called in this order.
-      scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path: of its `ChiefSessionCreator`.
-      stop_grace_period_secs: how long closing waits for threads.
+      hooks: the hooks, called in this order.
+      scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path: see `ChiefSessionCreator`.
+      stop_grace_period_secs: seconds that closing waits for threads.
     """
 
     def __init__(
@@ -212,5 +221,5 @@ class SingularMonitoredSession(_MonitoredSession):
         super().__init__(creator, hooks, False, stop_grace_period_secs)
 
     def raw_session(self) -> Any:
-        """The `tf.Session` itself: for runs without hooks, and to save and restore."""
+        """The wrapped `tf.Session`, for runs without hooks and for Savers."""
         return self._tf_sess()

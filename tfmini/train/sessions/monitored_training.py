@@ -1,19 +1,19 @@
-"""``tf.train.MonitoredTrainingSession``: a monitored session with the usual hooks of a training."""
+"""``tf.train.MonitoredTrainingSession``: a monitored session with the standard hooks for training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tfmini.train.checkpoint_hook import CheckpointSaverHook
-from tfmini.train.logging_hooks import StepCounterHook
-from tfmini.train.monitored_session import MonitoredSession
-from tfmini.train.scaffold import Scaffold
-from tfmini.train.session_creators import ChiefSessionCreator, WorkerSessionCreator
-from tfmini.train.session_run_hook import SessionRunHook
-from tfmini.train.summary_hooks import SummarySaverHook
+from tfmini.train.hooks.checkpoint_hook import CheckpointSaverHook
+from tfmini.train.hooks.logging_hooks import StepCounterHook
+from tfmini.train.hooks.session_run_hook import SessionRunHook
+from tfmini.train.hooks.summary_hooks import SummarySaverHook
+from tfmini.train.sessions.monitored_session import MonitoredSession
+from tfmini.train.sessions.scaffold import Scaffold
+from tfmini.train.sessions.session_creators import ChiefSessionCreator, WorkerSessionCreator
 
-# "Not given", where None means "not at all".
+# Default of arguments for which None means "never".
 USE_DEFAULT: Any = object()
 
 
@@ -36,25 +36,25 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
 ) -> MonitoredSession:
     """A monitored session for training (``tf.train.MonitoredTrainingSession``).
 
-    The chief initialises or restores the model, and counts steps, writes summaries and saves
-    checkpoints; the other workers wait for it. None as a period switches the thing off.
+    The chief initializes or restores the model, counts steps, writes summaries and saves checkpoints; the other
+    workers wait until the model is ready. A period of None disables a service.
 
     Args:
       master: the session's target.
       is_chief: whether this is the chief.
-      checkpoint_dir: where the chief's checkpoints are; None: no checkpoints.
-      scaffold: default: a new one.
-      hooks: for everyone; after the usual ones.
-      chief_only_hooks: for the chief; before the usual ones.
-      save_checkpoint_secs: default 600, unless ``save_checkpoint_steps`` is given.
-      save_summaries_steps: default 100, unless ``save_summaries_secs`` is given.
+      checkpoint_dir: directory of the chief's checkpoints; None for no checkpoints.
+      scaffold: the scaffold; default: a new one.
+      hooks: hooks for all workers, called after the standard ones.
+      chief_only_hooks: hooks for the chief, called before the standard ones.
+      save_checkpoint_secs: seconds between checkpoints; default 600, unless ``save_checkpoint_steps`` is given.
+      save_summaries_steps: steps between summaries; default 100, unless ``save_summaries_secs`` is given.
       save_summaries_secs: seconds between summaries.
       config: the session's ConfigProto.
-      stop_grace_period_secs: how long closing waits for threads.
-      log_step_count_steps: how often steps per second are logged.
-      max_wait_secs: how long a worker waits for the chief.
+      stop_grace_period_secs: seconds that closing waits for threads.
+      log_step_count_steps: steps between logs of the steps per second.
+      max_wait_secs: seconds that a worker waits for the chief.
       save_checkpoint_steps: global steps between checkpoints.
-      summary_dir: where summaries go; default: ``checkpoint_dir``.
+      summary_dir: directory of the summaries; default: ``checkpoint_dir``.
     """
     scaffold = scaffold or Scaffold()
     if not is_chief:
@@ -79,7 +79,7 @@ def _positive(period: float | None) -> bool:
 
 
 def _periods(steps: Any, secs: Any, default: tuple[int | None, float | None]) -> tuple[int | None, float | None]:
-    """The periods in steps and in seconds; one that was not given gives way to the other."""
+    """The periods in steps and in seconds; the default applies only if neither is given."""
     if steps is USE_DEFAULT and secs is USE_DEFAULT:
         return default
     return (None if steps is USE_DEFAULT else steps), (None if secs is USE_DEFAULT else secs)

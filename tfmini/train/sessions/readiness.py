@@ -1,4 +1,4 @@
-"""Is the model ready? What a ready op says, and what it means in words."""
+"""Evaluation of ready ops, and readable reasons why a model is not ready."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _NAMES_SHOWN = 10
 
 
 def ready(op: Any, sess: Any, msg: str) -> tuple[bool, str | None]:
-    """Asks a ready op.
+    """Runs a ready op.
 
     Args:
-      op: None (always ready), or a 1-D string tensor of what is not initialised. Anything without
-        a value, of type int32, or empty also means ready.
+      op: a 1-D string tensor with the names of uninitialized variables. The model is ready if ``op`` or its value
+        is None, or the value is empty or of type int32.
       sess: the session.
-      msg: what to log before an error that says nothing about readiness.
+      msg: the text to log with an error that is not about readiness.
 
     Returns:
-      (ready, None or the reason why not).
+      (whether the model is ready, the reason if not).
 
     Raises:
-      FailedPreconditionError: other than for an uninitialised variable.
+      FailedPreconditionError: when the op fails for a reason other than an uninitialized variable.
     """
     if op is None:
         return True, None
@@ -46,14 +46,14 @@ def ready(op: Any, sess: Any, msg: str) -> tuple[bool, str | None]:
 
 
 def name_of(obj: Any) -> str:
-    """The name of an op for a message, also when it is None or has no name."""
+    """The name of an op for messages; the op may be None or have no name."""
     if obj is None:
         return "None"
     return getattr(obj, "name", None) or f"<no name for {type(obj)}>"
 
 
 def with_places(reason: str | None, graph: Graph) -> str:
-    """A reason of `ready` with the device of each variable that it names; of many, the first ones."""
+    """Adds the devices of the variables to a reason of `ready`; of many variables it names only the first ones."""
     if reason is None:
         return "nothing"
     if not reason.startswith(_PREFIX):
@@ -68,6 +68,6 @@ def _placed(names: Iterable[str], graph: Graph) -> Iterable[str]:
     for name in names:
         try:
             device = graph.get_operation_by_name(name.partition(":")[0]).device
-        except (KeyError, ValueError):  # an own ready op may name what it likes
+        except (KeyError, ValueError):  # a user's ready op may return any string
             device = ""
         yield f"{name} ({device})" if device else name

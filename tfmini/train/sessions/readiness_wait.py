@@ -1,8 +1,7 @@
-"""The wait of a worker for a model that somebody else, the chief, initialises.
+"""The wait of a worker until the chief has initialized the model.
 
-The model is looked at in a thread of its own, because a look itself can block while a task is not
-up. The waiting thread keeps the time: it logs what it waits for and on whom, and gives up at the
-deadline, at a cancellation, or when the chief's server has gone for good.
+A thread probes the model, because a probe can block while a task is not running. The waiting thread logs the
+missing variables and tasks. It gives up at the deadline, at a cancellation, or when the chief stays lost.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.graph.graph import Graph
-from tfmini.runtime.reachability import Reachability, chief_of, reach, unreachable
-from tfmini.train.session_readiness import with_places
+from tfmini.runtime.client.reachability import Reachability, chief_of, reach, unreachable
+from tfmini.train.sessions.readiness import with_places
 
 _log = logging.getLogger("tfmini")
-# How soon the first looks follow each other, and how far the pause between them grows.
+# The pause between two probes, which doubles from the first to the last value.
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.02, 0.25
 _TICK_S = 0.1
-_SAY_AGAIN_S = 30.0
-_FAREWELL_S = 1.0
+_LOG_AGAIN_S = 30.0
+_JOIN_S = 1.0
 
-# session -> (local init done, reason why it is not ready for it).
+# session -> (whether local init is done, reason if not).
 LocalInit = Callable[[Any], tuple[bool, str | None]]
-# session -> (ready, reason why not).
+# session -> (whether the model is ready, reason if not).
 Ready = Callable[[Any], tuple[bool, str | None]]
 
 
-class Looks(threading.Thread):
-    """Looks at the model until it is ready, in one session as long as that works, else in a new one.
+class ReadinessProbe(threading.Thread):
+    """Probes the model until it is ready; after an error of the session it uses a new one.
 
     Attributes:
-      session: the session, once the model is ready.
-      error: instead of it, what went wrong.
-      local_reason, reason: why it was not ready for local init, and not ready, at the last look.
-      failing_since: since when every look has failed because a task is gone; None: the last one did not.
-      failure: that error.
+      session: the session with the ready model, or None.
+      error: the error that ended the thread, or None.
+      local_reason, reason: the reasons of the last probe: not ready for local init, not ready.
+      failing_since: time since when every probe failed because a task is lost; None if the last one succeeded.
+      failure: the error of the last probe, or None.
     """
 
     def __init__(self, connect: Callable[[], Any], local_init: LocalInit, ready: Ready, retried: Any) -> None:
@@ -50,7 +49,7 @@ class Looks(threading.Thread):
         self.over = threading.Event()
         self.session: Any = None
         self.error: BaseException | None = None
-        self.looks = 0
+        self.probes = 0
         self.local_reason: str | None = None
         self.reason: str | None = None
         self.failing_since: float | None = None
@@ -59,28 +58,28 @@ class Looks(threading.Thread):
     def run(self) -> None:
         try:
             while self.session is None and not self._given_up.is_set():
-                self._look_in_new_session()
-        except BaseException as error:  # whatever it is, the thread that waits is to raise it
+                self._probe_in_new_session()
+        except BaseException as error:  # the waiting thread raises it
             self.error = error
         finally:
             self.over.set()
 
-    def _look_in_new_session(self) -> None:
+    def _probe_in_new_session(self) -> None:
         session = self._current = self._connect()
         try:
-            if self._look_until_ready(session):
+            if self._probe_until_ready(session):
                 self.session = session
         except self._retried as error:
             self.failure = error
             self.failing_since = self.failing_since or time.monotonic()
-            _log.debug("Looking at the model failed: %s", error)
+            _log.debug("A readiness probe failed: %s", error)
         finally:
             if self.session is not session:
                 close_quietly(session)
         if self.session is None:
             self._given_up.wait(_LAST_PAUSE_S)
 
-    def _look_until_ready(self, session: Any) -> bool:
+    def _probe_until_ready(self, session: Any) -> bool:
         local_done, pause_s = False, _FIRST_PAUSE_S
         while not self._given_up.is_set():
             is_ready = False
@@ -90,7 +89,7 @@ class Looks(threading.Thread):
             if local_done:
                 is_ready, self.reason = self._ready(session)
             self.failing_since = self.failure = None
-            self.looks += 1
+            self.probes += 1
             if is_ready:
                 return True
             self._given_up.wait(pause_s)
@@ -98,9 +97,9 @@ class Looks(threading.Thread):
         return False
 
     def give_up(self) -> None:
-        """Ends the looking; a look that hangs is cancelled by closing its session."""
+        """Ends the thread; closes the session of a probe that hangs, which cancels it."""
         self._given_up.set()
-        self.join(_FAREWELL_S)
+        self.join(_JOIN_S)
         if self.is_alive():
             close_quietly(self._current)
         elif self.session is not None:
@@ -108,10 +107,10 @@ class Looks(threading.Thread):
 
 
 def close_quietly(session: Any) -> None:
-    """Closes a session that is not needed any more."""
+    """Closes a session; an error is only logged."""
     try:
         session.close()
-    except Exception as error:  # nobody can do anything about it, and what led here matters more
+    except Exception as error:  # the error that led here, if any, is more important
         _log.debug("Closing a session failed: %s", error)
 
 
@@ -119,24 +118,24 @@ class ReadinessWait:
     """One wait for a ready model.
 
     Args:
-      looks: not started yet.
-      target: the session's target, which tells whom to ask about the chief.
-      graph: tells the devices of the variables.
-      recovery_wait_s: how long a chief or a task that was there may be gone.
-      max_wait_s: how long to wait at all.
-      cancelled: asked ten times a second.
+      probe: the probe, not started.
+      target: the session's target.
+      graph: the graph, for the devices of the variables.
+      recovery_wait_s: seconds that a connected chief or task may be lost before the wait fails.
+      max_wait_s: seconds to wait for the model.
+      cancelled: a function that cancels the wait by returning True; it is called ten times per second.
     """
 
     def __init__(
         self,
-        looks: Looks,
+        probe: ReadinessProbe,
         target: str,
         graph: Graph,
         recovery_wait_s: float,
         max_wait_s: float,
         cancelled: Callable[[], bool] | None,
     ) -> None:
-        self._looks = looks
+        self._probe = probe
         self._target = target
         self._graph = graph
         self._recovery_wait_s = recovery_wait_s
@@ -145,43 +144,41 @@ class ReadinessWait:
         self._begin = time.monotonic()
         self._chief = chief_of(target)
         self._chief_gone_since: float | None = None
-        self._said, self._said_at = "", float("-inf")
+        self._logged, self._logged_at = "", float("-inf")
 
     def result(self) -> Any:
-        """Waits, and returns the session.
+        """Waits for the model and returns the session.
 
         Raises:
           DeadlineExceededError: after ``max_wait_s``.
-          UnavailableError: when the chief, or a task that has variables, was there and is gone.
-          CancelledError: when ``cancelled`` says so.
+          UnavailableError: when the chief, or a task with variables, was connected and is lost.
+          CancelledError: when ``cancelled`` returns True.
         """
-        looks = self._looks
-        looks.start()
+        probe = self._probe
+        probe.start()
         try:
-            while not looks.over.wait(min(_TICK_S, self._left_s())):
+            while not probe.over.wait(min(_TICK_S, self._left_s())):
                 self._check()
-        except BaseException:  # even Ctrl-C: nobody would close the session that it may still find
-            looks.give_up()
+        except BaseException:  # even Ctrl-C, since only the probe has a reference to close its session
+            probe.give_up()
             raise
-        if looks.error is not None:
-            raise looks.error
-        return looks.session
+        if probe.error is not None:
+            raise probe.error
+        return probe.session
 
     def _left_s(self) -> float:
         return max(0.0, self._begin + self._max_wait_s - time.monotonic())
 
     def _check(self) -> None:
         if self._cancelled is not None and self._cancelled():
-            raise errors.CancelledError(None, None, f"A stop was requested while {self._waiting_for()}.")
+            raise errors.CancelledError.of(f"A stop was requested while {self._waiting_for()}.")
         if self._left_s() <= 0:
-            raise errors.DeadlineExceededError(
-                None,
-                None,
+            raise errors.DeadlineExceededError.of(
                 f"Session was not ready after waiting {self._max_wait_s:g} secs. It was {self._waiting_for()}.",
             )
         self._check_tasks()
-        if self._looks.looks or time.monotonic() - self._begin > 1.0:
-            self._say()
+        if self._probe.probes or time.monotonic() - self._begin > 1.0:
+            self._log_if_new()
 
     def _check_tasks(self) -> None:
         now = time.monotonic()
@@ -189,14 +186,12 @@ class ReadinessWait:
         gone = chief is not None and chief.was_connected and not chief.connected
         self._chief_gone_since = (self._chief_gone_since or now) if gone else None
         if self._chief_gone_since is not None and now - self._chief_gone_since >= self._recovery_wait_s:
-            raise errors.UnavailableError(
-                None,
-                None,
+            raise errors.UnavailableError.of(
                 f"The chief, {chief}, is gone ({chief.why if chief else ''}) and has not come back in"
-                f" {self._recovery_wait_s:g} s, {self._waiting_for()}. Start it again, then this task.",
+                f" {self._recovery_wait_s:g} s, {self._waiting_for()}. Start it again, then this task."
             )
-        failing_since, failure = self._looks.failing_since, self._looks.failure
-        # A DeadlineExceededError is of a task that has never been up, which may take its time.
+        failing_since, failure = self._probe.failing_since, self._probe.failure
+        # A DeadlineExceededError comes from a task that has never started; the wait for it continues.
         is_lost = failing_since is not None and now - failing_since >= self._recovery_wait_s
         if is_lost and isinstance(failure, errors.UnavailableError):
             raise failure
@@ -204,27 +199,27 @@ class ReadinessWait:
     def _chief_state(self) -> Reachability | None:
         return reach(self._target, self._chief) if self._chief is not None else None
 
-    def _say(self) -> None:
+    def _log_if_new(self) -> None:
         text = self._waiting_for()
         now = time.monotonic()
-        if text != self._said or now - self._said_at >= _SAY_AGAIN_S:
-            self._said, self._said_at = text, now
+        if text != self._logged or now - self._logged_at >= _LOG_AGAIN_S:
+            self._logged, self._logged_at = text, now
             _log.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. %s.",
-                self._looks.local_reason, self._looks.reason, text[0].upper() + text[1:],
+                self._probe.local_reason, self._probe.reason, text[0].upper() + text[1:],
             )  # fmt: skip
 
     def _waiting_for(self) -> str:
-        looks = self._looks
+        probe = self._probe
         away = [f"{each} ({each.why})" for each in unreachable(self._target) if each.task != self._chief]
         chief = self._chief_state()
         whom = "the chief" if chief is None else f"the chief, {chief},"
         if chief is not None and not chief.connected:
             whom = f"the chief, {chief} (not connected: {chief.why}),"
-        if looks.failure is not None:
-            text = f"waiting for a task to come back ({looks.failure.message})"
-        elif looks.local_reason is not None or looks.reason is not None:
-            what = with_places(looks.local_reason or looks.reason, self._graph)
+        if probe.failure is not None:
+            text = f"waiting for a task to come back ({probe.failure.message})"
+        elif probe.local_reason is not None or probe.reason is not None:
+            what = with_places(probe.local_reason or probe.reason, self._graph)
             text = f"waiting for {whom} to initialise {what}"
         else:
             text = f"waiting for an answer about the model's variables, which {whom} initialises"

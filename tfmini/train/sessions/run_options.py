@@ -1,4 +1,4 @@
-"""How the run options of a caller and of several hooks become those of one run."""
+"""Merging of the RunOptions of the caller and the hooks of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def merge_run_options(options: Any, incoming: Any) -> None:
-    """Merges RunOptions into the first: the larger of numbers, either of flags, all watched tensors."""
+    """Merges ``incoming`` into ``options``: the maximum of numbers, the "or" of flags, all watched tensors."""
     for field in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
         setattr(options, field, max(getattr(options, field), getattr(incoming, field)))
     for field in ("output_partition_graphs", "report_tensor_allocations_upon_oom"):

@@ -1,4 +1,4 @@
-"""``tf.train.Scaffold``: the ops and objects that a training session needs besides the model."""
+"""``tf.train.Scaffold``: the ops and objects that a training session needs in addition to the model."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Any
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.ops.array_joining import concat
+from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.ops.array.joining import concat
 from tfmini.ops.control import group
-from tfmini.ops.resource_collections import (
-    initialize_resources,
-    local_resources,
-    report_uninitialized_resources,
-    shared_resources,
-)
-from tfmini.ops.scoping import add_to_collection, get_collection
-from tfmini.ops.summaries import merge_all
-from tfmini.ops.tables import tables_initializer
-from tfmini.ops.variables import (
+from tfmini.ops.summary.functions import merge_all
+from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.variables.functions import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from tfmini.train.saver import get_saver_or_default
+from tfmini.ops.variables.resource_collections import (
+    initialize_resources,
+    local_resources,
+    report_uninitialized_resources,
+    shared_resources,
+)
+from tfmini.train.checkpointing.saver import get_saver_or_default
 
 _log = logging.getLogger("tfmini")
 
 
 class Scaffold:
-    """The pieces by which a session is initialised, checked, saved and summarised (``tf.train.Scaffold``).
+    """The ops to initialize, check, save and summarize a model (``tf.train.Scaffold``).
 
-    What is not given is looked up in the graph's collections by `finalize`, and made if it is not there.
+    `finalize` looks up missing ones in the graph's collections, and creates those that are not there.
 
     Args:
-      init_op: initialises the global variables. Only the chief runs it, and only without a checkpoint.
+      init_op: initializes the global variables. Only the chief runs it, and only if there is no checkpoint.
       init_feed_dict: feeds for ``init_op``.
       init_fn: called as ``init_fn(scaffold, session)`` after ``init_op``.
-      ready_op: a 1-D string tensor of what is not initialised yet; empty: ready.
-      ready_for_local_init_op: the same, about what ``local_init_op`` needs.
-      local_init_op: initialises what every session has of its own.
-      summary_op: a string tensor, a serialized Summary.
+      ready_op: a 1-D string tensor with the names of uninitialized variables; empty when the model is ready.
+      ready_for_local_init_op: the same for the variables that ``local_init_op`` reads.
+      local_init_op: initializes the state that each session has for itself.
+      summary_op: a string tensor with a serialized Summary.
       saver: a Saver.
-      copy_from_scaffold: gives what the other arguments leave open.
+      copy_from_scaffold: a scaffold that provides values for missing arguments.
 
     Raises:
       TypeError: when ``copy_from_scaffold`` is no Scaffold.
@@ -82,7 +82,7 @@ class Scaffold:
                 setattr(self, field, getattr(other, field))
 
     def finalize(self) -> Scaffold:
-        """Finds or makes what is missing, and finalizes the default graph.
+        """Finds or creates missing ops, and finalizes the default graph.
 
         Raises:
           RuntimeError: when a collection has several candidates.
@@ -111,10 +111,10 @@ class Scaffold:
 
     @staticmethod
     def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> Any:
-        """The one member of a collection; made by the constructor, and put there, when there is none.
+        """The only member of a collection; if there is none, adds the result of ``default_constructor``.
 
         Raises:
-          RuntimeError: when there are several.
+          RuntimeError: when the collection has several members.
         """
         elements = get_collection(collection_key)
         if len(elements) > 1:
@@ -131,14 +131,14 @@ class Scaffold:
 
     @staticmethod
     def default_local_init_op() -> Operation:
-        """Initialises local variables, tables and local resources."""
+        """An op that initializes local variables, tables and local resources."""
         return group(
             local_variables_initializer(), tables_initializer(), initialize_resources(local_resources())
         )
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:
-        """session -> None: the given ``init_fn`` with this scaffold; None without one."""
+        """A function of the session that calls the given ``init_fn`` with this scaffold; None if none was given."""
         user_init_fn = self._user_init_fn
         if not user_init_fn:
             return None
@@ -146,7 +146,7 @@ class Scaffold:
 
     @property
     def init_op(self) -> Any:
-        """Initialises the global variables."""
+        """The op that initializes the global variables."""
         return self._init_op
 
     @property
@@ -156,22 +156,22 @@ class Scaffold:
 
     @property
     def ready_op(self) -> Any:
-        """What is not initialised yet."""
+        """The names of uninitialized variables, a string vector."""
         return self._ready_op
 
     @property
     def ready_for_local_init_op(self) -> Any:
-        """What `local_init_op` has to wait for."""
+        """The names of uninitialized variables that `local_init_op` reads, a string vector."""
         return self._ready_for_local_init_op
 
     @property
     def local_init_op(self) -> Any:
-        """Initialises what every session has of its own."""
+        """The op that initializes the state that each session has for itself."""
         return self._local_init_op
 
     @property
     def summary_op(self) -> Any:
-        """All summaries merged; None without summaries."""
+        """The merged summaries; None if there are none."""
         return self._summary_op
 
     @property

@@ -1,4 +1,4 @@
-"""Who makes the sessions of a monitored session (``tf.train.SessionCreator``)."""
+"""Session creators, which make the sessions of a monitored session (``tf.train.SessionCreator``)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import abc
 from typing import Any
 
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.train.scaffold import Scaffold
-from tfmini.train.session_manager import SessionManager
+from tfmini.train.sessions.scaffold import Scaffold
+from tfmini.train.sessions.session_manager import SessionManager
 
 WORKER_MAX_WAIT_S = 30 * 60
 
 
 class SessionCreator(metaclass=abc.ABCMeta):
-    """Makes `tf.Session` objects that are ready for use.
+    """Base class of session creators.
 
     Attributes:
-      max_recovery_s: for how long on end a monitored session tries again when a task is away.
+      max_recovery_s: seconds that a monitored session retries to create a session when a task is not reachable.
     """
 
     max_recovery_s: float = 7200.0
 
     @abc.abstractmethod
     def create_session(self) -> Any:
-        """A new session."""
+        """Makes a session with a ready model."""
         raise NotImplementedError(f"create_session is not implemented for {self}.")
 
 
 class _ScaffoldedCreator(SessionCreator):
-    """What the two creators share: a scaffold, a target, and a session manager made from them at first use."""
+    """Base class of the two creators; makes a `SessionManager` from a scaffold at the first use."""
 
     def __init__(self, scaffold: Scaffold | None, master: str, config: Any) -> None:
         self._scaffold = scaffold or Scaffold()
@@ -48,14 +48,14 @@ class _ScaffoldedCreator(SessionCreator):
 
 
 class ChiefSessionCreator(_ScaffoldedCreator):
-    """Restores or initialises the model (``tf.train.ChiefSessionCreator``).
+    """Makes sessions for the chief: restores or initializes the model (``tf.train.ChiefSessionCreator``).
 
     Args:
-      scaffold: what to initialise and restore with; default: a new one.
+      scaffold: the ops to initialize and restore with; default: a new scaffold.
       master: the sessions' target.
-      config: their ConfigProto.
-      checkpoint_dir: its latest checkpoint is restored.
-      checkpoint_filename_with_path: this one is, instead.
+      config: the sessions' ConfigProto.
+      checkpoint_dir: a directory whose latest checkpoint is restored.
+      checkpoint_filename_with_path: the checkpoint to restore in place of ``checkpoint_dir``'s.
     """
 
     def __init__(
@@ -83,15 +83,19 @@ class ChiefSessionCreator(_ScaffoldedCreator):
             init_fn=scaffold.init_fn,
         )
 
+    def end_run(self) -> None:
+        """The run has ended in good order: see `SessionManager.end_run`."""
+        self._get_session_manager().end_run()
+
 
 class WorkerSessionCreator(_ScaffoldedCreator):
-    """Waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).
+    """Makes sessions for workers: waits until the chief has made the model ready (``tf.train.WorkerSessionCreator``).
 
     Args:
-      scaffold: what to check and initialise locally with; default: a new one.
+      scaffold: the ops to check and initialize locally with; default: a new scaffold.
       master: the sessions' target.
-      config: their ConfigProto.
-      max_wait_secs: how long to wait.
+      config: the sessions' ConfigProto.
+      max_wait_secs: seconds to wait; None for no limit.
     """
 
     def __init__(

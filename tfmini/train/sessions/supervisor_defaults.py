@@ -1,4 +1,4 @@
-"""What a `Supervisor` finds in a graph's collections, or adds to them."""
+"""The default ops of a `Supervisor`: those in the graph's collections, or new ones."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tfmini import dtypes
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
+from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.ops.control import group
-from tfmini.ops.scoping import add_to_collection, get_collection
-from tfmini.ops.summaries import merge_all
-from tfmini.ops.tables import tables_initializer
-from tfmini.ops.variables import (
+from tfmini.ops.summary.functions import merge_all
+from tfmini.ops.tables.functions import tables_initializer
+from tfmini.ops.variables.functions import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from tfmini.train.saver import Saver
+from tfmini.train.checkpointing.saver import Saver
 
 _log = logging.getLogger("tfmini")
 
-# "The usual one", where None means "none".
+# Default of arguments for which None means "none".
 USE_DEFAULT = 0
 
 
 def is_default(value: Any) -> bool:
-    """Whether an argument was left to the supervisor."""
+    """Whether an argument was not given."""
     return value is USE_DEFAULT
 
 
@@ -42,7 +42,7 @@ def first_of(key: str) -> Any:
 
 
 def choose(value: Any, key: str, make: Callable[[], Any]) -> Any:
-    """The given value; by default the collection's, or else a new one, which is put there."""
+    """The given value; by default the collection's first member, or a new one that is added to the collection."""
     if not is_default(value):
         return value
     found = first_of(key)
@@ -54,22 +54,22 @@ def choose(value: Any, key: str, make: Callable[[], Any]) -> Any:
 
 
 def choose_ready_op(value: Any) -> Any:
-    """By default: reports the variables without a value."""
+    """The ready op; the default returns the names of uninitialized variables."""
     return choose(value, GraphKeys.READY_OP, report_uninitialized_variables)
 
 
 def choose_ready_for_local_init_op(value: Any) -> Any:
-    """By default: the collection's, or None."""
+    """The ready op for local init; the default is the collection's, or None."""
     return choose(value, GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None)
 
 
 def choose_init_op(value: Any) -> Any:
-    """By default: initialises the global variables."""
+    """The init op; the default initializes the global variables."""
     return choose(value, GraphKeys.INIT_OP, global_variables_initializer)
 
 
 def choose_local_init_op(value: Any) -> Any:
-    """By default: initialises local variables and tables."""
+    """The local init op; the default initializes local variables and tables."""
     return choose(value, GraphKeys.LOCAL_INIT_OP, _local_init_op)
 
 
@@ -78,17 +78,17 @@ def _local_init_op() -> Operation:
 
 
 def choose_saver(value: Any) -> Any:
-    """By default: a Saver of all variables; None when there are none."""
+    """The Saver; the default saves all variables, or is None if there are none."""
     return choose(value, GraphKeys.SAVERS, lambda: Saver() if global_variables() else None)
 
 
 def choose_summary_op(value: Any) -> Any:
-    """By default: merges all summaries; None when there are none."""
+    """The summary op; the default merges all summaries, or is None if there are none."""
     return choose(value, GraphKeys.SUMMARY_OP, merge_all)
 
 
 def choose_global_step(value: Any) -> Any:
-    """By default: the graph's global step, or None."""
+    """The global step; the default is the graph's, or None."""
     return choose(value, GraphKeys.GLOBAL_STEP, _global_step_tensor)
 
 

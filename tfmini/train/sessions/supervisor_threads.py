@@ -1,4 +1,4 @@
-"""The threads by which a chief's `Supervisor` serves a training: summaries, step counts, checkpoints."""
+"""The service threads of a chief's `Supervisor`: summaries, step counts and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import protos
 from tfmini.train.coordinator import LooperThread
-from tfmini.train.training_util import global_step
+from tfmini.train.global_steps import global_step
 
 if TYPE_CHECKING:
-    from tfmini.train.supervisor import Supervisor
+    from tfmini.train.sessions.supervisor import Supervisor
 
 _log = logging.getLogger("tfmini")
-# How often a service that tells its figure every time is logged.
+# The number of times that the step counter logs its value.
 _LOGGED_FIRST = 10
 
 
@@ -39,10 +39,10 @@ class SVSummaryThread(LooperThread):
 
 
 class SVStepCounterThread(LooperThread):
-    """Records steps per second, as the summary ``global_step/sec``.
+    """Writes steps per second as the summary ``global_step/sec``.
 
     Args:
-      step_counter: default: the supervisor's global step.
+      step_counter: the step to count; default: the supervisor's global step.
     """
 
     def __init__(self, sv: Supervisor, sess: Any, step_counter: Any = None) -> None:
@@ -56,12 +56,11 @@ class SVStepCounterThread(LooperThread):
         self._summary_tag = f"{self._step_counter.op.name}/sec"
 
     def start_loop(self) -> None:
-        self._last_time = time.time()
+        self._last_time = time.monotonic()
         self._last_step = global_step(self._sess, self._step_counter)
 
     def run_loop(self) -> None:
-
-        step, now = global_step(self._sess, self._step_counter), time.time()
+        step, now = global_step(self._sess, self._step_counter), time.monotonic()
         seconds = now - self._last_time
         steps_per_sec = (step - self._last_step) / seconds if seconds > 0 else float("inf")
         self._last_step, self._last_time = step, now
@@ -82,7 +81,6 @@ class SVTimerCheckpointThread(LooperThread):
         self._sess = sess
 
     def run_loop(self) -> None:
-
         sv = self._sv
         _log.info("Saving checkpoint to path %s", sv.save_path)
         sv.saver.save(self._sess, sv.save_path, global_step=sv.global_step)

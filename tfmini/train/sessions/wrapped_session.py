@@ -1,7 +1,7 @@
-"""The layers of a monitored session: hooks innermost, then the coordinator, recovery outside.
+"""The layers of a monitored session: ``Recoverable(Coordinated(Hooked(tf.Session)))``.
 
-``Recoverable(Coordinated(Hooked(tf.Session)))``. Each layer is asked whether to stop, and closing
-goes through all of them.
+The inner layer calls the hooks, the middle one has the coordinator, and the outer one recovers from lost tasks.
+Each layer can stop the loop, and ``close`` passes through all layers.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors, protos
-from tfmini.train.run_options import merge_run_options
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from tfmini.train.sessions.run_options import merge_run_options
 
 _log = logging.getLogger("tfmini")
-# A task has been restarted or cannot be reached: a new session helps.
+# A task was restarted or cannot be reached; a new session is needed.
 PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
-_SAY_AGAIN_S = 30.0
+_LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
 
 
 class StepContext:
-    """What a ``step_fn`` of ``run_step_fn`` works with."""
+    """The argument of a ``step_fn`` for ``run_step_fn``."""
 
     def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
         self._session = session
@@ -40,16 +40,16 @@ class StepContext:
         return self._run_with_hooks_fn(*args, **kwargs)
 
     def request_stop(self) -> None:
-        """Leaves the ``step_fn`` and the loop.
+        """Ends the ``step_fn`` and the loop.
 
         Raises:
-          StopIteration: always; the monitored session's ``with`` block swallows it.
+          StopIteration: always; the monitored session's ``with`` block handles it.
         """
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
 class _WrappedSession:
-    """A session, or a layer, with something around it."""
+    """Base class of the layers, which wrap a session or another layer."""
 
     def __init__(self, sess: Any) -> None:
         self._sess = sess
@@ -66,23 +66,23 @@ class _WrappedSession:
         return self._sess.sess_str
 
     def should_stop(self) -> bool:
-        """Whether the session is not to be used any more, or is closed."""
+        """Whether the loop should end or the session is closed."""
         if self._check_stop() or not self._sess:
             return True
         return self._wrapped_is_stoppable and self._sess.should_stop()
 
     def _check_stop(self) -> bool:
-        """A layer's own reason to stop."""
+        """Whether this layer wants to stop; subclasses override it."""
         return False
 
     def close(self) -> None:
-        """Closes the session. That a task has gone is logged, no more."""
+        """Closes the session; an error about a lost task is only logged."""
         if not self._sess:
             return
         try:
             self._sess.close()
         except PREEMPTION_ERRORS as error:
-            _log.warning("While closing the session, a task of the cluster was restarted or gone: %s", error)
+            _log.warning("While closing the session, a task of the cluster was restarted or lost: %s", error)
         finally:
             self._sess = None
 
@@ -93,12 +93,12 @@ class _WrappedSession:
     def run_step_fn(
         self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
     ) -> Any:
-        """Calls ``step_fn`` with a `StepContext`, whose hooks run in this layer unless said otherwise."""
+        """Calls ``step_fn`` with a `StepContext` that uses ``run_with_hooks``, by default this layer's `run`."""
         return step_fn(StepContext(raw_session, run_with_hooks or self.run))
 
 
 class _HookedSession(_WrappedSession):
-    """Runs hooks around every run, in the order of the list."""
+    """Calls hooks before and after every run, in the order of the list."""
 
     def __init__(self, sess: Any, hooks: Sequence[SessionRunHook]) -> None:
         super().__init__(sess)
@@ -109,12 +109,11 @@ class _HookedSession(_WrappedSession):
         return self._should_stop
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """One run for the caller and all hooks.
+        """Runs the fetches of the caller and of all hooks in one step.
 
         Raises:
-          RuntimeError: after a stop was requested, and when two feed the same tensor.
+          RuntimeError: when a stop was requested before, or the same tensor is fed twice.
         """
-
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         options = options or protos.RunOptions()
@@ -129,7 +128,7 @@ class _HookedSession(_WrappedSession):
         return outputs["caller"]
 
     def _before_run(self, context: SessionRunContext, fetches: dict[Any, Any], user_feeds: Any, options: Any) -> Any:
-        """Collects what the hooks want: into ``fetches`` and ``options``; returns all feeds."""
+        """Adds the hooks' fetches and options to ``fetches`` and ``options``; returns all feeds."""
         hook_feeds: dict[Any, Any] = {}
         for hook in self._hooks:
             request = hook.before_run(context)
@@ -157,7 +156,7 @@ def _refuse_common(feeds: Any, more: Any, message: str) -> None:
 
 
 class _CoordinatedSession(_WrappedSession):
-    """Ends when a coordinator says so, and raises what stopped the coordinator's threads."""
+    """Ends when a coordinator stops, and raises the exceptions of the coordinator's threads."""
 
     def __init__(self, sess: Any, coord: Any, stop_grace_period_secs: float = 120) -> None:
         super().__init__(sess)
@@ -172,7 +171,7 @@ class _CoordinatedSession(_WrappedSession):
         """Stops and joins the threads, then closes the session.
 
         Raises:
-          what a thread failed with.
+          The exception of a thread, if one failed.
         """
         self._coord.request_stop()
         try:
@@ -180,15 +179,19 @@ class _CoordinatedSession(_WrappedSession):
         finally:
             try:
                 super().close()
-            except Exception as error:  # what `join` raised is the cause, this a consequence
+            except Exception as error:  # a consequence of the exception that `join` raised
                 _log.debug("Closing a session failed: %s", error)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(self._sess.run, *args, **kwargs)
+
+    def call(self, action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls ``action``; where it fails because a thread met a lost task, raises the thread's error."""
         try:
-            return self._sess.run(*args, **kwargs)
+            return action(*args, **kwargs)
         except PREEMPTION_ERRORS:
             raise
-        except Exception:  # of any kind: it may only follow from a preemption that a thread has met
+        except Exception:  # it may be a consequence of a preemption that a thread met
             self._raise_preemption_of_thread()
             raise
 
@@ -197,16 +200,15 @@ class _CoordinatedSession(_WrappedSession):
             self._coord.raise_requested_exception()
         except PREEMPTION_ERRORS:
             raise
-        except Exception as error:  # no root cause of the caller's error, which is raised instead
-            _log.debug("A thread had failed as well: %s", error)
+        except Exception as error:  # not the root cause of the caller's error, which is raised instead
+            _log.debug("A thread also failed: %s", error)
 
 
 class _RecoverableSession(_WrappedSession):
     """Makes a new session when a task of the cluster was restarted or cannot be reached.
 
     Args:
-      sess_creator: makes the inner layers, in ``create_session``.
-        For as long as its ``max_recovery_s`` says, it is tried again and again.
+      sess_creator: makes the inner layers with ``create_session``, which is retried for ``max_recovery_s``.
     """
 
     def __init__(self, sess_creator: Any) -> None:
@@ -215,13 +217,13 @@ class _RecoverableSession(_WrappedSession):
         super().__init__(self._create_session())
 
     def _create_session(self) -> Any:
-        """A new session, tried for again while tasks are away.
+        """Makes a session; retries while tasks are not reachable.
 
         Raises:
-          the last error, when that has taken ``max_recovery_s``.
+          The last error, after ``max_recovery_s``.
         """
         begin = time.monotonic()
-        said_at, pause_s = float("-inf"), _FIRST_PAUSE_S
+        logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
         while True:
             try:
                 return self._sess_creator.create_session()
@@ -229,25 +231,27 @@ class _RecoverableSession(_WrappedSession):
                 now = time.monotonic()
                 if now - begin >= self._max_recovery_s:
                     raise
-                if now - said_at >= _SAY_AGAIN_S:
-                    said_at = now
-                    _log.info("A session could not be created, and is tried for again: %s", error)
+                if now - logged_at >= _LOG_AGAIN_S:
+                    logged_at = now
+                    _log.info("A session could not be created; retrying: %s", error)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
-    def _check_stop(self) -> bool:
+    def should_stop(self) -> bool:
+        """Whether the loop should end or the session is closed; a lost task leads to a new session instead."""
         try:
-            return self._sess._check_stop() if self._sess else True
+            return not self._sess or self._sess.should_stop()
         except PREEMPTION_ERRORS as error:
             self._note(error)
-            self.close()
+            self._close_lost()
+            # If a thread of the new session fails already, the next `run` recovers from that.
             self._sess = self._create_session()
             return False
-        except Exception:  # `should_stop` is no place to raise: it says that the loop is over, `close` says why
+        except Exception:  # `should_stop` only ends the loop; `close` raises the exception
             return True
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """As `tf.Session.run`; in a new session, once more, when a task was restarted or is gone."""
+        """As `tf.Session.run`; repeated in a new session when a task was restarted or lost."""
         return self._recovering(
             lambda: self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         )
@@ -258,7 +262,7 @@ class _RecoverableSession(_WrappedSession):
         before = self._sess
 
         def step() -> Any:
-            # After a recovery the session without hooks is another one, too.
+            # After a recovery the session without hooks has also changed.
             raw = raw_session if self._sess is before else getattr(self._sess_creator, "tf_sess", raw_session)
             return self._sess.run_step_fn(step_fn, raw, self._sess.run)
 
@@ -277,14 +281,14 @@ class _RecoverableSession(_WrappedSession):
     def _close_lost(self) -> None:
         try:
             self.close()
-        except Exception as error:  # threads of the lost session may have failed in any way; that is why it is lost
+        except Exception as error:  # threads of the lost session may have failed as a consequence
             _log.debug("Closing a lost session failed: %s", error)
         self._sess = None
 
     @staticmethod
     def _note(error: errors.OpError) -> None:
         _log.info(
-            "A task of the cluster was restarted or cannot be reached. The session is closed, and a new one restored or"
-            " waited for: %s",
+            "A task of the cluster was restarted or cannot be reached. Closing the session; the next one restores the"
+            " model or waits for it: %s",
             error,
         )

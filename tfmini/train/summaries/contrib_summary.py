@@ -1,7 +1,7 @@
-"""``tf.contrib.summary`` in a graph: summary ops that write to a file themselves, while they are asked to.
+"""``tf.contrib.summary``: summary ops that write to an event file themselves.
 
-An op is added by `scalar` and its relatives inside ``with writer.as_default(), always_record_summaries():``
-and must be run; `all_summary_ops` lists them. Writers are opened by `initialize`.
+`scalar`, `histogram` and the like add an op inside ``with writer.as_default(), always_record_summaries():``. A
+step must run the op; `all_summary_ops` lists all of them. `initialize` opens the writers.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tfmini import dtypes
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.default_session import get_default_session
-from tfmini.ops import summary_writer_ops as ops
-from tfmini.ops.array_identity import placeholder
-from tfmini.ops.casting import cast
-from tfmini.ops.cond import smart_cond
-from tfmini.ops.constant import constant
+from tfmini.graph.scoping import control_dependencies, device
+from tfmini.ops.array.casting import cast
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import no_op
-from tfmini.ops.math_comparison import equal
-from tfmini.ops.math_elementwise import floormod
-from tfmini.ops.scoping import control_dependencies, device
-from tfmini.ops.summaries import summary_scope
-from tfmini.train.training_util import get_global_step, get_or_create_global_step
+from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.math.comparison import equal
+from tfmini.ops.math.elementwise import floormod
+from tfmini.ops.summary import writer_ops as ops
+from tfmini.ops.summary.functions import summary_scope
+from tfmini.train.global_steps import get_global_step, get_or_create_global_step
 
 _INITIALIZERS = "_SUMMARY_WRITER_V2"
 _SUMMARIES = "_SUMMARY_V2"
 
 
 class _State(threading.local):
-    """Per thread: whether to record, a bool or a bool tensor, and the writer."""
+    """The recording condition (a bool or bool tensor) and the default writer of a thread."""
 
     recording: Any = False
     writer: Any = None
@@ -44,10 +44,10 @@ _state = _State()
 
 
 class SummaryWriter:
-    """A writer that lives in the session's task.
+    """A writer of an event file, which is a resource of the session's task.
 
     Attributes:
-      resource: its handle.
+      resource: the resource handle.
     """
 
     def __init__(self, resource: Any, create: Callable[[], Any] | None) -> None:
@@ -58,23 +58,23 @@ class SummaryWriter:
             get_default_graph().add_to_collection(_INITIALIZERS, self.init())
 
     def init(self) -> Any:
-        """The op that opens the file."""
+        """An op that opens the file."""
         if self._init is None:
             self._init = no_op() if self._create is None else self._create()
         return self._init
 
     def flush(self) -> Any:
-        """The op that puts everything on the disk."""
+        """An op that flushes the file to disk."""
         return ops.flush_op(self.resource)
 
     def close(self) -> Any:
-        """The op that flushes and closes the file."""
+        """An op that flushes and closes the file."""
         with control_dependencies([self.flush()]):
             return ops.close_op(self.resource)
 
     @contextmanager
     def as_default(self) -> Iterator[SummaryWriter]:
-        """While this lasts, summaries go to this writer."""
+        """A context in which summaries go to this writer."""
         before, _state.writer = _state.writer, self
         try:
             yield self
@@ -82,7 +82,7 @@ class SummaryWriter:
             _state.writer = before
 
     def set_as_default(self) -> None:
-        """From now on summaries of this thread go to this writer."""
+        """Makes this the default writer of the current thread."""
         _state.writer = self
 
 
@@ -92,11 +92,11 @@ def create_file_writer(
     """A writer of an event file in ``logdir`` (``tf.contrib.summary.create_file_writer``).
 
     Args:
-      logdir: the directory; None: a writer that drops what it gets.
-      max_queue: how many events may wait for the disk, default 10.
-      flush_millis: how often they are flushed, in milliseconds, default 120000.
+      logdir: the directory; None for a writer that discards all events.
+      max_queue: maximum number of queued events, default 10.
+      flush_millis: milliseconds between flushes, default 120000.
       filename_suffix: last part of the file's name, default ".v2".
-      name: writers of one name in one session share a file; default: by ``logdir``.
+      name: shared name of the writer; writers with the same name in a session share a file; default: by ``logdir``.
     """
     if logdir is None:
         return SummaryWriter(None, None)
@@ -109,7 +109,7 @@ def create_file_writer(
         return SummaryWriter(resource, lambda: ops.create_op(resource, str(logdir), queue, millis, suffix))
 
 
-# ---- whether to record --------------------------------------------------------------------------
+# ---- the recording condition --------------------------------------------------------------------
 
 
 @contextmanager
@@ -122,17 +122,17 @@ def _recording(value: Any) -> Iterator[None]:
 
 
 def always_record_summaries() -> Any:
-    """While this lasts, every summary is written."""
+    """A context in which every summary is written."""
     return _recording(True)
 
 
 def never_record_summaries() -> Any:
-    """While this lasts, no summary is written."""
+    """A context in which no summary is written."""
     return _recording(False)
 
 
 def record_summaries_every_n_global_steps(n: int, global_step: Any = None) -> Any:
-    """While this lasts, summaries are written in every n-th step."""
+    """A context in which summaries are written in every ``n``-th step."""
     step = get_or_create_global_step() if global_step is None else global_step
     with device("cpu:0"):
         return _recording(equal(floormod(convert_to_tensor(step), np.int64(n)), np.int64(0)))
@@ -149,7 +149,7 @@ def should_record_summaries() -> Any:
 def _recorded(
     name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None
 ) -> Any:
-    """Adds a summary op: ``write(resource, step, tag)``; the tag has the name scopes, as those of ``tf.summary``."""
+    """Adds the op ``write(resource, step, tag)``; the tag includes the name scopes, as in ``tf.summary``."""
     writer = _state.writer
     if writer is None or writer.resource is None or _state.recording is False:
         return no_op()
@@ -175,7 +175,7 @@ def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = N
 
 
 def scalar(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
-    """Writes a number (``tf.contrib.summary.scalar``)."""
+    """Writes a scalar (``tf.contrib.summary.scalar``)."""
     return _recorded(name, "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor), family)
 
 
@@ -198,7 +198,7 @@ def image(
 def audio(
     name: str, tensor: Any, sample_rate: Any, max_outputs: int, family: str | None = None, step: Any = None
 ) -> Any:
-    """Writes sounds of shape (batch, frames, channels) (``tf.contrib.summary.audio``)."""
+    """Writes audio of shape (batch, frames, channels) (``tf.contrib.summary.audio``)."""
     return _recorded(
         name, "audio", step,
         lambda w, s, tag: ops.audio_op(w, s, tag, tensor, cast(sample_rate, dtypes.float32), max_outputs=max_outputs),
@@ -207,15 +207,15 @@ def audio(
 
 
 def import_event(tensor: Any, name: str | None = None) -> Any:
-    """Writes a serialized Event as it is."""
+    """Writes a serialized Event message unchanged."""
     return _recorded(name, "import_event", 0, lambda w, s, tag: ops.import_op(w, tensor))
 
 
 def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
-    """Writes a serialized GraphDef, a string tensor.
+    """Writes a serialized GraphDef from a string tensor.
 
     Raises:
-      TypeError: for a Graph: `initialize` writes graphs.
+      TypeError: when ``param`` is a `Graph`; use `initialize` for graphs.
     """
     if not hasattr(param, "op") and not isinstance(param, (bytes, str)):
         raise TypeError("graph() needs a tensor (e.g. tf.placeholder) in graph mode")
@@ -236,15 +236,15 @@ def all_summary_ops() -> list[Any]:
 
 
 def initialize(graph: Any = None, session: Any = None) -> None:
-    """Opens the writers, and writes a graph to the default one (``tf.summary.initialize``).
+    """Opens the writers and writes ``graph``, if given, to the default one (``tf.summary.initialize``).
 
     Args:
       graph: a `Graph` or GraphDef to write.
       session: default: the default session.
 
     Raises:
-      RuntimeError: without a default writer.
-      ValueError: without a session.
+      RuntimeError: when there is no default writer.
+      ValueError: when there is no session.
     """
     if _state.writer is None:
         raise RuntimeError("No default tf.contrib.summary.SummaryWriter found")
@@ -262,7 +262,7 @@ def initialize(graph: Any = None, session: Any = None) -> None:
 
 
 def flush(writer: Any = None, name: str | None = None) -> Any:
-    """The op that flushes a writer, by default the default one."""
+    """An op that flushes ``writer`` or the default writer."""
     writer = _state.writer if writer is None else writer
     resource = writer.resource if isinstance(writer, SummaryWriter) else writer
     return no_op() if resource is None else ops.flush_op(resource, name=name)

@@ -1,4 +1,4 @@
-"""``tf.train.summary_iterator``: the events of a file."""
+"""``tf.train.summary_iterator``: reads event files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmini import protos
-from tfmini.ops.tf_record import tf_record_iterator
+from tfmini.ops.io.tf_record import tf_record_iterator
 
 
 def summary_iterator(path: Any) -> Iterator[Any]:
@@ -14,7 +14,7 @@ def summary_iterator(path: Any) -> Iterator[Any]:
 
     Raises:
       NotFoundError: when there is no such file.
-      DataLossError: where a record is torn or altered.
+      DataLossError: when a record is truncated or corrupt.
     """
     for record in tf_record_iterator(path):
         yield protos.Event.FromString(record)

@@ -1,8 +1,7 @@
-"""Event files: records of Event messages, written by a thread of their own.
+"""`EventFileWriter`: writes Event messages to an event file in a background thread.
 
-`ops.event_file` is the file; `EventFileWriter` puts a bounded queue and a thread in front of it, so that a
-training loop does not wait for a disk. What was added is on disk after `flush` or `close`, and also
-when the interpreter ends in order.
+A bounded queue and the thread keep a training loop from waiting for the disk. Added events are on disk after
+`flush` or `close`, and after a normal exit of the interpreter.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import weakref
 from typing import Any
 
 from tfmini import errors
-from tfmini.ops.event_file import EventFile
-from tfmini.ops.record_files import file_error
+from tfmini.ops.io.event_file import EventFile
 
 _open_writers: weakref.WeakSet[EventFileWriter] = weakref.WeakSet()
 
@@ -26,10 +24,10 @@ class EventFileWriter:
     """Writes Event messages to a file in ``logdir``, asynchronously.
 
     Args:
-      logdir: the directory; it is made when it does not exist.
-      max_queue: how many events may wait for the disk before `add_event` waits.
-      flush_secs: how often they are flushed, in seconds.
-      filename_suffix: last part of the file's name. With one the file is made at once, else at the first event.
+      logdir: the directory; it is made if it does not exist.
+      max_queue: maximum number of queued events; `add_event` blocks when the queue is full.
+      flush_secs: seconds between flushes.
+      filename_suffix: last part of the file's name. If given, the file is made at once, else at the first event.
     """
 
     def __init__(
@@ -39,7 +37,7 @@ class EventFileWriter:
         try:
             os.makedirs(self._logdir, exist_ok=True)
         except OSError as error:
-            raise file_error(error, self._logdir) from error
+            raise errors.from_os_error(error, self._logdir) from error
         self._file = EventFile(os.path.join(self._logdir, "events"), filename_suffix or "")
         if filename_suffix:
             self._file.open()
@@ -58,7 +56,7 @@ class EventFileWriter:
         return self._logdir
 
     def add_event(self, event: Any) -> None:
-        """Queues an Event message; nothing happens after `close`.
+        """Queues an Event message; ignored after `close`.
 
         Raises:
           OpError: when an earlier event could not be written.
@@ -68,10 +66,10 @@ class EventFileWriter:
             self._queue.put(event)
 
     def flush(self) -> None:
-        """Returns when all events added so far are on the disk.
+        """Waits until all events added so far are on disk.
 
         Raises:
-          OpError: when one of them could not be written.
+          OpError: when an event could not be written.
         """
         if not self._closed:
             self._queue.join()
@@ -93,19 +91,19 @@ class EventFileWriter:
         self._worker.raise_failure()
 
     def reopen(self) -> None:
-        """After `close`, lets more events be added; they go into a new file of the same directory."""
+        """Allows more events after `close`; they go to a new file in the same directory."""
         if self._closed:
             self._start()
 
 
 class _Worker(threading.Thread):
-    """Takes events from the queue until it gets None. After a failure it only empties the queue."""
+    """Writes events from the queue until it gets None. After a failure it only drains the queue."""
 
     def __init__(self, events: queue.Queue[Any], file: EventFile, flush_secs: float) -> None:
         super().__init__(name="tfmini-event-file", daemon=True)
         self._queue = events
         self._file = file
-        self._lock = threading.Lock()  # the file is also flushed by the caller of flush
+        self._lock = threading.Lock()  # `flush` uses the file in the caller's thread
         self._flush_secs = flush_secs
         self._next_flush = 0.0
         self._failure: errors.OpError | None = None
@@ -127,7 +125,7 @@ class _Worker(threading.Thread):
     def _write(self, event: Any) -> None:
         self._file.write(event.SerializeToString())
         now = time.monotonic()
-        if now >= self._next_flush:  # the first event goes to the disk at once
+        if now >= self._next_flush:  # always true for the first event
             self._file.flush()
             self._next_flush = now + self._flush_secs
 
@@ -140,7 +138,7 @@ class _Worker(threading.Thread):
             except errors.OpError as error:
                 self._failure = error
             except OSError as error:
-                self._failure = file_error(error, self._file.path)
+                self._failure = errors.from_os_error(error, self._file.path)
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""An event writer that lives in a session: what ``tf.summary.FileWriter(session=…)`` writes with."""
+"""`SessionEventWriter`: writes events with ops in a session, for ``tf.summary.FileWriter(session=…)``."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import os
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.ops.array_identity import placeholder_with_default
-from tfmini.ops.constant import constant
-from tfmini.ops.scoping import name_scope
-from tfmini.ops.summary_writer_ops import import_op
-from tfmini.train.recorded_summaries import create_file_writer
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import placeholder_with_default
+from tfmini.ops.summary.writer_ops import import_op
+from tfmini.train.summaries.contrib_summary import create_file_writer
 
 
 class SessionEventWriter:
-    """Writes Event messages by running ops in a session, to the writer that the session has for ``logdir``.
+    """Writes Event messages by running ops in a session; it shares the session's writer for ``logdir``.
 
     Args:
-      session: its graph gets the ops.
-      logdir: the directory; it is made when it does not exist.
-      max_queue: how many events may wait for the disk.
-      flush_secs: how often they are flushed, in seconds.
+      session: the session; the ops are added to its graph.
+      logdir: the directory; it is made if it does not exist.
+      max_queue: maximum number of queued events.
+      flush_secs: seconds between flushes.
       filename_suffix: last part of the file's name.
     """
 
@@ -42,12 +42,12 @@ class SessionEventWriter:
         return self._logdir
 
     def add_event(self, event: Any) -> None:
-        """Adds an Event message; nothing happens after `close`."""
+        """Adds an Event message; ignored after `close`."""
         if not self._closed:
             self._session.run(self._add, {self._event: event.SerializeToString()})
 
     def flush(self) -> None:
-        """Returns when everything added so far is on the disk."""
+        """Waits until all events added so far are on disk."""
         self._session.run(self._flush)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class SessionEventWriter:
             self._closed = True
 
     def reopen(self) -> None:
-        """After `close`, lets more events be added; they go into a new file of the same directory."""
+        """Allows more events after `close`; they go to a new file in the same directory."""
         if self._closed:
             self._closed = False
             self._session.run(self._init)

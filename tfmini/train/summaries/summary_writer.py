@@ -1,4 +1,4 @@
-"""``tf.summary.FileWriter``: summaries, graphs, session logs and run metadata as events in a file."""
+"""``tf.summary.FileWriter``: writes summaries, graphs, session logs and run metadata as events to a file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
-from tfmini.train.event_file_writer import EventFileWriter
-from tfmini.train.meta_graph import export_meta_graph
-from tfmini.train.session_event_writer import SessionEventWriter
+from tfmini.train.checkpointing.graph_files import export_meta_graph
+from tfmini.train.summaries.event_file_writer import EventFileWriter
+from tfmini.train.summaries.session_event_writer import SessionEventWriter
 
 _log = logging.getLogger("tfmini")
 
 
 class SummaryToEventTransformer:
-    """Wraps what is added in Event messages and gives them to an event writer.
+    """Wraps summaries, graphs and other data in Event messages and passes them to an event writer.
 
     Args:
-      event_writer: has ``add_event(event)`` and ``get_logdir()``.
+      event_writer: an object with ``add_event(event)`` and ``get_logdir()``.
       graph: a `Graph` to add at once, with its MetaGraph.
-      graph_def: the same as a GraphDef message; deprecated in TensorFlow.
+      graph_def: a GraphDef message in place of ``graph``; deprecated.
     """
 
     def __init__(self, event_writer: Any, graph: Any = None, graph_def: Any = None) -> None:
@@ -43,8 +43,8 @@ class SummaryToEventTransformer:
         """Adds a summary.
 
         Args:
-          summary: a Summary message or its bytes, as a summary op gives them.
-          global_step: recorded with it.
+          summary: a Summary message, or its bytes from a summary op.
+          global_step: the step of the event.
         """
         event = protos.Event()
         if isinstance(summary, bytes):
@@ -52,14 +52,14 @@ class SummaryToEventTransformer:
         else:
             event.summary.CopyFrom(summary)
         for value in event.summary.value:
-            # Metadata says the same at each step; the first value of a tag carries it.
+            # The metadata of a tag never changes, so only its first value carries them.
             if value.tag in self._seen_tags:
                 value.ClearField("metadata")
             self._seen_tags.add(value.tag)
         self._add_event(event, global_step)
 
     def add_session_log(self, session_log: Any, global_step: Any = None) -> None:
-        """Adds a SessionLog message: a start, a stop, a checkpoint."""
+        """Adds a SessionLog message: a start, a stop or a checkpoint."""
         self._add_event(protos.Event(session_log=session_log), global_step)
 
     def add_graph(self, graph: Any, global_step: Any = None, graph_def: Any = None) -> None:
@@ -71,7 +71,7 @@ class SummaryToEventTransformer:
 
         Raises:
           ValueError: when both are given.
-          TypeError: when neither is what it should be.
+          TypeError: when the given object has another type.
         """
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
@@ -89,14 +89,14 @@ class SummaryToEventTransformer:
         """Adds a MetaGraphDef message.
 
         Raises:
-          TypeError: for anything else.
+          TypeError: when the message has another type.
         """
         if not isinstance(meta_graph_def, protos.MetaGraphDef):
             raise TypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
         self._add_event(protos.Event(meta_graph_def=meta_graph_def.SerializeToString()), global_step)
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
-        """Adds the RunMetadata message of one ``Session.run``, under a tag of its own.
+        """Adds the RunMetadata message of one ``Session.run`` under a unique tag.
 
         Raises:
           ValueError: when the tag was used before.
@@ -115,18 +115,18 @@ class SummaryToEventTransformer:
 
 
 class FileWriter(SummaryToEventTransformer):
-    """Writes events to a file in ``logdir`` that TensorBoard reads (``tf.summary.FileWriter``).
+    """Writes events to a file in ``logdir`` for TensorBoard (``tf.summary.FileWriter``).
 
-    The file is written by a thread. Usable as a context manager, which closes it.
+    A background thread writes the file. As a context manager it closes the file at the end.
 
     Args:
-      logdir: the directory; it is made when it does not exist.
+      logdir: the directory; it is made if it does not exist.
       graph: a `Graph` to add at once.
-      max_queue: how many events may wait for the disk before adding one waits.
-      flush_secs: how often they are flushed, in seconds.
+      max_queue: maximum number of queued events; adding one blocks when the queue is full.
+      flush_secs: seconds between flushes.
       graph_def: deprecated, use ``graph``.
       filename_suffix: last part of the file's name.
-      session: write by ops that run in this session, and so to the file of its `tf.contrib.summary` writer.
+      session: write with ops in this session, to the file of its `tf.contrib.summary` writer.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class FileWriter(SummaryToEventTransformer):
         return self.event_writer.get_logdir()  # type: ignore[no-any-return]
 
     def add_event(self, event: Any) -> None:
-        """Adds an Event message as it is."""
+        """Adds an Event message unchanged."""
         self._warn_if_closed()
         self.event_writer.add_event(event)
 
@@ -171,7 +171,7 @@ class FileWriter(SummaryToEventTransformer):
             )
 
     def flush(self) -> None:
-        """Returns when everything added so far is on the disk."""
+        """Waits until all events added so far are on disk."""
         self._warn_if_closed()
         self.event_writer.flush()
 
@@ -181,13 +181,13 @@ class FileWriter(SummaryToEventTransformer):
         self._closed = True
 
     def reopen(self) -> None:
-        """After `close`, lets more be added, into a new file of the same directory."""
+        """Allows more events after `close`; they go to a new file in the same directory."""
         self.event_writer.reopen()
         self._closed = False
 
 
 class FileWriterCache:
-    """One `FileWriter` per directory (``tf.summary.FileWriterCache``)."""
+    """A cache with one `FileWriter` per directory (``tf.summary.FileWriterCache``)."""
 
     _cache: dict[str, FileWriter] = {}
     _lock = threading.RLock()
@@ -202,7 +202,7 @@ class FileWriterCache:
 
     @staticmethod
     def get(logdir: str) -> FileWriter:
-        """The writer of a directory; a new one begins with the default graph."""
+        """The writer of a directory; a new writer first writes the default graph."""
         with FileWriterCache._lock:
             found = FileWriterCache._cache.get(logdir)
             if found is None:

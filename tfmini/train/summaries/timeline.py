@@ -1,6 +1,6 @@
-"""``tensorflow.python.client.timeline``: the step stats of a run as a trace for ``chrome://tracing``.
+"""``tensorflow.python.client.timeline``: converts the step stats of a run to a trace for ``chrome://tracing``.
 
-Bar for bar what TensorFlow draws. `tfmini trace` draws more: what is sent, under way and waited for.
+The trace equals TensorFlow's. `tfmini trace` also draws messages, transfers and waits.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfmini.runtime.trace_labels import WIRE, op_and_inputs
+from tfmini.runtime.trace.labels import WIRE, op_and_inputs
 
-_FAKE_DEVICES = ("/stream:", "/memcpy")  # what an accelerator's tracer reports
+_FAKE_DEVICES = ("/stream:", "/memcpy")  # pseudo-devices in the traces of accelerators
 
 
 class AllocationMaximum(NamedTuple):
-    """When an allocator had given out most: time in microseconds, bytes, and the tensors that held them."""
+    """The peak of an allocator: time in microseconds, allocated bytes, and the tensors that held them."""
 
     timestamp: int
     num_bytes: int
@@ -23,21 +23,21 @@ class AllocationMaximum(NamedTuple):
 
 
 class StepStatsAnalysis(NamedTuple):
-    """A trace, and allocator name -> its `AllocationMaximum`."""
+    """The result of an analysis: a trace, and allocator name -> `AllocationMaximum`."""
 
     chrome_trace: ChromeTrace
     allocator_maximums: dict[str, AllocationMaximum]
 
 
 class ChromeTrace:
-    """Events in Chrome's format."""
+    """A list of events in Chrome's trace format."""
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
 
     def add(self, phase: str, category: str, name: str, pid: int, tid: int, timestamp: int, **more: Any) -> None:
-        """Appends one event; ``timestamp`` in microseconds."""
+        """Appends an event; ``timestamp`` is in microseconds."""
         event = {"ph": phase, "cat": category, "name": name, "pid": pid, "tid": tid, "ts": timestamp}
         self.events.append(event | more)
 
@@ -52,22 +52,22 @@ class ChromeTrace:
 
 
 class Timeline:
-    """A step's stats, to be shown by ``chrome://tracing``.
+    """Converts a step's stats for ``chrome://tracing``.
 
     Args:
       step_stats: a StepStats message.
-      graph: of no effect: the op types and inputs come from the stats.
+      graph: ignored; op types and inputs come from the stats.
     """
 
     def __init__(self, step_stats: Any, graph: Any = None) -> None:
         self._step_stats = step_stats
 
     def analyze_step_stats(self, show_dataflow: bool = True, show_memory: bool = True) -> StepStatsAnalysis:
-        """The trace, and the most memory that each allocator had given out.
+        """The trace and the peak of each allocator.
 
         Args:
-          show_dataflow: with an arrow from each op to those that take its outputs.
-          show_memory: with the lives of the tensors and each allocator's memory as a curve.
+          show_dataflow: draw an arrow from each op to the consumers of its outputs.
+          show_memory: draw the lifetimes of tensors, and each allocator's memory as a curve.
         """
         drawing = _Drawing(self._step_stats)
         drawing.draw(show_dataflow, show_memory)
@@ -79,7 +79,7 @@ class Timeline:
 
 
 class _Tensor:
-    """The life of a tensor, in microseconds."""
+    """The lifetime of a tensor, in microseconds."""
 
     def __init__(self, number: int, pid: int, made: int, allocator: str, size: int) -> None:
         self.number = number
@@ -95,7 +95,7 @@ class _Drawing:
         self.trace = ChromeTrace()
         self.maximums: dict[str, AllocationMaximum] = {}
         self._devices = list(step_stats.dev_stats)
-        # Per device the pid of its ops; the next one is that of its tensors.
+        # Device -> pid of its ops; the next pid is that of its tensors.
         self._pids = {device.device: 1 + 2 * i for i, device in enumerate(self._devices)}
         self._lanes = [_lanes(device.node_stats) for device in self._devices]
         self._tensors: dict[str, _Tensor] = {}
@@ -152,13 +152,13 @@ class _Drawing:
 
     def _use(self, source: str, pid: int, lane: int, start: int, end: int, show_dataflow: bool) -> None:
         if source not in self._tensors and source.rfind("/_") > 0:
-            source = source[: source.rfind("/_")]  # what TensorFlow's partitioner calls a received value
+            source = source[: source.rfind("/_")]  # TensorFlow's partitioner appends this to a received value's name
         tensor = self._tensors.get(source)
         if tensor is None:
             return
         tensor.released = max(tensor.released, end - 1)
         made, made_pid, made_lane = self._sources[source]
-        if show_dataflow and (made_pid, made_lane) != (pid, lane):  # on one line the order shows it
+        if show_dataflow and (made_pid, made_lane) != (pid, lane):  # no arrows within one row
             self.trace.add("s", "DataFlow", source, made_pid, made_lane, made, id=self._arrows)
             self.trace.add("t", "DataFlow", source, pid, lane, start, id=self._arrows)
             self._arrows += 1
@@ -186,7 +186,7 @@ class _Drawing:
 
 
 def _lanes(entries: Any) -> list[int]:
-    """Per entry the first lane that is free when it starts."""
+    """The row of each entry: the first one that is free when the entry starts."""
     free_from = [0]
     lanes = []
     for entry in entries:

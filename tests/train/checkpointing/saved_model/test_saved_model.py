@@ -16,7 +16,7 @@ def build() -> tuple[Any, Any]:
     return x, tf.multiply(x, w, name="y")
 
 
-def test_simple_save_and_load(tmp_path: Path) -> None:
+def test_a_simple_model_is_saved_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a b")
     path = tf.constant(str(tmp_path / "words.txt"))
     tf.add_to_collection(tf.GraphKeys.ASSET_FILEPATHS, path)
@@ -65,7 +65,7 @@ def test_two_meta_graphs_share_the_variables(tmp_path: Path) -> None:
         tf.saved_model.Builder(export)
 
 
-def test_a_model_without_variables(tmp_path: Path) -> None:
+def test_a_model_may_have_no_variables(tmp_path: Path) -> None:
     x = tf.placeholder(tf.float32, [], name="x")
     with tf.Session() as session:
         tf.saved_model.simple_save(session, str(tmp_path / "m"), {"x": x}, {"y": tf.add(x, 1.0, name="y")})
@@ -74,13 +74,13 @@ def test_a_model_without_variables(tmp_path: Path) -> None:
         assert session.run("y:0", {"x:0": 1.0}) == 2.0
 
 
-def test_no_model(tmp_path: Path) -> None:
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
     assert not tf.saved_model.loader.maybe_saved_model_directory(str(tmp_path))
     with tf.Session() as session, pytest.raises(OSError, match="SavedModel file does not exist at: .*pbtxt|"):
         tf.saved_model.loader.load(session, ["serve"], str(tmp_path))
 
 
-def test_signatures() -> None:
+def test_signatures_describe_inputs_and_outputs() -> None:
     utils = tf.saved_model.signature_def_utils
     text, number = tf.placeholder(tf.string, [None], name="t"), tf.placeholder(tf.float32, [None, 2], name="n")
     regress = utils.regression_signature_def(text, number)
@@ -100,7 +100,7 @@ def test_signatures() -> None:
             wrong()
 
 
-def test_what_a_builder_refuses(tmp_path: Path) -> None:
+def test_wrong_calls_of_a_builder_are_refused(tmp_path: Path) -> None:
     with tf.Session() as session:
         builder = tf.saved_model.Builder(str(tmp_path / "m"))
         nameless = tf.saved_model.signature_def_utils.build_signature_def({"x": tf.TensorInfo(dtype=1)}, {}, "m")

@@ -1,4 +1,4 @@
-"""Assets: files that a model's constants name, copied beside it and named anew when it is loaded."""
+"""Assets of SavedModels: files that string constants name; they are copied into the model's directory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tfmini import dtypes, protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoped_names import prepend_name_scope
-from tfmini.train.saved_model import constants
+from tfmini.train.checkpointing.saved_model import constants
 
-# TensorFlow finds the message by this name inside an Any; ours is called tfmini.AssetFileDef.
+# TensorFlow's name of the message in an Any; the name in tfmini.protos is tfmini.AssetFileDef.
 _TYPE_URL = "type.googleapis.com/tensorflow.AssetFileDef"
 
 
 def add_assets(export_dir: str, tensors: Iterable[Any] | None) -> None:
-    """Copies the files that constants name, and records which constant names which.
+    """Copies the files that constants name, and records the file of each constant in a collection.
 
     Raises:
       TypeError: when a tensor is no scalar string constant.
-      ValueError: when it is empty.
+      ValueError: when a constant is empty.
     """
     sources: dict[str, str] = {}
     for tensor in tensors or ():
@@ -57,7 +57,7 @@ def _path_of(tensor: Any) -> str:
 
 
 def _name_for(path: str, sources: dict[str, str]) -> str:
-    """The file's own name, or another where a different file has it."""
+    """The file's base name, made unique if a different file has the same name."""
     name = unique = os.path.basename(path)
     if name not in sources or sources[name] == path or filecmp.cmp(path, sources[name], shallow=False):
         return name
@@ -78,7 +78,7 @@ def _record(name: str, tensor: Tensor) -> None:
 
 
 def asset_feeds(export_dir: str, meta_graph_def: Any, import_scope: str | None) -> dict[str, str]:
-    """For each constant that names an asset, where the file is now."""
+    """Feeds for a loaded model: name of a constant -> the current path of its asset."""
     definitions = list(meta_graph_def.asset_file_def)
     if not definitions and constants.ASSETS_KEY in meta_graph_def.collection_def:
         packed = meta_graph_def.collection_def[constants.ASSETS_KEY].any_list.value

@@ -1,4 +1,4 @@
-"""Writing SavedModels: `SavedModelBuilder` and `simple_save`."""
+"""Writing SavedModels: ``tf.saved_model.Builder`` and ``tf.saved_model.simple_save``."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from tfmini import protos
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
-from tfmini.train.meta_graph import write_message
-from tfmini.train.saved_model import constants
-from tfmini.train.saved_model.assets import add_assets
-from tfmini.train.saved_model.signatures import predict_signature_def
-from tfmini.train.saver import Saver
+from tfmini.train.checkpointing.graph_files import write_message
+from tfmini.train.checkpointing.saveables import all_saveables
+from tfmini.train.checkpointing.saved_model import constants
+from tfmini.train.checkpointing.saved_model.assets import add_assets
+from tfmini.train.checkpointing.saved_model.signatures import predict_signature_def
+from tfmini.train.checkpointing.saver import Saver
 
 
 class SavedModelBuilder:
-    """Gathers meta graphs and writes them as a SavedModel (``tf.saved_model.Builder``).
+    """Collects meta graphs and writes them as a SavedModel (``tf.saved_model.Builder``).
 
     Args:
       export_dir: a directory that is empty or does not exist.
 
     Raises:
-      AssertionError: when it holds something.
+      AssertionError: when the directory is not empty.
     """
 
     def __init__(self, export_dir: Any) -> None:
@@ -50,23 +51,23 @@ class SavedModelBuilder:
         strip_default_attrs: bool = False,
         saver: Saver | None = None,
     ) -> None:
-        """Adds the default graph, and writes the variables of ``sess``; once, before `add_meta_graph`.
+        """Adds the default graph and writes the variables of ``sess``; called once, before `add_meta_graph`.
 
         Args:
           sess: the session of the variables.
           tags: names of the meta graph.
-          signature_def_map: SignatureDefs by name.
-          assets_collection: string constants that name files to take along.
+          signature_def_map: name -> SignatureDef.
+          assets_collection: string constants that name files to copy.
           legacy_init_op: older name of ``main_op``.
-          clear_devices: leave out the nodes' devices.
+          clear_devices: drop the nodes' devices.
           main_op: an op to run when the model is loaded.
-          strip_default_attrs: leave out the attrs that have their default.
-          saver: writes the variables; default: one of all of them, sharded.
+          strip_default_attrs: leave out attrs with default values.
+          saver: writes the variables; default: a sharded Saver of all variables.
 
         Raises:
-          AssertionError: the second time; for a TensorInfo without name or type.
-          KeyError: for a reserved signature name.
-          TypeError, ValueError: for a main op that is no op, or a second one.
+          AssertionError: when variables were added before, or a TensorInfo has no name or type.
+          KeyError: when a signature name is reserved.
+          TypeError, ValueError: when the main op is no op, or there is another one.
         """
         if self._has_saved_variables:
             raise AssertionError(
@@ -93,7 +94,7 @@ class SavedModelBuilder:
         strip_default_attrs: bool = False,
         saver: Saver | None = None,
     ) -> None:
-        """Adds the default graph, which uses the variables that are written; as `add_meta_graph_and_variables`."""
+        """Adds the default graph, which shares the written variables; see `add_meta_graph_and_variables`."""
         if not self._has_saved_variables:
             raise AssertionError(
                 "Graph state including variables and assets has not been saved yet. Please invoke"
@@ -118,7 +119,7 @@ class SavedModelBuilder:
         self._saved_model.meta_graphs.add().CopyFrom(made)
 
     def save(self, as_text: bool = False) -> str:
-        """Writes the SavedModel's own file, which makes the directory one; returns its path."""
+        """Writes the SavedModel message to its file and returns the path."""
         name = constants.SAVED_MODEL_FILENAME_PBTXT if as_text else constants.SAVED_MODEL_FILENAME_PB
         path = os.path.join(self._export_dir, name)
         write_message(self._saved_model, path, as_text)
@@ -126,9 +127,7 @@ class SavedModelBuilder:
 
 
 def _saver_of_all() -> Saver:
-    graph = get_default_graph()
-    everything = graph.get_collection(GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
-    return Saver(everything, sharded=True, allow_empty=True)
+    return Saver(all_saveables(), sharded=True, allow_empty=True)
 
 
 def _add_main_op(main_op: Any) -> None:
@@ -166,7 +165,7 @@ def simple_save(
     Args:
       session: the session of the variables.
       export_dir: a directory that is empty or does not exist.
-      inputs, outputs: tensors by name.
+      inputs, outputs: name -> tensor.
       legacy_init_op: an op to run when the model is loaded.
     """
     signatures = {constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: predict_signature_def(inputs, outputs)}

@@ -1,4 +1,4 @@
-"""The names that a SavedModel is made of (``tf.saved_model.constants``, ``signature_constants``, ``tag_constants``)."""
+"""Names in SavedModels (``tf.saved_model.constants``, ``signature_constants``, ``tag_constants``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SAVED_MODEL_FILENAME_PB = "saved_model.pb"
 SAVED_MODEL_FILENAME_PBTXT = "saved_model.pbtxt"
 VARIABLES_DIRECTORY = "variables"
 VARIABLES_FILENAME = "variables"
-# Written by newer TensorFlow in place of the collection MAIN_OP_KEY.
+# Newer versions of TensorFlow write this signature in place of the collection MAIN_OP_KEY.
 INIT_OP_SIGNATURE_KEY = "__saved_model_init_op"
 TRAIN_OP_SIGNATURE_KEY = "__saved_model_train_op"
 

@@ -1,4 +1,4 @@
-"""Loading SavedModels into a session (``tf.saved_model.loader``), and the op they run then."""
+"""Loading SavedModels into a session (``tf.saved_model.loader``), and their main ops."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoped_names import prepend_name_scope
+from tfmini.graph.scoping import control_dependencies
 from tfmini.ops.control import group
-from tfmini.ops.scoping import control_dependencies
-from tfmini.ops.variables import global_variables_initializer, local_variables_initializer
-from tfmini.train.meta_graph import read_message
-from tfmini.train.meta_graph_loading import import_meta_graph
-from tfmini.train.saved_model import constants
-from tfmini.train.saved_model.assets import asset_feeds
+from tfmini.ops.variables.functions import global_variables_initializer, local_variables_initializer
+from tfmini.train.checkpointing.graph_files import read_message
+from tfmini.train.checkpointing.import_meta_graph import import_meta_graph
+from tfmini.train.checkpointing.saved_model import constants
+from tfmini.train.checkpointing.saved_model.assets import asset_feeds
 
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:
@@ -35,7 +35,7 @@ def parse_saved_model(export_dir: Any) -> Any:
     """The SavedModel message of a directory.
 
     Raises:
-      OSError: when there is none or it cannot be read.
+      OSError: when the file does not exist or cannot be read.
     """
     path = _model_file(os.fspath(export_dir))
     if path is None:
@@ -49,18 +49,18 @@ def load(sess: Any, tags: Iterable[str], export_dir: Any, import_scope: str | No
 
     Args:
       sess: the session.
-      tags: which meta graph: the one with exactly these tags.
+      tags: the tags of the meta graph; all must match.
       export_dir: the SavedModel's directory.
-      import_scope: the name scope to put all names under.
-      **saver_kwargs: as of ``tf.train.import_meta_graph``.
+      import_scope: a name scope for all imported names.
+      **saver_kwargs: as in ``tf.train.import_meta_graph``.
 
     Returns:
       The MetaGraphDef (``tf.saved_model.loader.load``).
 
     Raises:
-      OSError: when there is no SavedModel, or it cannot be read.
-      RuntimeError: when it has no such meta graph.
-      OpError: when its variables cannot be restored.
+      OSError: when there is no SavedModel or it cannot be read.
+      RuntimeError: when no meta graph has these tags.
+      OpError: when the variables cannot be restored.
     """
     directory = os.fspath(export_dir)
     definition = _with_tags(parse_saved_model(directory), set(tags))
@@ -100,13 +100,13 @@ def _main_op(definition: Any, import_scope: str | None) -> Any:
 
 
 def main_op() -> Operation:
-    """Initialises variables and tables (``tf.saved_model.main_op.main_op``)."""
+    """An op that initializes variables and tables (``tf.saved_model.main_op.main_op``)."""
     tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
     init_tables = group(*tables, name="init_all_tables")
     return group(global_variables_initializer(), local_variables_initializer(), init_tables)
 
 
 def main_op_with_restore(restore_op_name: Any) -> Operation:
-    """The same, and then ``restore_op_name`` (``tf.saved_model.main_op.main_op_with_restore``)."""
+    """`main_op` followed by the op ``restore_op_name`` (``tf.saved_model.main_op.main_op_with_restore``)."""
     with control_dependencies([main_op()]):
         return group(get_default_graph().as_graph_element(restore_op_name))

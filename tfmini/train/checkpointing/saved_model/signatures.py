@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: SignatureDef and TensorInfo messages, and back to tensors."""
+"""Signatures of models: SignatureDef and TensorInfo messages for the inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoped_names import prepend_name_scope
-from tfmini.ops.sparse_tensor import SparseTensor
+from tfmini.ops.sparse.sparse_tensor import SparseTensor
 from tfmini.shapes import as_raw
-from tfmini.train.saved_model import constants
+from tfmini.train.checkpointing.saved_model import constants
 
 _STRING, _FLOAT = dtypes.string.as_datatype_enum, dtypes.float32.as_datatype_enum
 
@@ -35,7 +35,7 @@ def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scop
 
     Raises:
       KeyError: when the graph has no such tensor.
-      ValueError: when the message names none.
+      ValueError: when the message names no tensor.
     """
     graph = graph or get_default_graph()
 
@@ -56,7 +56,7 @@ def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scop
 def build_signature_def(
     inputs: Mapping[str, Any] | None = None, outputs: Mapping[str, Any] | None = None, method_name: str | None = None
 ) -> Any:
-    """The SignatureDef of TensorInfos by name (``tf.saved_model.build_signature_def``)."""
+    """A SignatureDef with TensorInfos by name (``tf.saved_model.build_signature_def``)."""
     made = protos.SignatureDef()
     for key, info in (inputs or {}).items():
         made.inputs[key].CopyFrom(info)
@@ -84,10 +84,10 @@ def _examples(examples: Any, kind: str) -> Any:
 
 
 def regression_signature_def(examples: Any, predictions: Any) -> Any:
-    """From a string tensor of serialized Examples to a float tensor (``tf.saved_model.regression_signature_def``).
+    """The signature from serialized Examples to a float tensor (``tf.saved_model.regression_signature_def``).
 
     Raises:
-      ValueError: when one is missing or of another type.
+      ValueError: when a tensor is missing or has another type.
     """
     inputs = {constants.REGRESS_INPUTS: _examples(examples, "Regression")}
     if predictions is None:
@@ -97,10 +97,10 @@ def regression_signature_def(examples: Any, predictions: Any) -> Any:
 
 
 def classification_signature_def(examples: Any, classes: Any, scores: Any) -> Any:
-    """From serialized Examples to classes, scores or both (``tf.saved_model.classification_signature_def``).
+    """The signature from serialized Examples to classes and scores (``tf.saved_model.classification_signature_def``).
 
     Raises:
-      ValueError: when one is missing or of another type.
+      ValueError: when the examples, or both classes and scores, are missing, or a tensor has another type.
     """
     inputs = {constants.CLASSIFY_INPUTS: _examples(examples, "Classification")}
     if classes is None and scores is None:
@@ -116,10 +116,10 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> An
 
 
 def predict_signature_def(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
-    """From any tensors to any tensors (``tf.saved_model.predict_signature_def``).
+    """The signature with any inputs and outputs (``tf.saved_model.predict_signature_def``).
 
     Raises:
-      ValueError: when there are none.
+      ValueError: when there are no inputs or no outputs.
     """
     if not inputs:
         raise ValueError("Prediction inputs cannot be None or empty.")
@@ -132,7 +132,7 @@ def predict_signature_def(inputs: Mapping[str, Any], outputs: Mapping[str, Any])
     )
 
 
-# Method -> (inputs, and outputs) with the types they must have; all inputs must be there, and one output.
+# Method -> (inputs, outputs) with their required types; all inputs and at least one output must be present.
 _RULES = {
     constants.REGRESS_METHOD_NAME: ({constants.REGRESS_INPUTS: _STRING}, {constants.REGRESS_OUTPUTS: _FLOAT}),
     constants.CLASSIFY_METHOD_NAME: (
@@ -143,7 +143,7 @@ _RULES = {
 
 
 def is_valid_signature(signature_def: Any) -> bool:
-    """Whether a SignatureDef is one of the three kinds that can be served (``tf.saved_model.is_valid_signature``)."""
+    """Whether a SignatureDef is of one of the three kinds for serving (``tf.saved_model.is_valid_signature``)."""
     if signature_def is None or not signature_def.inputs or not signature_def.outputs:
         return False
     if signature_def.method_name == constants.PREDICT_METHOD_NAME:

@@ -1,0 +1,44 @@
+"""Convolution in blocks, over two and three spatial axes, against a sum over the window's elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmini.numerics import convolution
+from tfmini.numerics.windows import Axes, padded, window_axis
+
+CASES = [
+    ((2, 5, 4, 3), (3, 2, 3, 4), 1, 1),
+    ((2, 7, 6, 1), (2, 3, 1, 2), 2, 1),
+    ((1, 6, 6, 20), (3, 3, 20, 2), 1, 2),
+    ((2, 4, 5, 3, 2), (2, 3, 2, 2, 3), 1, 1),
+    ((1, 5, 4, 4, 2), (1, 2, 3, 2, 1), 2, 1),
+]
+
+
+def expected(image: Any, filters: Any, axes: Axes) -> Any:
+    source = padded(image, axes, keep=True)
+    return sum(source[where] @ filters[place] for place, where in axes.elements())
+
+
+@pytest.mark.parametrize("block", [64, 4 << 20])
+@pytest.mark.parametrize("padding", [b"SAME", b"VALID"])
+@pytest.mark.parametrize("shape,window,stride,dilation", CASES)
+def test_convolution_in_blocks_equals_convolution_at_once(
+    shape: Any, window: Any, stride: int, dilation: int, padding: bytes, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolution, "_BLOCK_BYTES", block)
+    random = np.random.default_rng(0)
+    image, filters = random.normal(size=shape), random.normal(size=window)
+    axes = Axes(window_axis(n, k, stride, dilation, padding) for n, k in zip(shape[1:-1], window))
+    result = convolution.forward(image, filters, axes)
+    np.testing.assert_allclose(result, expected(image, filters, axes), atol=1e-12)
+    # The gradients are transposes: <grad, forward(image, filters)> is linear in both.
+    grad = random.normal(size=result.shape)
+    by_image = convolution.backprop_input(grad, filters, axes)
+    by_filter = convolution.backprop_filter(image, grad, axes)
+    assert (by_image.shape, by_filter.shape) == (image.shape, filters.shape)
+    np.testing.assert_allclose([(by_image * image).sum(), (by_filter * filters).sum()], [(grad * result).sum()] * 2)

@@ -1,0 +1,12 @@
+"""Tensors filled with one value."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmini as tf
+
+
+def test_fill_refuses_a_value_that_is_not_scalar() -> None:
+    with pytest.raises(ValueError, match="must be rank 0 but is rank 1"):
+        tf.fill([3, 2], [1.0, 2.0])

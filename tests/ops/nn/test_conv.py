@@ -1,0 +1,25 @@
+"""Convolutions: their gradients are slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tests.ops.session_run import run
+
+
+def test_the_gradient_of_volumes_is_their_slope() -> None:
+    volume = tf.constant(np.random.RandomState(0).randn(1, 3, 3, 3, 2))
+    filters = tf.constant(np.random.RandomState(1).randn(2, 2, 2, 2, 3))
+    for value, function in (
+        (volume, lambda v: tf.nn.conv3d(v, filters, [1, 1, 1, 1, 1], "SAME")),
+        (filters, lambda f: tf.nn.conv3d(volume, f, [1, 2, 1, 1, 1], "VALID")),
+        (volume, lambda v: tf.nn.avg_pool3d(v, [1, 2, 2, 2, 1], [1, 1, 1, 1, 1], "SAME")),
+    ):
+        base = run(value)
+        direction = np.random.RandomState(2).randn(*base.shape)
+        total = tf.reduce_sum(tf.sin(function(value)))
+        slope = (run(tf.gradients(total, value)[0]) * direction).sum()
+        ends = [run(tf.reduce_sum(tf.sin(function(tf.constant(base + s * direction))))) for s in (1e-6, -1e-6)]
+        assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slope, rel=1e-4)

@@ -1,0 +1,100 @@
+"""The nn families against TensorFlow, case by case, and their errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+import tfmini.graph.building  # noqa: F401 - installs the building of ops
+from tests.expressions import check, fits, outcome
+from tests.ops.evaluate import evaluate
+from tests.ops.nn.nn_cases import CASES, NAMES, data
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", CASES)
+def test_values_are_tensorflows(case: str, theirs: dict[str, Any]) -> None:
+    check(outcome(tf, CASES[case], NAMES), theirs[case], rtol=1e-4 if "ctc" in case else 2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_have_the_static_shape(case: str) -> None:
+    found = outcome(tf, CASES[case], NAMES)
+    assert all(fits(shape, value.shape) for shape, value in zip(found["shapes"], found["values"], strict=True))
+
+
+def test_nchw_convolution_is_the_transposed_nhwc_one() -> None:
+    image, filters = data(2, 7, 6, 3), data(3, 3, 3, 4)
+    last = tf.nn.conv2d(image, filters, 1, "SAME")
+    first = tf.nn.conv2d(image.transpose(0, 3, 1, 2), filters, 1, "SAME", data_format="NCHW")
+    last, first = evaluate([last, first])
+    np.testing.assert_allclose(first, last.transpose(0, 3, 1, 2), rtol=1e-5, atol=1e-5)
+
+
+def test_a_label_out_of_range_is_named() -> None:
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 9], logits=data(2, 3))
+    message = r"label value of 9 which is outside the valid range of \[0, 3\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        evaluate(loss)
+
+
+def test_labels_of_the_wrong_rank_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Rank mismatch: Rank of labels \(received 2\)"):
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[[0]], logits=data(2, 3))
+
+
+def test_positional_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="Only call `softmax_cross_entropy_with_logits` with named arguments"):
+        tf.nn.softmax_cross_entropy_with_logits(data(2, 3), data(2, 3))
+
+
+def test_a_window_larger_than_the_image_is_refused() -> None:
+    with pytest.raises(ValueError, match="Negative dimension size caused by subtracting 5 from 3"):
+        tf.nn.max_pool(data(1, 3, 3, 1), 5, 1, "VALID")
+
+
+def test_dropout_scales_what_it_keeps() -> None:
+    kept = evaluate(tf.nn.dropout(np.ones(1000, np.float32), rate=0.25, seed=1))
+    assert set(np.unique(kept)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert 650 < np.count_nonzero(kept) < 850
+
+
+def test_dropout_that_keeps_everything_is_its_input() -> None:
+    x = tf.constant(data(3))
+    assert tf.nn.dropout(x, keep_prob=1.0) is x
+    with pytest.raises(ValueError, match="You must provide a rate"):
+        tf.nn.dropout(x)
+
+
+def test_the_gradient_of_max_pooling_goes_to_the_first_maximum() -> None:
+    x = tf.constant(np.ones((1, 2, 2, 1), np.float32))
+    grad = evaluate(tf.gradients(tf.nn.max_pool(x, 2, 2, "VALID"), [x])[0])
+    assert grad.ravel().tolist() == [1, 0, 0, 0]
+
+
+X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("moments", "wanted"),
+    [
+        (lambda: (tf.zeros([3]), tf.ones([3]), 0, 1, 1), X / np.sqrt(np.float32(2))),
+        (lambda: (np.ones(3), np.ones(3), np.ones(3), None, 0.0), X),
+    ],
+)
+def test_numbers_of_a_normalisation_take_the_type_of_the_tensor(moments: Any, wanted: Any) -> None:
+    found = evaluate(tf.nn.batch_normalization(tf.constant(X), *moments()))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_volumes_are_pooled_as_images_are() -> None:
+    volume = data(1, 2, 3, 4, 1)
+    flat = evaluate(tf.nn.max_pool(volume[0], [1, 2, 2, 1], [1, 1, 2, 1], "VALID"))
+    deep = evaluate(tf.nn.max_pool3d(volume, [1, 1, 2, 2, 1], [1, 1, 1, 2, 1], "VALID"))
+    np.testing.assert_array_equal(deep[0], flat)
+    with pytest.raises(tf.errors.UnimplementedError, match="not yet supported on the depth dimension"):
+        evaluate(tf.nn.max_pool3d(volume, [1, 1, 1, 1, 2], 1, "SAME"))

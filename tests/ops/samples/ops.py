@@ -1,0 +1,42 @@
+"""Samples of the ops in modules that lie directly in tfmini/ops."""
+
+from typing import Any
+
+
+def collective(tf: Any, op: Any, values: Any, wider: Any) -> list[Any]:
+    """Two devices reduce, broadcast and gather their values."""
+    found = []
+    for device in range(2):
+        with tf.device(f"/cpu:{device}"):
+            keys = {"group_size": 2, "group_key": 1}
+            found += [
+                op.CollectiveReduce(
+                    input=values[device], instance_key=1, merge_op="Add", final_op="Div", subdiv_offsets=[0], **keys
+                ),
+                op.CollectiveGather(input=wider[device], instance_key=2, shape=[2, 3], **keys),
+                op.CollectiveBcastRecv(T="float32", instance_key=3, shape=[2], **keys)
+                if device
+                else op.CollectiveBcastSend(input=values[0], instance_key=3, shape=[2], **keys),
+            ]
+    return found
+
+
+SAMPLES = r"""
+NoOp()
+ControlTrigger()
+collective(tf, op, [f32(2), f32(2)], [f32(1, 3), f32(1, 3)])
+"""
+
+SHAPES = r"""
+# The time.
+Timestamp()
+"""
+
+OURS = r"""
+# Their functions are known by names that each implementation makes up; the public function gives them.
+through('PyFunc', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32))
+through('PyFuncStateless', tf.py_func(lambda x: x * 2, [f32(2)], tf.float32, stateful=False))
+# TensorFlow keeps a value only when the step has ended.
+GetSessionTensor(handle=GetSessionHandle(value=f32(2)), dtype=float32)
+DeleteSessionTensor(handle=GetSessionHandle(value=f32(2)))
+"""

@@ -1,0 +1,89 @@
+"""Samples of the ops in tfmini/ops/queues: queues, barriers, accumulators, staging areas, mutexes."""
+
+_STAGED = "dtypes=[float32, int32], shared_name='s', capacity=4"
+
+# Handles that are resources; without V2 in the names, the same with references.
+_QUEUES = r"""
+q = FIFOQueueV2(component_types=[float32, string], shapes=[[2], []], capacity=5);
+    QueueEnqueueV2(handle=q, components=[f32(2), 'a']);
+    QueueEnqueueManyV2(handle=q, components=[f32(3, 2), ['b', 'c', 'd']]);
+    QueueSizeV2(handle=q); QueueDequeueV2(handle=q, component_types=[float32, string]);
+    QueueDequeueManyV2(handle=q, n=2, component_types=[float32, string]); QueueIsClosedV2(handle=q);
+    QueueCloseV2(handle=q); QueueIsClosedV2(handle=q);
+    QueueDequeueUpToV2(handle=q, n=3, component_types=[float32, string])
+q = FIFOQueueV2(component_types=[int32]); QueueEnqueueV2(handle=q, components=[[1, 2]]);
+    QueueEnqueueV2(handle=q, components=[5]); QueueDequeueV2(handle=q, component_types=[int32]);
+    QueueDequeueV2(handle=q, component_types=[int32]); QueueCloseV2(handle=q, cancel_pending_enqueues=True)
+q = PaddingFIFOQueueV2(component_types=[int32], shapes=[[None]]); QueueEnqueueV2(handle=q, components=[[1, 2]]);
+    QueueEnqueueV2(handle=q, components=[[3]]); QueueDequeueManyV2(handle=q, n=2, component_types=[int32])
+q = RandomShuffleQueueV2(component_types=[int32], shapes=[[]], min_after_dequeue=1, seed=1, seed2=2);
+    QueueEnqueueManyV2(handle=q, components=[list(range(8))]);
+    QueueDequeueManyV2(handle=q, n=7, component_types=[int32])
+q = PriorityQueueV2(component_types=[string], shapes=[[]]);
+    QueueEnqueueManyV2(handle=q, components=[i64([5, 1, 3]), ['a', 'b', 'c']]);
+    QueueEnqueueV2(handle=q, components=[int64(2), 'd']);
+    QueueDequeueManyV2(handle=q, n=4, component_types=[int64, string])
+"""
+_MAPS = r"""
+MapStage(key=int64(7), indices=[0, 1], values=[f32(2), 5], DTYPES);
+    MapStage(key=int64(3), indices=[1], values=[6], DTYPES); MapSize(DTYPES); MapIncompleteSize(DTYPES);
+    MapPeek(key=int64(7), indices=[0, 1], DTYPES);
+    MapStage(key=int64(3), indices=[0], values=[f32(2)], DTYPES); MapSize(DTYPES);
+    MapUnstage(key=int64(3), indices=[0], shared_name='m', dtypes=[float32]);
+    MapUnstage(key=int64(3), indices=[1], shared_name='m', dtypes=[int32]);
+    MapUnstageNoKey(indices=[0, 1], DTYPES); MapSize(DTYPES);
+    MapStage(key=int64(9), indices=[0, 1], values=[f32(2), 1], DTYPES); MapClear(DTYPES); MapSize(DTYPES)
+""".replace("DTYPES", "shared_name='m', dtypes=[float32, int32]")
+_DENSE = r"""
+a = ResourceConditionalAccumulator(dtype=float32, shape=[2]);
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient=f32(2));
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient=f32(2));
+    ResourceAccumulatorNumAccumulated(handle=a);
+    ResourceAccumulatorTakeGradient(handle=a, num_required=2, dtype=float32);
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient=f32(2));
+    ResourceAccumulatorNumAccumulated(handle=a); ResourceAccumulatorSetGlobalStep(handle=a, new_global_step=int64(5));
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(5), gradient=f32(2));
+    ResourceAccumulatorNumAccumulated(handle=a)
+a = ResourceConditionalAccumulator(dtype=float64, shape=None, reduction_type='SUM');
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient=f64(2));
+    ResourceAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient=f64(2));
+    ResourceAccumulatorTakeGradient(handle=a, num_required=1, dtype=float64)
+"""
+
+SAMPLES = (
+    _QUEUES
+    + _QUEUES.replace("V2(", "(")
+    + _MAPS
+    + _MAPS.replace("Map", "OrderedMap")
+    + _DENSE.replace("Resource", "")
+    + f"""
+q = FakeQueue(resource=FIFOQueueV2(component_types=[int32])); QueueEnqueue(handle=q, components=[7]);
+    QueueDequeue(handle=q, component_types=[int32])
+Stage(values=[f32(2), 7], shared_name='s', capacity=4); Stage(values=[f32(1), 8], shared_name='s', capacity=4);
+    StageSize({_STAGED}); StagePeek(index=1, {_STAGED}); Unstage({_STAGED}); StageSize({_STAGED});
+    StageClear({_STAGED}); StageSize({_STAGED})
+a = SparseConditionalAccumulator(dtype=float32, shape=[4, 2]);
+    SparseAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient_indices=i64([0, 2]),
+        gradient_values=f32(2, 2), gradient_shape=i64([4, 2]), has_known_shape=True);
+    SparseAccumulatorApplyGradient(handle=a, local_step=int64(0), gradient_indices=i64([2, 3]),
+        gradient_values=f32(2, 2), gradient_shape=i64([4, 2]), has_known_shape=True);
+    AccumulatorNumAccumulated(handle=a); SparseAccumulatorTakeGradient(handle=a, num_required=2, dtype=float32)
+b = Barrier(component_types=[float32, string], shapes=[[], []]); i = int64(-2**63);
+    BarrierInsertMany(handle=b, keys=['x', 'y', 'z'], values=[1.5, 2, 3], component_index=0);
+    BarrierInsertMany(handle=b, keys=['y', 'x'], values=['b', 'a'], component_index=1);
+    BarrierReadySize(handle=b); BarrierIncompleteSize(handle=b);
+    BarrierTakeMany(handle=b, num_elements=1, component_types=[float32, string]);
+    BarrierClose(handle=b); BarrierTakeMany(handle=b, num_elements=3, component_types=[float32, string],
+        allow_small_batch=True)
+ConsumeMutexLock(mutex_lock=MutexLock(mutex=MutexV2()))
+"""
+)
+
+OURS = f"""
+# TensorFlow has no kernel for handles that are resources on CPUs.
+{_DENSE.strip()}
+# What a session needs for the recovery of queues and accumulators.
+q = FIFOQueueV2(component_types=[int32]); QueueCloseV2(handle=q); _QueueReopen(handle=q); QueueIsClosedV2(handle=q)
+_AccumulatorLedger(handle=ResourceConditionalAccumulator(dtype=float32, shape=[2]))
+_AccumulatorLedgerV1(handle=ConditionalAccumulator(dtype=float32, shape=[2]))
+"""

@@ -1,0 +1,176 @@
+"""Every op has a sample, and every sample is right: dtypes, shapes, values, gradients (see `samples/notation.py`)."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+import tfmini.data  # noqa: F401 - declares its ops
+from tests.ops.samples import frozen, notation, projection
+from tests.ops.samples.builders import builder
+from tests.ops.samples.notation import Row
+from tests.oracle import Oracle
+from tfmini.graph.registry import GRADIENTS, KERNELS, OPS
+
+ROWS = {room: list(notation.rows(room)) for room in notation.rooms()}
+GROUPS: dict[tuple[str, str], list[Row]] = defaultdict(list)
+for _room, _rows in ROWS.items():
+    for _row in _rows:
+        GROUPS[_room, _row.head].append(_row)
+
+
+def room_of(op: str) -> str:
+    """The room of the tables in which an op's sample belongs: its folder in tfmini/ops, or its package."""
+    package, folder = Path(OPS[op].site.split("/tfmini/")[-1]).parts[:2]
+    return package if package == "data" or ".py" in folder else folder
+
+
+by_head = pytest.mark.parametrize(
+    "rows", [pytest.param(rows, id=f"{room}-{head}") for (room, head), rows in GROUPS.items()]
+)
+
+
+@by_head
+def test_values(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Dtypes and shapes as declared and inferred; these and the values are TensorFlow's."""
+    for row in rows:
+        tmp = _folder(row, tmp_path_factory)
+        with tf.Graph().as_default() as graph:
+            steps, feeds = notation.build(row, tf, builder, tmp)
+            missing = row.through - {operation.type for operation in graph.get_operations()}
+            assert not missing, f"{row.text}: the graph has no {missing}"
+            _check(row, _run(steps, feeds, tmp), inferred=True)
+
+
+STATIC = {"ParallelConcat": "wants shapes that are fully known"}
+
+
+@by_head
+def test_unknown_shapes(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The same where no shape and no value is known before the step, in a graph that was exported and imported."""
+    if rows[0].head in STATIC:
+        pytest.skip(f"{rows[0].head} {STATIC[rows[0].head]}")
+    for row in rows:
+        tmp = _folder(row, tmp_path_factory)
+        with tf.Graph().as_default() as graph:
+            steps, feeds = notation.build(row, tf, builder, tmp)
+        with tf.Graph().as_default() as blurred:
+            tf.import_graph_def(without_constants(graph.as_graph_def()), name="")
+            steps = [[blurred.as_graph_element(item.name) for item in step] for step in steps]
+            feeds = {blurred.as_graph_element(item.name): value for item, value in feeds.items()}
+            _check(row, _run(steps, feeds, tmp), inferred=False)
+
+
+def without_constants(graph_def: Any) -> Any:
+    """The graph with a placeholder of unknown shape, whose default is the constant, in place of each constant."""
+    result = tf.GraphDef()
+    result.CopyFrom(graph_def)
+    for node in graph_def.node:
+        if node.op == "Const":
+            known, blurred = result.node.add(), next(n for n in result.node if n.name == node.name)
+            known.CopyFrom(node)
+            known.name = f"{node.name}/known"
+            blurred.CopyFrom(tf.NodeDef(name=node.name, op="PlaceholderWithDefault", input=[known.name]))
+            blurred.attr["dtype"].CopyFrom(node.attr["dtype"])
+            blurred.attr["shape"].shape.unknown_rank = True
+    return result
+
+
+def _folder(row: Row, factory: pytest.TempPathFactory) -> str:
+    """An empty folder for a row that names it."""
+    return str(factory.mktemp("row")) if "tmp" in row.text else ""
+
+
+def _run(steps: list[list[Any]], feeds: dict[Any, Any], tmp: str) -> list[list[Any]]:
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        results = [session.run(fetches, feeds) for fetches in steps]
+    return [
+        [_encoded(item, value, tmp) for item, value in zip(*pair) if value is not None] for pair in zip(steps, results)
+    ]
+
+
+def _encoded(tensor: Any, value: Any, tmp: str) -> list[Any]:
+    array = np.asarray(value)
+    assert tensor.dtype.base_dtype == tf.string or array.dtype == tensor.dtype.numpy, f"{array.dtype} for {tensor}"
+    assert tensor.shape.is_compatible_with(array.shape), f"{array.shape} for {tensor}"
+    return frozen.encode(value, tensor.shape, tmp)
+
+
+def _check(row: Row, found: list[list[Any]], inferred: bool) -> None:
+    if row.compared == "nothing":
+        return
+    theirs = frozen.read(row.room).get(row.text)
+    assert theirs is not None, f"{row.text}: no answer yet; run tests/ops/samples/freeze.py {row.room}"
+    assert [len(step) for step in found] == [len(step) for step in theirs], row.text
+    for ours, expected in zip(sum(found, []), sum(theirs, [])):
+        wrong = frozen.difference(ours, expected, row.compared, inferred)
+        assert not wrong, f"{row.text}: {wrong}"
+
+
+# The gradient of these isn't the slope of their values, or there is nothing to differentiate by.
+_REFERENCES = "loops over references are of old graphs; their gradient is that of the op without Ref"
+UNCHECKED = {
+    "LoopCond": "its value is a truth value",
+    **dict.fromkeys(("RefEnter", "RefExit", "RefNextIteration"), _REFERENCES),
+    "PreventGradient": "its gradient is an error",
+    "RandomGamma": "every run draws other numbers; RandomGammaGrad has samples",
+    "SparseDenseCwiseAdd": "its gradient is an error, in TensorFlow too",
+}
+# Other tests declare ops of their own.
+DECLARED = [op for op, handle in OPS.items() if Path(handle.site).is_relative_to(Path(tf.__file__).parent)]
+DIFFERENTIABLE = [op for op in DECLARED if GRADIENTS.get(op) is not None and (op, "CPU") in KERNELS]
+
+
+@functools.cache
+def _rows_calling() -> dict[str, list[Row]]:
+    """Op -> the rows that call it and have slopes, those of which it is the head first."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in (row for rows in ROWS.values() for row in rows if row.has_slope):
+        for op in row.names & OPS.keys():
+            found[op].append(row)
+    return {op: sorted(rows, key=lambda row: row.head != op) for op, rows in found.items()}
+
+
+@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op not in UNCHECKED])
+def test_gradients(op: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of a random combination of the results is the slope in a random direction."""
+    called = []
+    gradient = GRADIENTS[op]
+    monkeypatch.setitem(GRADIENTS, op, lambda *args: called.append(op) or gradient(*args))
+    for row in _rows_calling().get(op, []):
+        if called and row.head != op:
+            break
+        found = projection.slopes(row, _folder(row, tmp_path_factory))
+        if found is not None:
+            message = f"{row.text}: slope {found.analytic} by the gradient, {found.numeric} by differences"
+            assert abs(found.analytic - found.numeric) <= found.tolerance, message
+    assert called, f"no sample of {op} has a gradient that passes through it"
+
+
+# What has no sample, and why.
+WITHOUT_SAMPLE = {"Abort": "it ends the process"}
+
+
+def test_every_op_has_a_sample_in_its_room() -> None:
+    sampled = {room: set().union(*(row.names for row in rows)) for room, rows in ROWS.items()}
+    wanted = {op: room_of(op) for op in DECLARED if op not in WITHOUT_SAMPLE}
+    assert [f"{op} in {room}" for op, room in wanted.items() if op not in sampled.get(room, ())] == []
+
+
+def test_every_answer_is_of_a_sample() -> None:
+    rows = {row.text for room in ROWS.values() for row in room if row.compared != "nothing"}
+    assert [text for room in ROWS for text in frozen.read(room) if text not in rows] == []
+
+
+@pytest.mark.oracle
+def test_frozen_answers_are_those_of_tensorflow(oracle: Oracle) -> None:
+    command = [oracle.python, str(notation.FOLDER / "freeze.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

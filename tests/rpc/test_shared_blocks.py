@@ -1,0 +1,64 @@
+"""Blocks of shared memory: sizes, reuse and bounds."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from tfmini.rpc.shared_blocks import BLOCK_LIMIT, BlockCache, BlockPool, size_class
+
+
+def test_size_classes_waste_at_most_a_quarter() -> None:
+    for nbytes in (1, 65_536, 65_537, 313_600, 1 << 20, (1 << 20) + 1, 67_108_864, 123_456_789):
+        capacity = size_class(nbytes)
+        assert capacity >= nbytes
+        assert capacity % 4096 == 0
+        assert capacity <= max(1 << 16, nbytes * 1.25 + 4096)
+        assert size_class(capacity) == capacity
+
+
+def test_blocks_are_reused_bounded_and_sealed() -> None:
+    pool = BlockPool(idle_limit=1 << 20)
+    block = pool.take(100_000)
+    assert block is not None
+    with pytest.raises(OSError):
+        os.ftruncate(block.fd, 10)
+    freed: list[int] = []
+    cache = BlockCache(lambda block_id, nbytes: freed.append(block_id))
+    cache.add(block.id, os.dup(block.fd))
+    block.bytes[:4] = (1, 2, 3, 4)
+    view = cache.borrow(block.id)[:4].view(np.uint16)
+    with pytest.raises(ValueError, match="in use"):
+        cache.borrow(block.id)
+    assert not view.flags.writeable
+    assert view.tolist() == [0x201, 0x403]
+    assert not freed
+    del view
+    assert freed == [block.id]
+    assert pool.give_back(block.id) == []
+    assert pool.take(100_000) is block
+    with pytest.raises(KeyError):
+        pool.give_back(12345)
+    many = [pool.take(70_000) for _ in range(BLOCK_LIMIT + 5)]
+    assert many.count(None) == 6
+    forgotten = [f for b in many if b is not None for f in pool.give_back(b.id)]
+    assert forgotten
+    assert pool.statistics()["idle_bytes"] <= 1 << 20
+    pool.close()
+    assert pool.take(1) is None
+
+
+def test_an_invalid_block_is_refused() -> None:
+    cache = BlockCache(lambda block_id, nbytes: None)
+    with pytest.raises(ValueError, match="unknown"):
+        cache.borrow(1)
+    fd = os.memfd_create("unsealed")
+    os.ftruncate(fd, 4096)
+    with pytest.raises(ValueError, match="sealed"):
+        cache.add(1, fd)
+    read, write = os.pipe()
+    with pytest.raises(ValueError):
+        cache.add(1, read)
+    os.close(write)

@@ -1,0 +1,129 @@
+"""Sessions and graphs of others: only the process that opened a session may use it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tfmini.graph.node import node_of
+from tfmini.rpc import messages as m
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.peer import State
+from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.client.answer import Answer
+from tfmini.runtime.session_owners import SessionOwners
+
+
+class FakePeer:
+    """One connection of a task or client."""
+
+    state, why = State.READY, ""
+
+    def __init__(self, task: str, incarnation: int) -> None:
+        self.task, self.incarnation = task, incarnation
+
+    def on_lost(self, callback: Any) -> Callable[[], None]:
+        return lambda: None
+
+
+def test_a_stranger_is_refused_and_the_owner_is_not() -> None:
+    owners = SessionOwners(get_reactor())
+    owners.adopt("a", FakePeer("/job:worker/replica:0/task:0", 5), print)
+    owners.adopt("b", FakePeer("", 7), print)
+    owners.check("a", FakePeer("/job:worker/replica:0/task:0", 5))  # on another connection
+    for handle, stranger, owner in [
+        ("a", FakePeer("/job:worker/replica:0/task:0", 6), "/job:worker/replica:0/task:0"),
+        ("a", FakePeer("", 5), "/job:worker/replica:0/task:0"),
+        ("b", FakePeer("", 8), "another client"),
+        ("unowned", FakePeer("", 7), "a client in the process of this task"),
+    ]:
+        with pytest.raises(tf.errors.PermissionDeniedError, match=f"was opened by {owner}, not by"):
+            owners.check(handle, stranger)
+    owners.release("a")
+    with pytest.raises(tf.errors.PermissionDeniedError):
+        owners.check("a", FakePeer("/job:worker/replica:0/task:0", 5))
+
+
+def ask(endpoint: Endpoint, target: str, request: Any) -> Any:
+    answer: Answer[Any] = Answer(get_reactor())
+    endpoint.peer(target.replace("grpc://", "tcp://")).call(request, answer.answered, timeout_s=30)
+    return answer.result()
+
+
+@pytest.fixture
+def clients() -> Iterator[list[Endpoint]]:
+    endpoints = [Endpoint(get_reactor(), "", 11), Endpoint(get_reactor(), "", 12)]
+    yield endpoints
+    for endpoint in endpoints:
+        endpoint.close()
+
+
+def test_a_client_cannot_use_the_session_of_another(clients: list[Endpoint]) -> None:
+    owner, stranger = clients
+    graph = [node_of(tf.constant(2.0, name="c").op).to_wire()]
+    run = ("c:0",)
+    with tf.train.Server.create_local_server() as server:
+        handle = ask(owner, server.target, m.CreateSession(graph, b"", server.target)).session_handle
+        # The first step opens the session on the worker.
+        assert ask(owner, server.target, m.RunStep(handle, (), (), run, (), b"")).values[0] == 2.0
+        for request in [
+            m.ExtendSession(handle, [], 1),
+            m.RunStep(handle, (), (), run, (), b""),
+            m.ListDevices(handle),
+            m.DescribeWait(handle, (), run, ()),
+            m.RegisterGraph(handle, [], {}),
+            m.DeleteWorkerSession(handle),
+            m.CreateWorkerSession(handle, False, {}, ""),
+            m.CloseSession(handle),
+        ]:
+            with pytest.raises(tf.errors.PermissionDeniedError, match="opened by another client"):
+                ask(stranger, server.target, request)
+        assert ask(owner, server.target, m.RunStep(handle, (), (), run, (), b"")).values[0] == 2.0
+        ask(owner, server.target, m.CloseSession(handle))
+
+
+def test_a_client_cannot_use_the_graph_of_another(clients: list[Endpoint]) -> None:
+    owner, stranger = clients
+    with tf.train.Server.create_local_server() as server:
+        ask(owner, server.target, m.CreateWorkerSession("s", False, {}, ""))
+        numbers = [ask(owner, server.target, m.RegisterGraph("s", [], {})).graph_handle for _ in range(20)]
+        assert min(numbers) > 1 << 32 and len(set(numbers)) == 20  # the probability of a smaller one is 1e-8
+        run = m.RunGraph(numbers[0], 5, ())
+        for request in [run, m.DeregisterGraph(numbers[0]), m.DeleteWorkerSession("s")]:
+            with pytest.raises(tf.errors.PermissionDeniedError, match="opened by another client"):
+                ask(stranger, server.target, request)
+        with pytest.raises(tf.errors.AbortedError, match="Graph handle is not found"):
+            ask(stranger, server.target, m.RunGraph(1, 6, ()))
+        ask(owner, server.target, run)
+
+
+def test_a_large_graph_is_compiled_in_the_pool(clients: list[Endpoint], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that answers other tasks, with heartbeats too, is free meanwhile."""
+    nodes = [node_of(tf.constant(1.0, name=f"c{i}").op).to_wire() for i in range(1000)]
+    with tf.train.Server.create_local_server() as server:
+        threads: list[str] = []
+        genuine = server.worker.register_graph
+
+        def register(*args: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return genuine(*args)
+
+        monkeypatch.setattr(server.worker, "register_graph", register)
+        ask(clients[0], server.target, m.CreateWorkerSession("s", False, {}, ""))
+        handle = ask(clients[0], server.target, m.RegisterGraph("s", nodes, {})).graph_handle
+        assert handle in server.worker.graphs and threads[0].startswith("tfmini-kernels")
+        with pytest.raises(tf.errors.InternalError, match="the graph cannot be registered"):
+            ask(clients[0], server.target, m.RegisterGraph("s", nodes, 3))
+
+
+def test_a_client_cannot_use_a_session_inside_the_server(clients: list[Endpoint]) -> None:
+    with tf.train.Server.create_local_server() as server, tf.Session(server.target) as session:
+        session.run(tf.constant(1.0))
+        (handle,) = server.master.sessions
+        with pytest.raises(tf.errors.PermissionDeniedError, match="a client in the process of this task"):
+            ask(clients[0], server.target, m.CloseSession(handle))
+        assert session.run(tf.constant(2.0)) == 2.0

@@ -1,0 +1,91 @@
+"""MetaGraphs: graphs with their collections and savers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tests.train.checkpointing.saved_variables import values, variables
+
+
+def test_importing_a_meta_graph_restores_saver_and_collections(tmp_path: Path, session: Any) -> None:
+    every = variables()
+    tf.add_to_collection("mine", every[0])
+    tf.add_to_collection("words", "hello")
+    saver = tf.train.Saver()
+    tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
+    session.run(tf.global_variables_initializer())
+    expected = values(session, every)
+    prefix = saver.save(session, str(tmp_path / "m"))
+    for scope in (None, "inner"):
+        with tf.Graph().as_default(), tf.Session() as other:
+            again = tf.train.import_meta_graph(prefix + ".meta", import_scope=scope)
+            again.restore(other, prefix)
+            assert values(other, tf.global_variables()) == expected
+            head = f"{scope}/" if scope else ""
+            assert tf.global_variables()[0].name == f"{head}a:0"
+            assert tf.get_collection("mine")[0].name == f"{head}a:0"
+            assert tf.get_collection(tf.GraphKeys.SAVERS)[0].as_saver_def() == again.as_saver_def()
+            assert tf.trainable_variables()[0] is tf.global_variables()[0]
+
+
+def test_a_scope_is_exported_with_unbound_inputs() -> None:
+    with tf.name_scope("out"):
+        x = tf.constant(3.0, name="x")
+    with tf.name_scope("part"), tf.device("/job:ps/task:0"):
+        tf.multiply(x, 2.0, name="y")
+    exported = tf.train.export_meta_graph(export_scope="part", clear_devices=True)
+    assert [node.name for node in exported.graph_def.node] == ["y/y", "y"]
+    assert {node.device for node in exported.graph_def.node} == {""}
+    with tf.Graph().as_default(), tf.Session() as session:
+        with pytest.raises(ValueError, match="Graph contains unbound inputs: \\$unbound_inputs_out/x"):
+            tf.train.import_meta_graph(exported)
+        given = {"$unbound_inputs_out/x": tf.constant(5.0)}
+        assert tf.train.import_meta_graph(exported, import_scope="new", input_map=given) is None
+        assert session.run("new/y:0") == 10.0
+
+
+def test_other_savers_and_default_attrs_can_be_left_out() -> None:
+    tf.Variable(1.0, name="v")
+    first, second = tf.train.Saver(), tf.train.Saver()
+    tf.add_to_collection(tf.GraphKeys.SAVERS, first)
+    tf.add_to_collection(tf.GraphKeys.SAVERS, second)
+    exported = second.export_meta_graph(clear_extraneous_savers=True, strip_default_attrs=True)
+    scopes = {node.name.partition("/")[0] for node in exported.graph_def.node}
+    assert "save_1" in scopes and "save" not in scopes
+    assert len(exported.collection_def[tf.GraphKeys.SAVERS].bytes_list.value) == 1
+    v = next(node for node in exported.graph_def.node if node.name == "v")
+    assert "container" not in v.attr and "dtype" in v.attr and exported.meta_info_def.stripped_default_attrs
+
+
+def test_meta_graphs_are_read_as_text_and_binary(tmp_path: Path) -> None:
+    tf.Variable(1.0, name="v")
+    for as_text in (False, True):
+        path = str(tmp_path / f"graph{as_text}" / "meta")
+        tf.train.export_meta_graph(path, as_text=as_text)
+        with tf.Graph().as_default():
+            assert isinstance(tf.train.import_meta_graph(path), tf.train.Saver)
+    (tmp_path / "junk").write_bytes(b"\xff\xff junk")
+    with pytest.raises(OSError, match="Cannot parse file"):
+        tf.train.import_meta_graph(str(tmp_path / "junk"))
+    with pytest.raises(OSError, match="does not exist"):
+        tf.train.import_meta_graph(str(tmp_path / "nothing"))
+
+
+def test_contexts_of_conds_and_loops_are_imported(session: Any) -> None:
+    x = tf.placeholder(tf.int32, [], name="x")
+    nested = lambda i: tf.while_loop(lambda j: j < i + 3, lambda j: j + 1, [i])  # noqa: E731
+    loop = tf.while_loop(lambda i: i < 10, nested, [x])
+    cond = tf.cond(x > 3, lambda: tf.cond(x > 5, lambda: x * 2, lambda: x * 3), lambda: x + 1)
+    exported = tf.train.export_meta_graph()
+    with tf.Graph().as_default(), tf.Session() as other:
+        tf.train.import_meta_graph(exported)
+        again = tf.train.export_meta_graph()
+        for key in (tf.GraphKeys.COND_CONTEXT, tf.GraphKeys.WHILE_CONTEXT):
+            assert again.collection_def[key] == exported.collection_def[key]
+        for value in (1, 4, 6):
+            expected = session.run([loop, cond], {x: value})
+            assert other.run([loop.name, cond.name], {"x:0": value}) == expected

@@ -1,0 +1,47 @@
+"""Moving averages of variables and tensors."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmini as tf
+from tests.ops.stateful import initialize, read, run
+from tfmini.train.optimizers.moving_averages import assign_moving_average
+
+
+def test_a_tensor_is_averaged() -> None:
+    value = tf.placeholder(tf.float32, [], name="value")
+    average = tf.train.ExponentialMovingAverage(0.9)
+    assert average.average_name(value) == "value/ExponentialMovingAverage"
+    update = average.apply([value])
+    assert update.name == "ExponentialMovingAverage"
+    assert average.average_name(value) == average.average(value).op.name
+    initialize()
+    for fed, wanted in ((10.0, 1.0), (20.0, 2.9)):
+        run([update], {value: fed})
+        assert read(average.average(value)) == pytest.approx(wanted)
+
+
+def test_the_decay_starts_small_when_updates_are_counted() -> None:
+    value = tf.constant(10.0)
+    average = tf.train.ExponentialMovingAverage(0.9, num_updates=0)
+    update = average.apply([value])
+    initialize()
+    run(update)
+    assert read(average.average(value)) == pytest.approx(9.0)
+
+
+def test_an_average_without_its_zeros_is_the_average_of_the_values() -> None:
+    value = tf.placeholder(tf.float32, [])
+    shadow = tf.Variable(0.0, name="shadow")
+    update = assign_moving_average(shadow, value, 0.9)
+    initialize()
+    run([update], {value: 10.0})
+    assert read(shadow) == pytest.approx(10.0)
+    run([update], {value: 20.0})
+    assert read(shadow) == pytest.approx((10.0 * 0.09 + 20.0 * 0.1) / 0.19)
+
+
+def test_an_average_of_integers_is_refused() -> None:
+    with pytest.raises(TypeError, match="The variables must be half, float, or double: Const:0"):
+        tf.train.ExponentialMovingAverage(0.9).apply([tf.constant(1)])

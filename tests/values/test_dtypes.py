@@ -1,0 +1,29 @@
+"""Element types: how run-time messages name them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.dtypes import cpp_name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (tf.float16, "half"), (tf.float32, "float"), (tf.float64, "double"), (tf.bfloat16, "bfloat16"),
+        (tf.int32, "int32"), (tf.string, "string"), (tf.float64._as_ref, "double_ref"), (np.dtype("f2"), "half"),
+    ],
+)  # fmt: skip
+def test_names_in_messages_are_those_of_tensorflows_runtime(dtype: object, name: str) -> None:
+    assert cpp_name(dtype) == name  # type: ignore[arg-type]
+
+
+def test_two_queues_of_one_name_are_told_apart_by_these_names() -> None:
+    queues = [tf.FIFOQueue(1, dtype, shared_name="named") for dtype in (tf.float16, tf.bfloat16)]
+    text = "Shared queue 'named' has component types half but requested component types were bfloat16"
+    with tf.Session() as session:
+        session.run(queues[0].size())
+        with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+            session.run(queues[1].size())

@@ -1,0 +1,1 @@
+"""Layers, variables, regularizers and summaries of ``tf.contrib`` and slim."""

@@ -1,0 +1,1 @@
+"""Metrics (``tf.metrics``): each function returns (value, update op)."""

@@ -1,0 +1,1 @@
+"""Pure numerics: functions of arrays and numbers, without graphs, ops or tasks."""

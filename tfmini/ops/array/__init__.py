@@ -1,0 +1,1 @@
+"""Ops that make, cut, join and rearrange tensors, and constants."""

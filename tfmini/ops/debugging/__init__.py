@@ -1,0 +1,1 @@
+"""Assertions, checks and printing (``tf.debugging``, ``tf.Print``)."""

@@ -1,0 +1,1 @@
+"""Control flow: conds, loops, tensor arrays, and their gradients."""

@@ -1,0 +1,1 @@
+"""Reverse-mode differentiation (``tf.gradients``) and the registry of gradients."""

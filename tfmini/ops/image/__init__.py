@@ -1,0 +1,1 @@
+"""Images: codecs, resizing, colours, geometry, boxes (``tf.image``)."""

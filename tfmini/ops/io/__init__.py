@@ -1,0 +1,1 @@
+"""Files in the graph: readers, parsing, checkpoint ops, TFRecord files."""

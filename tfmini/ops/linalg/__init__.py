@@ -1,0 +1,1 @@
+"""Linear algebra: decompositions, solvers, functions of matrices."""

@@ -1,0 +1,1 @@
+"""Arithmetic, comparisons, reductions, segments, searches and Fourier transforms."""

@@ -1,0 +1,382 @@
+"""Max and average pooling over two or three spatial axes, with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfmini.deprecated_arguments import either
+from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.graph.scoping import name_scope
+from tfmini.numerics import pooling as kernels
+from tfmini.numerics.windows import (
+    Array,
+    Axes,
+    arranged,
+    channels_last,
+    explicit_pair,
+    in_layout,
+    layout_axes,
+    output_size,
+    padded,
+)
+from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.shape import shape
+from tfmini.ops.math.broadcast import HALVES
+from tfmini.ops.nn.activation import where_else_zero
+from tfmini.ops.nn.arguments import padding_attrs, spatial_sequence
+from tfmini.ops.nn.window_attrs import Windows, check_lengths
+from tfmini.shapes import RawShape, merge_raw, with_rank
+
+_SIZES = "ksize: list(int) >= 4; strides: list(int) >= 4; "
+_PADDING = "padding: {'SAME', 'VALID'}; "
+_EXPLICIT = "padding: {'SAME', 'VALID', 'EXPLICIT'}; explicit_paddings: list(int) = []; "
+_FORMAT = "data_format: {'NHWC', 'NCHW'} = 'NHWC'; "
+_VOLUME = f"ksize: list(int) >= 5; strides: list(int) >= 5; {_PADDING}data_format: {{'NDHWC', 'NCDHW'}} = 'NDHWC'; "
+_GRAD = "(orig_input: T, orig_output: T, grad: T) -> output: T; "
+_FLOATS = "T: {half, bfloat16, float, double}"
+_HALVES_AND_FLOAT = "{half, bfloat16, float}"
+
+max_pool_op = op(
+    "MaxPool(input: T) -> output: T"
+    "; T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT; "
+    + _SIZES + _EXPLICIT + _FORMAT.replace("'NCHW'}", "'NCHW', 'NCHW_VECT_C'}")
+)  # fmt: skip
+max_pool_grad_op = op(f"MaxPoolGrad{_GRAD}{_SIZES}{_EXPLICIT}{_FORMAT}T: realnumbertype = DT_FLOAT")
+max_pool_grad_grad_op = op(f"MaxPoolGradGrad{_GRAD}{_SIZES}{_PADDING}{_FORMAT}T: realnumbertype")
+avg_pool_op = op(f"AvgPool(value: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}")
+avg_pool_grad_op = op(
+    f"AvgPoolGrad(orig_input_shape: int32, grad: T) -> output: T; {_SIZES}{_PADDING}{_FORMAT}{_FLOATS}"
+)
+max_pool3d_op = op(f"MaxPool3D(input: T) -> output: T; {_VOLUME}T: {_HALVES_AND_FLOAT}")
+max_pool3d_grad_op = op(
+    f"MaxPool3DGrad(orig_input: TInput, orig_output: TInput, grad: T) -> output: T; {_VOLUME}"
+    f"T: {_HALVES_AND_FLOAT} = DT_FLOAT; TInput: {_HALVES_AND_FLOAT} = DT_FLOAT"
+)
+max_pool3d_grad_grad_op = op(f"MaxPool3DGradGrad{_GRAD}{_VOLUME}T: realnumbertype")
+avg_pool3d_op = op(f"AvgPool3D(input: T) -> output: T; {_VOLUME}{_FLOATS}")
+avg_pool3d_grad_op = op(f"AvgPool3DGrad(orig_input_shape: int32, grad: T) -> output: T; {_VOLUME}{_FLOATS}")
+
+
+# ---- shapes -------------------------------------------------------------------------------------
+
+
+@max_pool_op.shape
+@avg_pool_op.shape
+@max_pool3d_op.shape
+@avg_pool3d_op.shape
+def _pool_shape(node: Operation) -> list[RawShape]:
+    return [pooled_shape(node, node.attrs)]
+
+
+def pooled_shape(node: Operation, attrs: Mapping[str, Any]) -> RawShape:
+    """The output shape of a pooling op.
+
+    Raises:
+      ValueError: for sizes that it does not support.
+    """
+    data_format = attrs["data_format"]
+    positions = layout_axes(data_format)
+    image = with_rank(node.inputs[0].raw_shape, len(positions))
+    check_lengths(node.type, len(positions), ksize=attrs["ksize"], strides=attrs["strides"])
+    explicit = attrs.get("explicit_paddings")
+    sizes = [
+        output_size(
+            image[axis], attrs["ksize"][axis], attrs["strides"][axis], 1, attrs["padding"],
+            explicit_pair(explicit, axis),
+        )
+        for axis in positions[1:]
+    ]  # fmt: skip
+    return arranged((image[0], *sizes), data_format)
+
+
+@max_pool_grad_op.shape
+@max_pool3d_grad_op.shape
+def _max_pool_grad_shape(node: Operation) -> list[RawShape]:
+    return [with_rank(node.inputs[0].raw_shape, len(node.attrs["ksize"]))]
+
+
+@max_pool_grad_grad_op.shape
+@max_pool3d_grad_grad_op.shape
+def _max_pool_grad_grad_shape(node: Operation) -> list[RawShape]:
+    return [merge_raw(node.inputs[1].raw_shape, _pool_shape(node)[0])]
+
+
+@avg_pool_grad_op.shape
+@avg_pool3d_grad_op.shape
+def _avg_pool_grad_shape(node: Operation) -> list[RawShape]:
+    return [with_rank(constant_value_as_shape(node.inputs[0]), len(node.attrs["ksize"]))]
+
+
+# ---- kernels ------------------------------------------------------------------------------------
+
+
+def _check_axes(attrs: Mapping[str, Any], deep: bool) -> None:
+    """Refuses windows over several images and, unless ``deep``, over several channels."""
+    depth = layout_axes(attrs["data_format"])[-1]
+    if attrs["ksize"][0] != 1 or attrs["strides"][0] != 1:
+        raise UnimplementedError.of("Pooling is not yet supported on the batch dimension.")
+    if not deep and (attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1):
+        raise UnimplementedError.of("Pooling is not yet supported on the depth dimension.")
+
+
+def _placer(attrs: Mapping[str, Any]) -> Callable[[tuple[int, ...]], Axes]:
+    """A function of a shape with the channels last that returns its windows."""
+    windows = Windows(attrs)
+    ksize = tuple(attrs["ksize"][axis] for axis in windows.positions[1:-1])
+    return lambda sizes: windows.axes(sizes[1:-1], ksize)
+
+
+def _wide(attrs: Mapping[str, Any]) -> Any:
+    """The type in which sums are formed: half-precision numbers are added in float32."""
+    return np.float32 if attrs["T"] in HALVES else attrs["T"].numpy
+
+
+def max_pool_of(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
+    """A function that pools images, for these attrs."""
+    place, layout = _placer(attrs), attrs["data_format"]
+    depth = layout_axes(layout)[-1]
+    deep = attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1
+    _check_axes(attrs, deep=len(attrs["ksize"]) == 4)
+    if deep:
+        return _depthwise_max_pool(attrs)
+
+    def max_pool(image: Array) -> Array:
+        image = channels_last(image, layout)
+        axes = place(image.shape)
+        source = padded(image, axes, kernels.lowest(image.dtype))
+        return in_layout(kernels.reduce_windows(np.maximum, source, axes), layout)
+
+    return max_pool
+
+
+def _depthwise_max_pool(attrs: Mapping[str, Any]) -> Callable[[Array], Array]:
+    """A function that computes the maxima of groups of channels."""
+    ksize, layout = attrs["ksize"], attrs["data_format"]
+    _, row, column, depth = layout_axes(layout)
+    window = ksize[depth]
+    if ksize[row] != 1 or ksize[column] != 1:
+        text = "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
+        raise UnimplementedError.of(text)
+    if window != attrs["strides"][depth]:
+        text = "Depthwise max pooling requires the depth window to equal the depth stride."
+        raise UnimplementedError.of(text)
+
+    def max_pool(image: Array) -> Array:
+        image = channels_last(image, layout)
+        if image.shape[3] % window:
+            text = "Depthwise max pooling requires the depth window to evenly divide the input depth"
+            raise UnimplementedError.of(text)
+        return in_layout(image.reshape(*image.shape[:3], -1, window).max(axis=4), layout)
+
+    return max_pool
+
+
+def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
+    """A function of images, their maxima and gradients of the maxima, for these attrs."""
+    place, layout, wide = _placer(attrs), attrs["data_format"], _wide(attrs)
+
+    def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
+        image, result = channels_last(image, layout), channels_last(result, layout)
+        grad = np.ascontiguousarray(channels_last(grad, layout))
+        axes = place(image.shape)
+        if grad.shape != result.shape or result.shape[1:-1] != axes.out:
+            raise InvalidArgumentError.of(f"Expected grad shape to be {result.shape}, but got {grad.shape}")
+        source = padded(image, axes, kernels.lowest(image.dtype))
+        total, tiled = kernels.spread(image.shape[0], axes, image.shape[-1], wide)
+        if result.dtype.kind not in "iu" and np.isnan(result).any():
+            source, result = kernels.without_nan(source, result, axes)
+        for where, match in kernels.first_matches(source, result, axes):
+            share = where_else_zero(match, grad)
+            if tiled:
+                total[where] = share
+            else:
+                total[where] += share
+        return in_layout(total[axes.inner].astype(grad.dtype, copy=False), layout)
+
+    return max_pool_grad
+
+
+def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
+    """A function of images, their maxima and gradients of the images, for these attrs."""
+    place, layout = _placer(attrs), attrs["data_format"]
+
+    def max_pool_grad_grad(image: Array, result: Array, grad: Array) -> Array:
+        image, result, grad = (channels_last(value, layout) for value in (image, result, grad))
+        axes = place(image.shape)
+        source = padded(image, axes, kernels.lowest(image.dtype), keep=True)
+        wide = padded(grad, axes)
+        total = np.zeros(result.shape, grad.dtype)
+        for where, match in kernels.first_matches(source, result, axes):
+            total += where_else_zero(match, np.ascontiguousarray(wide[where]))
+        return in_layout(total, layout)
+
+    return max_pool_grad_grad
+
+
+for _handle in (max_pool_op, max_pool3d_op):
+    _handle.kernel_factory("CPU")(lambda node: max_pool_of(node.attrs))
+for _handle in (max_pool_grad_op, max_pool3d_grad_op):
+    _handle.kernel_factory("CPU")(lambda node: max_pool_grad_of(node.attrs))
+for _handle in (max_pool_grad_grad_op, max_pool3d_grad_grad_op):
+    _handle.kernel_factory("CPU")(lambda node: max_pool_grad_grad_of(node.attrs))
+
+
+@avg_pool_op.kernel_factory("CPU")
+@avg_pool3d_op.kernel_factory("CPU")
+def _avg_pool_factory(node: Any) -> Callable[..., Array]:
+    _check_axes(node.attrs, deep=False)
+    place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
+    dtype = node.attrs["T"].numpy
+
+    def avg_pool(image: Array) -> Array:
+        image = channels_last(image, layout).astype(wide, copy=False)
+        axes = place(image.shape)
+        result = kernels.reduce_windows(np.add, padded(image, axes), axes)
+        result /= kernels.counts(axes, result.dtype)
+        return in_layout(result.astype(dtype, copy=False), layout)
+
+    return avg_pool
+
+
+@avg_pool_grad_op.kernel_factory("CPU")
+@avg_pool3d_grad_op.kernel_factory("CPU")
+def _avg_pool_grad_factory(node: Any) -> Callable[..., Array]:
+    place, layout, wide = _placer(node.attrs), node.attrs["data_format"], _wide(node.attrs)
+    dtype = node.attrs["T"].numpy
+
+    def avg_pool_grad(sizes: Array, grad: Array) -> Array:
+        image = tuple(int(sizes[axis]) for axis in layout_axes(layout))
+        grad = channels_last(grad, layout).astype(wide, copy=False)
+        axes = place(image)
+        share = grad / kernels.counts(axes, grad.dtype)
+        total, tiled = kernels.spread(image[0], axes, image[-1], grad.dtype)
+        for _, where in axes.elements():
+            if tiled:
+                total[where] = share
+            else:
+                total[where] += share
+        return in_layout(total[axes.inner].astype(dtype, copy=False), layout)
+
+    return avg_pool_grad
+
+
+# ---- gradients ----------------------------------------------------------------------------------
+
+
+def _attrs(node: Operation, *names: str) -> dict[str, Any]:
+    return {name: node.attrs[name] for name in ("ksize", "strides", "padding", "data_format", *names)}
+
+
+@max_pool_op.gradient
+def _max_pool_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [max_pool_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node, "explicit_paddings"))]
+
+
+@max_pool3d_op.gradient
+def _max_pool3d_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    return [max_pool3d_grad_op(node.inputs[0], node.outputs[0], grad, **_attrs(node))]
+
+
+def _derive_from(handle: OpHandle, other: OpHandle) -> None:
+    """Attaches the gradient of a max pooling gradient, which is the other of `MaxPoolGrad` and `MaxPoolGradGrad`."""
+
+    @handle.gradient
+    def _gradient(node: Operation, grad: Tensor) -> list[Any]:
+        return [None, None, other(*node.inputs[:2], grad, **_attrs(node))]
+
+
+_derive_from(max_pool_grad_op, max_pool_grad_grad_op)
+_derive_from(max_pool_grad_grad_op, max_pool_grad_op)
+_derive_from(max_pool3d_grad_op, max_pool3d_grad_grad_op)
+_derive_from(max_pool3d_grad_grad_op, max_pool3d_grad_op)
+
+
+def _derive_average(forward: OpHandle, backprop: OpHandle) -> None:
+    """Attaches the gradients of average pooling and of its gradient."""
+
+    @forward.gradient
+    def _gradient(node: Operation, grad: Tensor) -> list[Any]:
+        return [backprop(shape(node.inputs[0]), grad, **_attrs(node))]
+
+    @backprop.gradient
+    def _backprop_gradient(node: Operation, grad: Tensor) -> list[Any]:
+        return [None, forward(grad, **_attrs(node))]
+
+
+_derive_average(avg_pool_op, avg_pool_grad_op)
+_derive_average(avg_pool3d_op, avg_pool3d_grad_op)
+
+
+# ---- public functions ---------------------------------------------------------------------------
+
+
+def max_pool(
+    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
+    input: Any = None,
+) -> Tensor:  # fmt: skip
+    """The maximum of each window (``tf.nn.max_pool``).
+
+    Args:
+      value: [batch, rows, columns, channels], or channels second for NCHW.
+      ksize: the window: one int, two, or four in the layout of ``data_format``.
+      strides: as ``ksize``.
+      padding: "SAME", "VALID", or four (before, after) pairs.
+    """
+    with name_scope(name, "MaxPool", [value]) as scope:
+        return _pool(max_pool_op, either("input", input, "value", value), ksize, strides, data_format, scope,
+                     padding_attrs(padding))  # fmt: skip
+
+
+def max_pool2d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`max_pool` (``tf.nn.max_pool2d``)."""
+    with name_scope(name, "MaxPool2d", [input]) as scope:
+        return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
+
+
+def avg_pool(
+    value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC", name: str | None = None,
+    input: Any = None,
+) -> Tensor:  # fmt: skip
+    """The mean of each window, without padding (``tf.nn.avg_pool``, ``tf.nn.avg_pool2d``); see `max_pool`."""
+    with name_scope(name, "AvgPool", [value]) as scope:
+        return _pool(avg_pool_op, either("input", input, "value", value), ksize, strides, data_format, scope,
+                     {"padding": padding})  # fmt: skip
+
+
+def max_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
+) -> Tensor:
+    """The maximum of each window of volumes (``tf.nn.max_pool3d``)."""
+    with name_scope(name, "MaxPool3D", [input]) as scope:
+        return _pool(max_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
+
+
+def avg_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NDHWC", name: str | None = None
+) -> Tensor:
+    """The mean of each window of volumes (``tf.nn.avg_pool3d``)."""
+    with name_scope(name, "AvgPool3D", [input]) as scope:
+        return _pool(avg_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
+
+
+def _pool(
+    handle: OpHandle, value: Any, ksize: Any, strides: Any, data_format: str, name: str, padding: dict[str, Any]
+) -> Tensor:
+    data_format = "NHWC" if data_format is None else data_format
+    count = 3 if "D" in data_format else 2
+    channels = 1 if data_format in ("NCHW", "NCDHW") else count + 1
+    return handle(
+        value,
+        ksize=spatial_sequence(ksize, count, channels, "ksize"),
+        strides=spatial_sequence(strides, count, channels, "strides"),
+        data_format=data_format,
+        name=name,
+        **padding,
+    )

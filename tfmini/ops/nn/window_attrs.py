@@ -1,0 +1,69 @@
+"""The attrs of ops that slide windows over images and volumes: strides, dilations, padding, data format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.numerics.windows import Axes, explicit_pair, layout_axes, output_size, window_axis
+
+_SINGULAR = {"strides": "stride", "dilations": "dilation"}
+
+
+def check_lengths(op_type: str, count: int, **lists: Sequence[int]) -> None:
+    """Refuses attrs that are lists of another length.
+
+    Raises:
+      ValueError: naming the first.
+    """
+    for name, values in lists.items():
+        if len(values) != count:
+            raise ValueError(
+                f"{op_type} requires the {_SINGULAR.get(name, name)} attribute to contain {count} values,"
+                f" but got: {len(values)}"
+            )
+
+
+class Windows:
+    """How windows slide over the spatial axes of an op's data.
+
+    Args:
+      attrs: ``strides`` and ``padding``; ``data_format``, ``explicit_paddings`` and dilations where the op has them.
+      dilations: the name of the attr for dilations.
+    """
+
+    __slots__ = ("_known", "_options", "data_format", "padding", "positions")
+
+    def __init__(self, attrs: Mapping[str, Any], dilations: str = "dilations") -> None:
+        self.data_format: bytes = attrs.get("data_format", b"NHWC")
+        self.positions = layout_axes(self.data_format)
+        self.padding: bytes = attrs["padding"]
+        holes, explicit = attrs.get(dilations), attrs.get("explicit_paddings")
+        self._options = [
+            (attrs["strides"][i], holes[i] if holes else 1, self.padding, explicit_pair(explicit, i))
+            for i in self.positions[1:-1]
+        ]
+        self._known: dict[Any, Axes] = {}
+
+    def out_sizes(self, sizes: Sequence[int | None], windows: Sequence[int | None]) -> tuple[int | None, ...]:
+        """The number of windows along each spatial axis, None where it is unknown."""
+        return tuple(output_size(n, k, *options) for n, k, options in zip(sizes, windows, self._options))
+
+    def axes(self, sizes: tuple[int, ...], windows: tuple[int, ...]) -> Axes:
+        """The windows along each spatial axis.
+
+        Raises:
+          InvalidArgumentError: when a window does not fit.
+        """
+        key = (sizes, windows)
+        found = self._known.get(key)
+        if found is None:
+            try:
+                found = Axes(window_axis(n, k, *options) for n, k, options in zip(sizes, windows, self._options))
+            except ValueError as error:
+                raise InvalidArgumentError.of(str(error)) from None
+            if len(self._known) > 64:
+                self._known.clear()
+            self._known[key] = found
+        return found

@@ -1,0 +1,1 @@
+"""State objects that ops wait for: queues, barriers, staging areas, accumulators, mutexes."""

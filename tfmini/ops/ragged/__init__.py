@@ -1,0 +1,1 @@
+"""Ragged tensors (``tf.ragged``)."""

@@ -1,0 +1,1 @@
+"""Summary ops and the summary writers of a task (``tf.summary``)."""

@@ -1,0 +1,1 @@
+"""The update ops of the optimizers (``ApplyAdam`` and the like)."""

@@ -1,0 +1,200 @@
+"""The optimizers' update ops: ``ApplyAdam`` and the like, each declared by one row of the table below.
+
+Each op changes a variable and its slots as one exclusive update. An op on references returns the variable's
+reference; the ``Resource…`` op takes handles and has no output. The ``Sparse…`` forms update some rows only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tfmini.errors import InvalidArgumentError
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.registry import OpHandle, op
+from tfmini.numerics import update_rules as rules
+from tfmini.ops.training.dense import apply_dense
+from tfmini.ops.training.sparse import apply_sparse
+from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
+
+
+class UpdateOps(NamedTuple):
+    """The forms of one update op: for reference or resource variables, and for dense gradients or rows.
+
+    A form that TensorFlow does not have is None.
+    """
+
+    dense: OpHandle[Any] | None
+    resource_dense: OpHandle[Any]
+    sparse: OpHandle[Any] | None
+    resource_sparse: OpHandle[Any] | None
+
+
+class _Form(NamedTuple):
+    """One update op: its inputs in order, the number of those that are state, and the span of the gradient's."""
+
+    type: str
+    inputs: tuple[str, ...]
+    states: int
+    start: int
+    stop: int
+    sparse: bool
+    by_handle: bool
+
+    def declaration(self, attr: str) -> str:
+        state = "resource" if self.by_handle else "Ref(T)"
+        types = {"indices": "Tindices", "global_step": "int64"}
+        inputs = [f"{n}: {state if i < self.states else types.get(n, 'T')}" for i, n in enumerate(self.inputs)]
+        output = "" if self.by_handle else " -> out: Ref(T)"
+        rows = "Tindices: {int32, int64}; " if self.sparse else ""
+        return f"{self.type}({', '.join(inputs)}){output}; T: numbertype; {rows}use_locking: bool = false; {attr}"
+
+    def split(self, values: Any) -> tuple[Any, Any, Any]:
+        """Splits the op's inputs into (states, gradient and row numbers, hyper-parameters)."""
+        start, stop = self.start, self.stop
+        return values[: self.states], values[start:stop], values[self.states : start] + values[stop:]
+
+
+def _update_ops(
+    name: str, slots: str, inputs: str, rule: rules.Rule, attr: str = "", sparse: bool = True, refs: bool = True
+) -> UpdateOps:
+    """Declares the forms of an update op.
+
+    Args:
+      name: without ``Apply`` and the form.
+      slots: the inputs that are slots.
+      inputs: the other inputs, but for the variable and the row numbers.
+      attr: declares the attr that is a keyword argument of ``rule``.
+      sparse, refs: whether TensorFlow has the form.
+    """
+
+    def declare(prefix: str) -> OpHandle[Any]:
+        is_sparse = "Sparse" in prefix
+        others = inputs.replace("delta", "grad").replace("grad", "grad indices") if is_sparse else inputs
+        names = ("var", *slots.split(), *others.split())
+        start = names.index("delta" if "delta" in names else "grad")
+        states, stop = 1 + len(slots.split()), start + 1 + is_sparse
+        form = _Form(f"{prefix}Apply{name}", names, states, start, stop, is_sparse, "Resource" in prefix)
+        return _declare(form, rule, attr)
+
+    return UpdateOps(
+        declare("") if refs else None,
+        declare("Resource"),
+        declare("Sparse") if refs and sparse else None,
+        declare("ResourceSparse") if sparse else None,
+    )
+
+
+def _declare(form: _Form, rule: rules.Rule, attr: str) -> OpHandle[Any]:
+    """Declares one form and attaches its rules. Update ops have no gradient."""
+    handle = op(form.declaration(attr), stateful=form.by_handle, writes="optimize")
+    handle.shape(functools.partial(_shape, form))
+    handle.kernel_factory("CPU")(functools.partial(_kernel, form, rule, attr.partition(":")[0]))
+    handle.not_differentiable()
+    return handle
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def _shape(form: _Form, node: Operation) -> list[RawShape]:
+    """Merges the shapes of the variable, its slots and the gradient; the hyper-parameters are scalars."""
+    states, gradient, hyper = form.split(node.inputs)
+    shape: RawShape = None
+    for state in states:
+        shape = _merged(shape, _state_shape(state))
+    for tensor in hyper:
+        with_rank(tensor.raw_shape, 0)
+    grad, *rows = [tensor.raw_shape for tensor in gradient]
+    shape = _merge_rows(shape, grad, rows[0]) if rows else _merged(shape, grad)
+    return [] if form.by_handle else [shape]
+
+
+def _merged(a: RawShape, b: RawShape) -> RawShape:
+    """`merge_raw`, naming the dimension and both shapes when a size differs.
+
+    Raises:
+      ValueError: when the shapes contradict each other.
+    """
+    if a is not None and b is not None and len(a) == len(b):
+        for axis, (size, other) in enumerate(zip(a, b)):
+            if size is not None and other is not None and size != other:
+                raise ValueError(
+                    f"Dimension {axis} in both shapes must be equal, but are {size} and {other}."
+                    f" Shapes are {format_raw(a)} and {format_raw(b)}."
+                )
+    return merge_raw(a, b)
+
+
+def _state_shape(tensor: Tensor) -> RawShape:
+    if tensor.dtype.name != "resource":
+        return tensor.raw_shape
+    return tensor.handle_data[1] if tensor.handle_data else None
+
+
+def _merge_rows(shape: RawShape, grad: RawShape, indices: RawShape) -> RawShape:
+    """Checks a gradient of some rows, and the numbers of those rows, against the whole."""
+    count = with_rank(indices, 1)[0]
+    if grad is None:
+        return shape
+    if grad and grad[0] is not None and count is not None and grad[0] != count:
+        raise ValueError(f"Dimensions must be equal, but are {count} and {grad[0]}")
+    rows = _merged(shape, (None, *grad[1:]))
+    return rows if shape is None else shape
+
+
+# ---- kernels --------------------------------------------------------------------------------
+
+
+def _kernel(form: _Form, rule: rules.Rule, attr: str, node: Any) -> Callable[..., Any]:
+    if attr:
+        rule = functools.partial(rule, **{attr: node.attrs[attr]})
+    scalars = form.split(form.inputs)[2]
+
+    def update(*values: Any) -> Any:
+        states, gradient, hyper = form.split(values)
+        for name, value in zip(scalars, hyper):
+            if value.shape:
+                raise InvalidArgumentError.of(f"{name} is not a scalar: {format_raw(value.shape)}")
+        if form.sparse:
+            apply_sparse(rule, states, gradient[0], gradient[1], hyper)
+        else:
+            apply_dense(rule, states, gradient[0], hyper, form.inputs[form.start])
+        return () if form.by_handle else states[0]
+
+    return update
+
+
+# ---- the ops --------------------------------------------------------------------------------
+
+_NESTEROV = "use_nesterov: bool = false"
+_UPDATE_SLOTS = "update_slots: bool = true"
+_ADAM = "beta1_power beta2_power lr beta1 beta2 epsilon grad"
+
+gradient_descent = _update_ops("GradientDescent", "", "alpha delta", rules.gradient_descent, sparse=False)
+momentum = _update_ops("Momentum", "accum", "lr grad momentum", rules.momentum, _NESTEROV)
+keras_momentum = _update_ops(
+    "KerasMomentum", "accum", "lr grad momentum", rules.keras_momentum, _NESTEROV, refs=False
+)
+adagrad = _update_ops("Adagrad", "accum", "lr grad", rules.adagrad, _UPDATE_SLOTS)
+adagrad_v2 = _update_ops("AdagradV2", "accum", "lr epsilon grad", rules.adagrad_v2, _UPDATE_SLOTS)
+adadelta = _update_ops("Adadelta", "accum accum_update", "lr rho epsilon grad", rules.adadelta)
+adam = _update_ops("Adam", "m v", _ADAM, rules.adam, _NESTEROV, sparse=False)
+adam_with_amsgrad = _update_ops("AdamWithAmsgrad", "m v vhat", _ADAM, rules.amsgrad, sparse=False, refs=False)
+ada_max = _update_ops("AdaMax", "m v", "beta1_power lr beta1 beta2 epsilon grad", rules.ada_max, sparse=False)
+rms_prop = _update_ops("RMSProp", "ms mom", "lr rho momentum epsilon grad", rules.rms_prop)
+centered_rms_prop = _update_ops(
+    "CenteredRMSProp", "mg ms mom", "lr rho momentum epsilon grad", rules.centered_rms_prop
+)
+proximal_gradient_descent = _update_ops(
+    "ProximalGradientDescent", "", "alpha l1 l2 delta", rules.proximal_gradient_descent
+)
+proximal_adagrad = _update_ops("ProximalAdagrad", "accum", "lr l1 l2 grad", rules.proximal_adagrad)
+adagrad_da = _update_ops(
+    "AdagradDA", "gradient_accumulator gradient_squared_accumulator", "grad lr l1 l2 global_step", rules.adagrad_da
+)
+ftrl = _update_ops("Ftrl", "accum linear", "grad lr l1 l2 lr_power", rules.ftrl)
+ftrl_v2 = _update_ops("FtrlV2", "accum linear", "grad lr l1 l2 l2_shrinkage lr_power", rules.ftrl_v2)
+add_sign = _update_ops("AddSign", "m", "lr alpha sign_decay beta grad", rules.add_sign, sparse=False)
+power_sign = _update_ops("PowerSign", "m", "lr logbase sign_decay beta grad", rules.power_sign, sparse=False)

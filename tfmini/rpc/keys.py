@@ -1,0 +1,215 @@
+"""Keys: a server admits only holders of a CURVE key, on a network, on loopback and on a Unix socket.
+
+Every server and client loads a key pair from a file: the one that ``TFMINI_KEYS`` names, or the key of
+this user, which is made on first use. Tasks that share a pair admit each other. Beside a key file, a list
+can admit further public keys: one per line, then a name; ``#`` begins a comment. It is read again
+when it changes, so removing a line revokes a key. ``TFMINI_INSECURE=1`` means: no keys, everyone is
+admitted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import stat
+import tempfile
+
+import zmq.auth
+
+from tfmini import errors
+
+_log = logging.getLogger("tfmini.rpc")
+
+INSECURE_ENV = "TFMINI_INSECURE"
+KEYS_ENV = "TFMINI_KEYS"
+_SECRET_SUFFIX = ".key_secret"
+_KEY_LENGTH = 40  # characters of a key as Z85 text
+_REMEDIES = (
+    f"Set {KEYS_ENV} to a key file (`tfmini keys DIRECTORY` makes one), or set {INSECURE_ENV}=1 if every user and host "
+    f"that can reach this process is trusted."
+)
+
+
+class AdmittedKeys:
+    """The public keys that a file lists; the file is read again when it has changed. No file, no keys."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+        self._stamp: tuple[int, ...] = ()
+        self._version = 0
+        self._keys: frozenset[bytes] = frozenset()
+
+    def version(self) -> int:
+        """Reads the file if it has changed; returns a number that grows with each change."""
+        try:
+            found = os.stat(self.path) if self.path else None
+        except OSError:
+            found = None
+        stamp = () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+        if stamp != self._stamp:
+            self._stamp, self._keys = stamp, self._read(found)
+            self._version += 1
+        return self._version
+
+    def __contains__(self, public: bytes) -> bool:
+        self.version()
+        return public in self._keys
+
+    def _read(self, found: os.stat_result | None) -> frozenset[bytes]:
+        if found is None:
+            return frozenset()
+        if found.st_mode & 0o022:
+            _log.error("%s is ignored, because other users can change it; run: chmod 600 %s", self.path, self.path)
+            return frozenset()
+        try:
+            with open(self.path, "rb") as file:
+                words = [line.split() for line in file if not line.lstrip().startswith(b"#")]
+        except OSError as error:
+            _log.error("The list of admitted keys cannot be read, so it is empty: %s", error)
+            return frozenset()
+        return frozenset(line[0] for line in words if line)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """A CURVE key pair, as Z85 text.
+
+    Args:
+      server: the public key of the servers to connect to; b"": they have this same pair.
+      file: the file that the pair comes from, for messages.
+      admitted: public keys that may connect beside this one.
+    """
+
+    public: bytes
+    secret: bytes = dataclasses.field(repr=False)
+    server: bytes = b""
+    file: str = ""
+    admitted: AdmittedKeys = dataclasses.field(default_factory=AdmittedKeys, repr=False, compare=False)
+
+    def admits(self, public: bytes) -> bool:
+        """Whether the holder of this public key may connect now."""
+        return public == self.public or public in self.admitted
+
+    def __str__(self) -> str:
+        return f"the key of {self.file}" if self.file else f"the key {self.public.decode()}"
+
+
+def generate_keys(directory: str, name: str = "tfmini", server: bytes = b"") -> str:
+    """Creates a key pair, which all tasks of a cluster may share. Returns the path of the secret file.
+
+    The file appears complete, so two processes may try at once: one of them fails.
+
+    Args:
+      server: see `Keys`.
+
+    Raises:
+      FileExistsError: there is one of that name.
+      OSError: the directory cannot be written.
+    """
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    secret = os.path.join(directory, name + _SECRET_SUFFIX)
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=directory) as private:
+        metadata = {"server-key": f'"{server.decode()}"'} if server else None
+        public_file, secret_file = zmq.auth.create_certificates(private, name, metadata)
+        os.chmod(secret_file, 0o600)
+        os.link(secret_file, secret)
+        os.replace(public_file, os.path.join(directory, f"{name}.key"))
+    return secret
+
+
+def load_keys(secret_file: str) -> Keys:
+    """Reads a key pair.
+
+    Raises:
+      errors.NotFoundError: there is no such file.
+      errors.PermissionDeniedError: other users can read it, or this one cannot.
+      errors.InvalidArgumentError: it holds no secret key.
+    """
+    try:
+        mode = os.stat(secret_file).st_mode
+        values = _read_values(secret_file)
+    except PermissionError as error:
+        raise errors.PermissionDeniedError.of(f"The key file {secret_file!r} cannot be read: {error}.") from error
+    except OSError as error:
+        raise errors.NotFoundError.of(f"No key file {secret_file!r}: {error}.") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise errors.PermissionDeniedError.of(
+            f"Other users can read the key file {secret_file!r}; run: chmod 600 {secret_file}"
+        )
+    public, secret, server = (values.get(name, b"") for name in (b"public-key", b"secret-key", b"server-key"))
+    if {len(public), len(secret), len(server or public)} != {_KEY_LENGTH}:
+        raise errors.InvalidArgumentError.of(f"{secret_file!r} is not a key file with a public and a secret key.")
+    return Keys(public, secret, server, secret_file, AdmittedKeys(admitted_file(secret_file)))
+
+
+def _read_values(path: str) -> dict[bytes, bytes]:
+    """The lines ``name = "value"`` of a certificate."""
+    with open(path, "rb") as file:
+        lines = [line.partition(b"=") for line in file if not line.startswith(b"#")]
+    return {name.strip(): value.strip(b" \t\r\n'\"") for name, equals, value in lines if equals}
+
+
+def admitted_file(secret_file: str) -> str:
+    """The path of the list of admitted keys that belongs to a key file."""
+    return secret_file.removesuffix(_SECRET_SUFFIX) + ".admitted"
+
+
+def admit(secret_file: str, public: bytes, name: str) -> None:
+    """Adds a public key to the list of a key file.
+
+    Raises:
+      OSError: the list cannot be written.
+    """
+    path = admitted_file(secret_file)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(b"%s  %s\n" % (public, name.encode()))
+
+
+def user_key_file() -> str:
+    """The path of this user's key, in the user's configuration folder (XDG base directory specification)."""
+    configured = os.environ.get("XDG_CONFIG_HOME", "")
+    base = configured if os.path.isabs(configured) else os.path.expanduser("~/.config")
+    return os.path.join(base, "tfmini", "tfmini" + _SECRET_SUFFIX)
+
+
+def user_keys() -> Keys:
+    """Returns the key pair of this user; makes it on first use.
+
+    Raises:
+      errors.FailedPreconditionError: it cannot be made.
+      errors.PermissionDeniedError, errors.InvalidArgumentError: see `load_keys`.
+    """
+    path = user_key_file()
+    try:
+        if not os.path.isabs(path):
+            raise FileNotFoundError("this user has no home directory")
+        if not os.path.exists(path):
+            generate_keys(os.path.dirname(path))
+            _log.info("made the key of this user: %s", path)
+    except FileExistsError:  # another process was faster
+        pass
+    except OSError as error:
+        raise errors.FailedPreconditionError.of(
+            f"The key of this user cannot be made at {path!r}: {error}. By it, servers and clients of a user admit each"
+            f" other and no one else. {_REMEDIES}"
+        ) from error
+    return load_keys(path)
+
+
+def own_keys(insecure: bool | None = None) -> Keys | None:
+    """Returns the keys of this process: of ``TFMINI_KEYS``, or of this user. None: everyone is admitted.
+
+    Args:
+      insecure: None: see ``TFMINI_INSECURE``.
+
+    Raises:
+      errors.OpError: as `load_keys` and `user_keys`.
+    """
+    path = os.environ.get(KEYS_ENV, "")
+    if path:
+        return load_keys(path)
+    if insecure is None:
+        insecure = os.environ.get(INSECURE_ENV, "") == "1"
+    return None if insecure else user_keys()

@@ -1,0 +1,1 @@
+"""How a task runs collectives: groups, exchanges, shared memory."""

@@ -1,0 +1,1 @@
+"""Runs of a partition on its task, one driver per kind of partition."""

@@ -1,0 +1,212 @@
+"""One run of a partition on its task: the interface and the shared code of the three drivers.
+
+`FunctionRun` is one function call. `BlockingRun` runs in its caller's thread and waits there for all-reduces.
+`DataflowRun` reacts to events and never blocks. `drivers.choose_driver` chooses one, once, at registration.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from numpy import errstate
+
+from tfmini import errors
+from tfmini.runtime.compiler.dead import DEAD
+from tfmini.runtime.compiler.kernel_errors import dead_fetch, kernel_error
+from tfmini.runtime.executor.ownership import make_private
+from tfmini.runtime.trace.record import Trace
+
+if TYPE_CHECKING:
+    from tfmini.runtime.executor.registered_graph import RegisteredGraph
+
+Done = Callable[[errors.OpError | None, list[Any]], None]
+Path = tuple[int, ...]
+"""The iteration numbers of the surrounding loops, outermost first; ``()`` outside all loops."""
+
+
+class Owner(Protocol):
+    """The part of a worker that its runs use.
+
+    Attributes:
+      reactor: of the process; None for a worker without a network.
+    """
+
+    task: str
+    reactor: Any
+
+    def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
+    def schedule(self, level_run: Any, segment: int) -> bool: ...
+
+
+class Stop(Protocol):
+    """The reason why a run must end; a deadline is true only once it has passed."""
+
+    def __bool__(self) -> bool: ...
+    def raise_error(self, run: PartitionRun) -> None: ...
+
+
+class Aborted:
+    """The `Stop` of a run that has been aborted, or is over."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: errors.OpError) -> None:
+        self.error = error
+
+    def __bool__(self) -> bool:
+        return True
+
+    def raise_error(self, run: PartitionRun) -> None:
+        raise self.error
+
+
+class Deadline:
+    """The `Stop` of a run whose time is limited.
+
+    Attributes:
+      end: on `time.monotonic`'s clock, in seconds.
+    """
+
+    __slots__ = ("end", "_timeout_s")
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self.end = time.monotonic() + timeout_s
+
+    def __bool__(self) -> bool:
+        return time.monotonic() > self.end
+
+    def raise_error(self, run: PartitionRun) -> None:
+        wait = run.describe_wait() or "a while loop is under way"
+        text = f"Timed out waiting for notification: no result in {self._timeout_s:g} s; {wait}."
+        raise errors.DeadlineExceededError.of(text)
+
+
+class PartitionRun:
+    """One run of a registered graph.
+
+    A driver that blocks defines `run_segments`; one that does not block replaces `start` and `abort`.
+
+    Args:
+      owner: the worker.
+      feeds: the fed values, in the order of ``program.feeds``.
+      timeout_s: seconds from now until loops end with DeadlineExceededError.
+
+    Attributes:
+      is_blocking: whether `execute` runs the whole partition in the calling thread.
+      stopped: false until the run must end. Loops look at it before each iteration.
+      trace: the record of a traced program's run, else None.
+    """
+
+    __slots__ = ("owner", "graph", "program", "step_id", "slots", "stopped", "trace")
+    is_blocking: ClassVar[bool] = True
+
+    def __init__(
+        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+    ) -> None:
+        program = graph.program
+        self.owner = owner
+        self.graph = graph
+        self.program = program
+        self.step_id = step_id
+        self.slots = slots = program.template.copy()
+        for slot, value in zip(program.feeds, feeds):
+            slots[slot] = value
+        self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s)
+        self.trace = None if program.trace is None else Trace()
+
+    @property
+    def run(self) -> PartitionRun:
+        """Itself; an iteration of a loop, which generated code sees too, has its run here."""
+        return self
+
+    # ---- for the master and the worker ------------------------------------------------------
+
+    def start(self, on_done: Done) -> None:
+        """Begins the run; ``on_done(error, fetched values)`` is called once, now or later."""
+        try:
+            values = self.execute()
+        except errors.OpError as error:
+            on_done(error, [])
+        except BaseException:
+            on_done(errors.CancelledError.of(f"Step {self.step_id} was interrupted."), [])
+            raise
+        else:
+            on_done(None, values)
+
+    def execute(self) -> list[Any]:
+        """Runs the partition in the calling thread and returns the fetched values.
+
+        Raises:
+          OpError: the failure of the run.
+        """
+        if self.stopped:  # aborted before it began
+            self.raise_stopped()
+        try:
+            with errstate(all="ignore"):
+                self.run_segments()
+        except Exception as error:  # noqa: BLE001 - translated at the boundary of the step
+            self.release()
+            raise kernel_error(error, self.owner.task) from (None if isinstance(error, errors.OpError) else error)
+        except BaseException:  # Ctrl-C: the caller will not take the values
+            self.release()
+            raise
+        return self.fetched()
+
+    def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
+        """Takes in a group of tensors from another task.
+
+        Args:
+          path: of the iteration that receives them.
+          arrived_ns: when they arrived, on `trace.record.clock`, if that was before the run was made.
+
+        Raises:
+          InternalError: when the run does not expect the group.
+        """
+        raise errors.InternalError.of(f"step {self.step_id} got group {group}, which it does not expect")
+
+    def abort(self, error: errors.OpError) -> None:
+        """Ends the run with an error, from any thread; the first error counts."""
+        if not isinstance(self.stopped, Aborted):
+            self.stopped = Aborted(error)
+
+    def describe_wait(self) -> str:
+        """A sentence for people about the events that the run waits for; "" while it computes."""
+        return ""
+
+    def needs(self, task: str, peer: Any) -> bool:
+        """Whether the run exchanges tensors with a task, known by its name or as a peer."""
+        return False
+
+    # ---- for the drivers --------------------------------------------------------------------
+
+    def run_segments(self) -> None:
+        """Runs all segments."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Cancels pending waits after a failure."""
+
+    def fetched(self) -> list[Any]:
+        """The fetched values, after all segments have run; the other values are let go.
+
+        Raises:
+          InvalidArgumentError: when a fetched value is dead.
+        """
+        slots = self.slots
+        values = [slots[slot] for slot in self.program.fetches]
+        if self.program.uncertain:
+            for index, value in enumerate(values):
+                if value is DEAD:
+                    raise dead_fetch(index)
+        slots.clear()
+        return make_private(values) if self.graph.is_private else values
+
+    # ---- for generated code and kernels -----------------------------------------------------
+
+    def raise_stopped(self) -> None:
+        """Raises the reason why the run must end."""
+        if self.stopped is not False:
+            self.stopped.raise_error(self)

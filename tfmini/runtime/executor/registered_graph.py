@@ -1,0 +1,54 @@
+"""`RegisteredGraph`: the compiled partition of one task, registered to be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfmini.devices import task_of_device
+from tfmini.graph.node import Node
+from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.executor.function_run import FunctionRun
+from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.resources import Resources
+
+
+@dataclass
+class RegisteredGraph:
+    """A compiled partition.
+
+    Attributes:
+      task: the name of the worker in the session's cluster.
+      driver: the class of its runs.
+      is_private: whether a client in this process gets the fetched arrays themselves and may write into them.
+      peers: destination task -> an object with ``send(message)``.
+      labels: group -> its tensors and their sender, for people.
+      senders: group -> the task that sends it.
+    """
+
+    handle: int
+    session_handle: str
+    program: Program
+    resources: Resources
+    task: str = ""
+    driver: type[PartitionRun] = FunctionRun
+    is_private: bool = False
+    peers: dict[str, Any] = field(default_factory=dict)
+    labels: dict[int, str] = field(default_factory=dict)
+    senders: dict[int, str] = field(default_factory=dict)
+
+    def describe_group(self, group: int) -> str:
+        return self.labels.get(group, f"group {group}")
+
+    def add_receives(self, nodes: Iterable[Node]) -> None:
+        """Notes the label and the sender of each group that the nodes receive."""
+        names: dict[int, list[str]] = {}
+        for node in nodes:
+            if node.op == "_Recv" and "_group" in node.attrs:
+                group = node.attrs["_group"]
+                names.setdefault(group, []).append(node.attrs["tensor_name"].decode().split("_", 2)[-1])
+                self.senders[group] = task_of_device(node.attrs["send_device"].decode())
+        for group, found in names.items():
+            shown = ", ".join(found[:4]) + ("…" if len(found) > 4 else "")
+            self.labels[group] = f"{shown} from {self.senders[group]}"

@@ -1,0 +1,179 @@
+"""Runs that wait for answers of their own nodes: the state that `BlockingRun` and `DataflowRun` share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.runtime.compiler.kernel_errors import node_error
+from tfmini.runtime.compiler.levels import Level
+from tfmini.runtime.executor.partition_run import Owner, PartitionRun, Path
+
+if TYPE_CHECKING:
+    from tfmini.runtime.executor.registered_graph import RegisteredGraph
+
+
+class WaitingRun(PartitionRun):
+    """A run with pending waits.
+
+    Attributes:
+      lock: guards the waits and all counters.
+      waits: the pending waits that can be cancelled.
+      started_at: on `time.monotonic`'s clock.
+    """
+
+    __slots__ = ("lock", "waits", "started_at")
+
+    def __init__(
+        self, owner: Owner, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None = None
+    ) -> None:
+        super().__init__(owner, graph, step_id, feeds, timeout_s)
+        self.lock = threading.Lock()
+        self.waits: dict[NodeWait, None] = {}
+        self.started_at = time.monotonic()
+
+    @property
+    def run(self) -> WaitingRun:
+        return self
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether a thread does nothing but wait for the only answer that the program needs."""
+        return False
+
+    def wake(self) -> None:
+        """Makes a thread that waits for the run look at it again."""
+
+    def missing_groups(self) -> list[int]:
+        """The groups that other tasks still have to send. The caller holds the lock."""
+        return []
+
+    def describe_wait(self) -> str:
+        with self.lock:
+            groups = sorted(self.missing_groups())
+            causes = [*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)]
+        if not causes:
+            return ""
+        seconds = time.monotonic() - self.started_at
+        return f"step {self.step_id} on {self.owner.task} waits for {' and '.join(causes)} for {seconds:.1f} s"
+
+    def release(self) -> None:
+        with self.lock:
+            waits = list(self.waits)
+            self.waits.clear()
+        for wait in waits:
+            wait.cancel()
+
+
+class StepContext:
+    """The ``step`` of generated code and of kernels: a whole run, or one iteration of a loop.
+
+    Attributes:
+      level: the segments that run.
+      path: see `partition_run.Path`.
+    """
+
+    __slots__ = ()
+    level: Level
+    path: Path
+
+    @property
+    def run(self) -> WaitingRun:
+        """The run of the whole partition."""
+        raise NotImplementedError
+
+    @property
+    def step_id(self) -> int:
+        return self.run.step_id
+
+    @property
+    def owner(self) -> Owner:
+        return self.run.owner
+
+    def begin(self, key: int, kernel: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Starts an asynchronous kernel; its answer completes the event ``key``."""
+        trace = self.run.trace
+        if trace is not None:
+            trace.begun(key, self.path)
+        wait = NodeWait(self, key)
+        try:
+            kernel(wait, *arguments)
+        except BaseException:  # even Ctrl-C: a kernel that did not start will never answer
+            wait.forget()
+            raise
+
+    def skip(self, key: int) -> None:
+        """Completes an event without values, because the node that would answer is dead."""
+        self.complete(key, None)
+
+    def complete(self, key: int, values: Sequence[Any] | None) -> None:
+        """An event is complete: a group (0 and up) has arrived or a node (below 0) has answered."""
+        raise NotImplementedError
+
+
+class NodeWait:
+    """The pending answer of one node: the runtime's implementation of `graph.waiting.PatientWait`.
+
+    Attributes:
+      cause: the event that the node waits for, for people.
+      sleep: a function that waits where the answer comes from, or None.
+    """
+
+    __slots__ = ("step", "cause", "sleep", "_run", "_key", "_cancel", "_open")
+
+    def __init__(self, step: StepContext, key: int) -> None:
+        self.step = step
+        self._run = step.run
+        self.cause = ""
+        self.sleep: Callable[[float], bool] | None = None
+        self._key = key
+        self._cancel: Callable[[], None] | None = None
+        self._open = True
+
+    @property
+    def is_patient(self) -> bool:
+        return self._run.is_patient
+
+    def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
+        self.sleep = sleep if self._open else None
+        self._run.wake()  # the thread may be driving the reactor by now
+
+    def done(self, result: Any = None) -> None:
+        if not self.forget():
+            return
+        slots = self.step.level.arrivals[self._key][0]
+        self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
+
+    def fail(self, error: errors.OpError) -> None:
+        if self.forget():
+            run = self._run
+            run.abort(node_error(error, run.program.waits[self._key], run.owner.task))
+
+    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        run = self._run
+        with run.lock:
+            if run.stopped or not self._open:
+                return False
+            self.cause = f"{cause} (node {run.program.waits[self._key].name})"
+            self._cancel = cancel
+            run.waits[self] = None
+            return True
+
+    def forget(self) -> bool:
+        """Ends the wait; False when it has ended already."""
+        run = self._run
+        with run.lock:
+            was_open, self._open = self._open, False
+            # Both refer to the wait: the cycle would keep the tensors until a garbage collection.
+            self._cancel = self.sleep = None
+            run.waits.pop(self, None)
+        return was_open
+
+    def cancel(self) -> None:
+        """Ends the wait and tells the kernel that no answer is wanted, because the run is over."""
+        cancel = self._cancel
+        if self.forget() and cancel is not None:
+            cancel()

@@ -1,0 +1,224 @@
+"""A master's side of one client session: its graph, placement, plans and running steps.
+
+Nothing here waits. A client in the same process drives the reactor until its callback has been called. For a remote
+client `master_service` sends the answer from the callback.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tfmini import errors
+from tfmini.graph.node import Node, Nodes
+from tfmini.placement.decision import Decision
+from tfmini.placement.placer import place
+from tfmini.runtime.master.plan import Plan, build_plan
+from tfmini.runtime.master.registration import Registration
+from tfmini.runtime.master.step import OnDone, Step
+from tfmini.runtime.master.step_waits import Told
+from tfmini.runtime.master.traced_step import TracedStep
+from tfmini.runtime.options import SessionOptions
+
+if TYPE_CHECKING:
+    from tfmini.runtime.master.master import Master
+
+_log = logging.getLogger("tfmini.runtime")
+
+OnPlan = Callable[[errors.OpError | None, Plan | None], None]
+_Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_PlanKey = tuple[_Signature, bool]  # with whether it is traced
+
+
+class MasterSession:
+    """See the module. `Master.create_session` makes it.
+
+    Attributes:
+      in_process: whether the client is in this process; its thread may then run a local plan by itself.
+      holds: functions that stop reconnecting to the tasks where this session is open.
+    """
+
+    def __init__(self, master: Master, handle: str, options: SessionOptions, in_process: bool = False) -> None:
+        self.master = master
+        self.handle = handle
+        self.options = options
+        self.in_process = in_process
+        self.nodes: Nodes = {}
+        self.placement: dict[str, str] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.graph_version = 0
+        self.closed = False
+        self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
+        self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []
+        self._names = itertools.count(0)
+        self._plans: dict[_PlanKey, Plan] = {}
+        self._building: dict[_PlanKey, list[OnPlan]] = {}
+        self._steps: dict[int, Step] = {}
+        self._registrations: set[Registration] = set()
+        self._lock = threading.RLock()
+
+    # ---- graph ------------------------------------------------------------------------------
+
+    def extend(self, nodes: Sequence[Node]) -> int:
+        """Adds nodes and places them; returns the new graph version.
+
+        Raises:
+          InvalidArgumentError: when a name is known already or a node cannot be placed.
+          FailedPreconditionError: when the session is closed.
+        """
+        self._check_open()
+        with self._lock:
+            for node in nodes:
+                if node.name in self.nodes:
+                    text = (
+                        f"GraphDef argument to Extend includes node '{node.name}', which was created by a previous call"
+                        " to Create or Extend in this session."
+                    )
+                    raise errors.InvalidArgumentError.of(text)
+            grown = {**self.nodes, **{n.name: n for n in nodes}} if self.nodes else {n.name: n for n in nodes}
+            self._place(grown)
+            self.nodes = grown
+            self.graph_version += 1
+            return self.graph_version
+
+    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+        """As `extend`, after asking tasks about devices that the nodes name and that this master does not know."""
+
+        def known() -> None:
+            error: errors.OpError | None = None
+            try:
+                if nodes:
+                    self.extend(nodes)
+            except errors.OpError as failure:
+                error = failure
+            on_done(error)
+
+        self.master.learn_devices(nodes, self.options, known)
+
+    def _place(self, nodes: Nodes) -> None:
+        placement = place(
+            nodes,
+            self.master.devices(self.options.device_filters),
+            default_device=self.master.default_device,
+            soft_placement=self.options.allow_soft_placement,
+            assigned=self.placement,
+        )
+        new = {name: d for name, d in placement.items() if name not in self.decisions}
+        self.decisions.update(new)
+        self.placement.update({name: d.device for name, d in new.items()})
+        if self.options.log_device_placement:
+            for name, decision in new.items():
+                line = f"{name}: ({nodes[name].op}): {decision.device}"
+                print(line)
+                _log.info("%s", line)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.FailedPreconditionError.of("Session is closed.")
+
+    # ---- plans ------------------------------------------------------------------------------
+
+    def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
+        """The plan of a signature, or None if it is not registered."""
+        return self._plans.get((signature, traced))
+
+    def prepare(self, signature: _Signature, on_plan: OnPlan, traced: bool = False) -> None:
+        """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
+
+        After a failure the next call tries again.
+
+        Args:
+          traced: asks for the plan whose programs record a trace, which is another plan than the usual one.
+        """
+        key = (signature, traced)
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                others = self._building.get(key)
+                if others is not None:
+                    others.append(on_plan)
+                    return
+                self._building[key] = [on_plan]
+        if plan is not None:
+            on_plan(None, plan)
+            return
+        try:
+            self._check_open()
+            plan = self._build(signature)
+            plan.traced = traced
+            registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
+            with self._lock:  # either `close` sees the registration or it is never begun
+                if self.closed:
+                    raise errors.CancelledError.of(self.closed_because)
+                self._registrations.add(registration)
+            registration.start()
+        except errors.OpError as error:
+            self._prepared(key, error, None)
+        except BaseException as error:  # even Ctrl-C
+            # Others may wait for this plan: they must not wait for ever.
+            self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"), None)
+            raise
+
+    def _build(self, signature: _Signature) -> Plan:
+        feeds, fetches, targets = signature
+        with self._lock:
+            incarnations = {d.name: d.incarnation for d in self.master.devices(())}
+            return build_plan(
+                self.nodes, self.placement, feeds, fetches, targets,
+                client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
+            )  # fmt: skip
+
+    def _prepared(self, key: _PlanKey, error: errors.OpError | None, plan: Plan | None) -> None:
+        with self._lock:
+            self._registrations = {r for r in self._registrations if not r.is_over}
+            if error is None and plan is not None and not self.closed:
+                self._plans[key] = plan
+            waiting = self._building.pop(key, [])
+        for callback in waiting:
+            callback(error, None if error is not None else plan)
+
+    # ---- steps ------------------------------------------------------------------------------
+
+    def new_step(self, plan: Plan, on_done: OnDone, timeout_s: float | None) -> Step:
+        """A step of a plan, to be started; `Step` has the arguments."""
+        return (TracedStep if plan.traced else Step)(self, plan, on_done, timeout_s)
+
+    def add_step(self, step: Step) -> bool:
+        """Notes a step that begins; False when the session is closed."""
+        with self._lock:  # either `close` sees the step or the step sees that the session is closed
+            if not self.closed:
+                self._steps[step.step_id] = step
+            return not self.closed
+
+    def remove_step(self, step: Step) -> None:
+        """Forgets a step that has ended."""
+        self._steps.pop(step.step_id, None)
+
+    def describe_wait(self, signature: _Signature, told: Told) -> None:
+        """Calls back with the waits of a step of that signature, or of its registration."""
+        plans = [plan for traced in (False, True) if (plan := self._plans.get((signature, traced))) is not None]
+        step = next((step for step in list(self._steps.values()) if step.plan in plans), None)
+        if step is not None:
+            step.describe(told)
+            return
+        with self._lock:
+            told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
+
+    def close(self) -> None:
+        """Cancels running steps and tells the tasks to forget the session."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            running = list(self._steps.values())
+            registrations = list(self._registrations)
+            self._plans.clear()
+        for registration in registrations:
+            registration.cancel(errors.CancelledError.of(self.closed_because))
+        for step in running:
+            step.cancel(errors.CancelledError.of(self.closed_because))
+        self.master.forget(self)

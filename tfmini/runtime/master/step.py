@@ -1,0 +1,170 @@
+"""A step, driven by its master: messages and calls to the parts, and their answers as events of a `StepState`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.runtime.executor.step_ids import new_step_id
+from tfmini.runtime.master.plan import Part, Plan
+from tfmini.runtime.master.step_state import Abort, Instruction, StepState
+from tfmini.runtime.master.step_waits import Told, describe_parts
+from tfmini.runtime.trace.gathered_trace import GatheredTrace
+from tfmini.runtime.trace.record import StepLog, clock
+
+if TYPE_CHECKING:
+    from tfmini.runtime.master.master_session import MasterSession
+
+OnDone = Callable[[errors.OpError | None, list[Any], GatheredTrace | None], None]
+"""Called once: with the error, or with the fetched values, and with the trace of a traced step."""
+
+
+class Step:
+    """One run of a plan. `MasterSession.new_step` makes it.
+
+    Args:
+      timeout_s: seconds until DeadlineExceededError; a master without a network leaves the timer to its client.
+      log: of a traced step: the times of requests and answers.
+    """
+
+    def __init__(
+        self, session: MasterSession, plan: Plan, on_done: OnDone, timeout_s: float | None, log: StepLog | None = None
+    ) -> None:
+        self.session = session
+        self.plan = plan
+        self.step_id = new_step_id()
+        self.log = log
+        if log is not None:
+            log.step_id = self.step_id
+        self._on_done = on_done
+        self._timeout_s = timeout_s
+        self._state = StepState(plan)
+        self._lock = threading.Lock()
+        self._timer: Any = None
+
+    def start(self, values: Sequence[Any]) -> None:
+        """Begins the step.
+
+        Args:
+          values: one per feed of the plan.
+        """
+        if self._state.over:  # cancelled before it began
+            return
+        if not self.session.add_step(self):
+            self._finish(errors.FailedPreconditionError.of("Session is closed."), [])
+            return
+        reactor = self.session.master.reactor
+        if self._timeout_s is not None and reactor is not None:
+            self._timer = reactor.call_later(self._timeout_s, self.expire)
+        local: tuple[int, Part] | None = None
+        for index, part in enumerate(self.plan.parts):
+            if self._state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
+                return
+            if part.graph is not None:
+                local = index, part
+            else:
+                self._guarded(self._call, index, part, values)
+        if local is not None and not self._state.over:
+            self._guarded(self._run_local, *local, values)
+
+    def cancel(self, error: errors.OpError) -> None:
+        """Ends the step for the reason given."""
+        self._event(StepState.cancel, error)
+
+    def expire(self) -> None:
+        """Ends the step because its time is up."""
+        with self._lock:
+            tasks = ", ".join(self.plan.parts[index].task for index in sorted(self._state.waiting))
+        text = f"Timed out waiting for notification: step {self.step_id} had no result from {tasks}"
+        run = self.session.master.worker.runs.get(self.step_id)
+        wait = "" if run is None else run.describe_wait()
+        self.cancel(errors.DeadlineExceededError.of(f"{text} in {self._timeout_s:g} s. {wait}".rstrip()))
+
+    def describe(self, told: Told) -> None:
+        """Calls back with a text about the waits of the parts that have not answered."""
+        with self._lock:
+            parts = [self.plan.parts[index] for index in sorted(self._state.waiting)]
+        describe_parts(self.step_id, parts, self.session.master.worker.runs, told)
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    def _guarded(self, start: Callable[..., None], index: int, part: Part, values: Sequence[Any]) -> None:
+        """Starts a part. An exception is the part's failure, so that the other parts are told."""
+        try:
+            start(index, part, [values[i] for i in part.feed_indices])
+        except errors.OpError as error:
+            self._event(StepState.part_failed, index, error)
+        except Exception as error:  # noqa: BLE001 - a half-started step would never end
+            failure = errors.InternalError.of(f"{type(error).__name__}: {error}")
+            self._event(StepState.part_failed, index, failure)
+
+    def _run_local(self, index: int, part: Part, feeds: list[Any]) -> None:
+        def done(error: errors.OpError | None, values: list[Any]) -> None:
+            self._answered(index, part, error, values)
+
+        assert part.graph is not None
+        if self.log is not None:
+            self.log.called[index] = clock()
+        self.session.master.worker.run_graph(part.graph, self.step_id, feeds, done, self._timeout_s)
+
+    def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
+        def done(answer: Any) -> None:
+            is_error = isinstance(answer, errors.OpError)
+            self._answered(index, part, answer if is_error else None, () if is_error else answer.values)
+
+        if self.log is not None:
+            self.log.called[index] = clock()
+        request = RunGraph(part.graph_handle, self.step_id, tuple(feeds))
+        part.peer.call(request, done, incarnation=part.incarnation)
+        if self.log is not None:
+            self.log.told[index] = clock()
+
+    def _answered(self, index: int, part: Part, error: errors.OpError | None, values: Sequence[Any]) -> None:
+        if self.log is not None:
+            self.log.answered[index] = clock()
+        if error is None:
+            self._event(StepState.part_done, index, values)
+            return
+        # In a step of several tasks the text names the task; a local step has only one.
+        is_local = part.graph is not None and len(self.plan.parts) == 1
+        self._event(StepState.part_failed, index, error if is_local else _from_task(error, part.task))
+
+    # ---- the state --------------------------------------------------------------------------
+
+    def _event(self, event: Callable[..., list[Instruction]], *args: Any) -> None:
+        with self._lock:
+            instructions = event(self._state, *args)
+        for instruction in instructions:
+            if isinstance(instruction, Abort):
+                self._abort(instruction)
+            else:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self.session.remove_step(self)
+                self._finish(instruction.error, instruction.values)
+
+    def _finish(self, error: errors.OpError | None, values: list[Any]) -> None:
+        self._on_done(error, values, None)
+
+    def _abort(self, instruction: Abort) -> None:
+        error = errors.CancelledError.of(instruction.why, derived=True)
+        for index in instruction.parts:
+            part = self.plan.parts[index]
+            if part.graph is not None:
+                self.session.master.worker.abort_step(self.step_id, error)
+            else:
+                # `send` keeps the order: the RunGraph arrives first, even if both wait for a connection.
+                part.peer.send(AbortStep(self.step_id, instruction.why))
+
+
+def _from_task(error: errors.OpError, task: str) -> errors.OpError:
+    """An error of another task, with the task named in its text."""
+    if error.message.startswith("From /job:") or error.error_code in (errors.UNAVAILABLE, errors.ABORTED):
+        return error
+    return errors.from_code(
+        error.error_code, f"From {task}:\n{error.message}", node_name=error.node_name, device=error.device,
+        task=error.task or task, derived=error.derived,
+    )  # fmt: skip

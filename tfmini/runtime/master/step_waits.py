@@ -1,0 +1,62 @@
+"""The waits of a running step, told by its tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tfmini import errors
+from tfmini.rpc.messages import DescribeStep
+from tfmini.runtime.executor.partition_run import PartitionRun
+from tfmini.runtime.master.plan import Part
+
+ASK_S = 2.0  # how long a task may take to answer
+
+Told = Callable[[str], None]
+"""Takes a text for people; "" when nothing is waited for."""
+
+
+def describe_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, PartitionRun], told: Told) -> None:
+    """Calls back with the waits of a step on some tasks.
+
+    Args:
+      parts: those that have not answered.
+      runs: step id -> run, of this task.
+    """
+    gathering = _Gathering(len(parts), told)
+    for index, part in enumerate(parts):
+        if part.graph is not None:
+            run = runs.get(step_id)
+            gathering.add(index, "" if run is None else run.describe_wait())
+        else:
+            _ask_task(step_id, part, partial(gathering.add, index))
+
+
+def _ask_task(step_id: int, part: Part, told: Told) -> None:
+    def answered(answer: Any) -> None:
+        if isinstance(answer, errors.OpError):
+            told(f"{part.task} does not say what it waits for: {answer.message}")
+        else:
+            told(answer.text)
+
+    part.peer.call(DescribeStep(step_id), answered, timeout_s=ASK_S)
+
+
+class _Gathering:
+    """Joins the answers of several tasks when the last one has come."""
+
+    def __init__(self, count: int, told: Told) -> None:
+        self._texts: list[str | None] = [None] * count
+        self._told = told
+        self._lock = threading.Lock()
+        if not count:
+            told("")
+
+    def add(self, index: int, text: str) -> None:
+        with self._lock:
+            self._texts[index] = text
+            complete = None not in self._texts
+        if complete:
+            self._told("; ".join(text for text in self._texts if text))

@@ -1,0 +1,1 @@
+"""What a traced step records, and its forms."""

@@ -1,0 +1,1 @@
+"""The worker service: registered graphs, running steps, tensors that arrive early."""

@@ -1,0 +1,1 @@
+"""Savers, object-based checkpoints, files of graphs, and SavedModels."""

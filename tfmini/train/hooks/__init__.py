@@ -1,0 +1,1 @@
+"""Hooks of monitored sessions, which run before and after every step."""

@@ -1,0 +1,1 @@
+"""Input pipelines made of queues, and queue runners."""

@@ -1,0 +1,1 @@
+"""Training and evaluation loops, and the train ops of ``tf.contrib`` and ``slim``."""

@@ -1,0 +1,1 @@
+"""Optimizers, slots, moving averages, learning rate schedules and loss scales."""

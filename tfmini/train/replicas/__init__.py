@@ -1,0 +1,1 @@
+"""Data-parallel training on several workers: synchronous replicas and all-reduce."""

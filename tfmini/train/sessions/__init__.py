@@ -1,0 +1,1 @@
+"""Sessions for training: monitored sessions, session managers and supervisors."""

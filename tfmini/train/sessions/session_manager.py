@@ -1,0 +1,377 @@
+"""``tf.train.SessionManager``: makes sessions; initializes or restores their model, or waits until it is ready."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.keys import GraphKeys
+from tfmini.graph.traits import ops_with
+from tfmini.runtime.client.session import Session
+from tfmini.train.checkpointing.state_file import get_checkpoint_state
+from tfmini.train.sessions.model_record import ModelRecord, ModelRecords
+from tfmini.train.sessions.readiness import name_of, ready
+from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
+
+_log = logging.getLogger("tfmini")
+_CHECKPOINT_POLL_S = 0.25
+_CLEAR_S = 2.0
+_COLLECTIVES = ops_with("collective")
+
+
+class SessionManager:
+    """Makes sessions with a ready model (``tf.train.SessionManager``).
+
+    Args:
+      local_init_op: an op to run in every new session when ``ready_for_local_init_op`` permits.
+      ready_op: a 1-D string tensor with the names of uninitialized variables; None for no check.
+      ready_for_local_init_op: the same for the variables that ``local_init_op`` reads.
+      graph: the graph; default: the default graph.
+      recovery_wait_secs: seconds that a connected task may be lost before a wait fails, and the upper bound of the
+        polling period. Readiness is checked several times per second.
+      local_init_run_options: RunOptions for ``local_init_op``.
+
+    Attributes:
+      model: an identifier of the values of the model in the last session, which differs after every initialisation
+        and restore; "" where that is not known.
+
+    Raises:
+      ValueError: when ``ready_for_local_init_op`` is given without ``local_init_op``.
+    """
+
+    def __init__(
+        self,
+        local_init_op: Any = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        graph: Any = None,
+        recovery_wait_secs: float = 30,
+        local_init_run_options: Any = None,
+    ) -> None:
+        self._local_init_op = local_init_op
+        self._ready_op = ready_op
+        self._ready_for_local_init_op = ready_for_local_init_op
+        self._graph = graph if graph is not None else get_default_graph()
+        self._recovery_wait_secs = recovery_wait_secs
+        self._local_init_run_options = local_init_run_options
+        self.model = ""
+        self._records: ModelRecords | None = None
+        self._own_run = secrets.token_hex(8)
+        if ready_for_local_init_op is not None and local_init_op is None:
+            raise ValueError(
+                "If you pass a ready_for_local_init_op you must also pass a local_init_op ,"
+                f" ready_for_local_init_op [{ready_for_local_init_op}]"
+            )
+
+    def prepare_session(
+        self,
+        master: str,
+        init_op: Any = None,
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        init_feed_dict: Any = None,
+        init_fn: Callable[[Any], Any] | None = None,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Session:
+        """Makes the chief's session: restores the model from a checkpoint, or initializes it if there is none.
+
+        In a cluster it does neither if all variables still have the values of this run, whose chief was restarted
+        or lost: the other workers have gone on with them.
+
+        Args:
+          master: the session's target.
+          init_op, init_feed_dict, init_fn: initialize the model if there is no checkpoint; ``init_fn`` comes last.
+          saver: the Saver that restores.
+          checkpoint_dir: a directory whose latest checkpoint is restored.
+          checkpoint_filename_with_path: the checkpoint to restore in place of ``checkpoint_dir``'s.
+          wait_for_checkpoint: wait for a checkpoint in ``checkpoint_dir``, up to ``max_wait_secs``.
+          config: the session's ConfigProto.
+          cancelled: a function that ends that wait with CancelledError when it returns True.
+
+        Raises:
+          RuntimeError: when no initializer is given, or the initializers did not make the model ready.
+          ValueError: when both a directory and a file name are given.
+        """
+        source = _source(checkpoint_dir, checkpoint_filename_with_path)
+        run = os.path.abspath(source) if source else self._own_run
+        sess = Session(master, graph=self._graph, config=config)
+        try:
+            self._records = self._records_of(sess, config)
+            if not self._continues(sess, run, checkpoint_dir, checkpoint_filename_with_path):
+                self._record(is_set=False, run=run)
+                wait_s = max_wait_secs if wait_for_checkpoint else 0.0
+                found = self._restore(
+                    sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_s, cancelled
+                )
+                if not found:
+                    self._initialise(sess, init_op, init_feed_dict, init_fn)
+            self._make_ready(sess, init_op, init_fn)
+            self._record(is_set=True, run=run)
+        except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
+            close_quietly(sess)
+            raise
+        return sess
+
+    def _records_of(self, sess: Session, config: Any) -> ModelRecords | None:
+        """The records of the model; None where every session or every worker has a model of its own."""
+        master = sess.sess_str.decode()
+        if not master or not self._graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
+            return None
+        # Ranks that lose one of theirs may have applied different parts of a step, so they begin anew.
+        if any(op.type in _COLLECTIVES for op in self._graph.get_operations()):
+            return None
+        return ModelRecords(master, self._graph, config)
+
+    def _continues(self, sess: Session, run: str, directory: str | None, file: str | None) -> bool:
+        """Whether the model has all its values, and has them from this run."""
+        if self._records is None or self._lacks_values(sess):
+            return False
+        found = self._records.read()
+        if found is None or not found.is_set:
+            return False
+        is_own = found.model == self.model
+        # Somebody who empties the directory wants a new run.
+        if not is_own and (found.run != run or not (file or directory and _is_used(directory))):
+            return False
+        self.model = found.model
+        _log.info(
+            "All variables of the model have values of this run (%s): it goes on with them, without a restore.", run
+        )
+        return True
+
+    def _lacks_values(self, sess: Session) -> bool:
+        """Whether a variable or resource that all sessions share has no value, as far as the ready ops tell."""
+        op = self._ready_op if self._ready_for_local_init_op is None else self._ready_for_local_init_op
+        if op is None:
+            return True
+        try:
+            names = sess.run(op)
+        except errors.FailedPreconditionError:
+            return True
+        if names is None or names.dtype == np.int32:
+            return True
+        local = {variable.op.name.encode() for variable in self._graph.get_collection(GraphKeys.LOCAL_VARIABLES)}
+        return any(name not in local for name in names)
+
+    def _record(self, is_set: bool, run: str) -> None:
+        """Records, before the model gets new values, that it will, and afterwards that it has."""
+        if not is_set:
+            self.model = secrets.token_hex(8)
+        if self._records is not None:
+            self._records.write(ModelRecord(self.model, is_set, run))
+
+    def end_run(self) -> None:
+        """The chief's run has ended in good order, so the next one initialises or restores its model."""
+        records, self._records = self._records, None
+        if records is None:
+            return
+        try:
+            records.clear(_CLEAR_S)
+        except errors.OpError as error:
+            _log.debug("The record of the model was not removed: %s", error)
+
+    def _initialise(self, sess: Session, init_op: Any, init_feed_dict: Any, init_fn: Any) -> None:
+        if init_op is None and not init_fn and self._local_init_op is None:
+            raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
+        if init_op is not None:
+            sess.run(init_op, feed_dict=init_feed_dict)
+        if init_fn:
+            init_fn(sess)
+
+    def _make_ready(self, sess: Session, init_op: Any, init_fn: Any) -> None:
+        done, msg = self._try_run_local_init_op(sess)
+        if not done:
+            raise RuntimeError(
+                "Init operations did not make model ready for local_init.  "
+                f"Init op: {name_of(init_op)}, init fn: {init_fn}, error: {msg}"
+            )
+        is_ready, msg = self._model_ready(sess)
+        if not is_ready:
+            raise RuntimeError(
+                f"Init operations did not make model ready.  Init op: {name_of(init_op)}, init fn: {init_fn},"
+                f" local_init_op: {name_of(self._local_init_op)}, error: {msg}"
+            )
+
+    def recover_session(
+        self,
+        master: str,
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> tuple[Session, bool]:
+        """Makes a session without initialization; returns it, and whether a checkpoint made its model ready.
+
+        The arguments are those of `prepare_session`.
+
+        Raises:
+          ValueError: when both a directory and a file name are given.
+        """
+        source = _source(checkpoint_dir, checkpoint_filename_with_path)
+        sess = Session(master, graph=self._graph, config=config)
+        try:
+            wait_s = max_wait_secs if wait_for_checkpoint else 0.0
+            restored = self._restore(sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_s, cancelled)
+        except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
+            close_quietly(sess)
+            raise
+        done, msg = self._try_run_local_init_op(sess)
+        if not restored:
+            return sess, False
+        if not done:
+            _log.info("Restoring model from %s did not make model ready for local init: %s", source, msg)
+            return sess, False
+        is_ready, msg = self._model_ready(sess)
+        if not is_ready:
+            _log.info("Restoring model from %s did not make model ready: %s", source, msg)
+            return sess, False
+        _log.info("Restored model from %s", source)
+        return sess, True
+
+    def wait_for_session(
+        self,
+        master: str,
+        config: Any = None,
+        max_wait_secs: float | None = float("inf"),
+        *,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Session:
+        """Makes the session of a worker that is not the chief: waits until the chief has made the model ready.
+
+        The log names the missing variables and the task that must initialize them, at once and at each change.
+
+        Args:
+          master: the session's target.
+          config: the session's ConfigProto.
+          max_wait_secs: seconds to wait; None or inf for no limit.
+          cancelled: a function that ends the wait when it returns True.
+
+        Raises:
+          DeadlineExceededError: when the model is not ready after ``max_wait_secs``; it names what is missing.
+          UnavailableError: when the chief, or a task with variables, was connected and then lost for
+            ``recovery_wait_secs``; it names the task.
+          CancelledError: when ``cancelled`` returns True.
+        """
+        retried: tuple[type[errors.OpError], ...] = (errors.AbortedError, errors.UnavailableError)
+        if config is None or config.operation_timeout_in_ms <= 0:
+            # Without an operation timeout this error means that a task has not started yet.
+            retried += (errors.DeadlineExceededError,)
+        probe = ReadinessProbe(
+            lambda: Session(master, graph=self._graph, config=config),
+            self._try_run_local_init_op,
+            lambda sess: self._model_ready_and_set(sess, config),
+            retried,
+        )
+        max_wait_s = float("inf") if max_wait_secs is None else float(max_wait_secs)
+        wait = ReadinessWait(probe, master, self._graph, self._recovery_wait_secs, max_wait_s, cancelled)
+        return wait.result()  # type: ignore[no-any-return]
+
+    def _restore(
+        self,
+        sess: Session,
+        saver: Any,
+        checkpoint_dir: str | None,
+        checkpoint_filename_with_path: str | None,
+        wait_s: float,
+        cancelled: Callable[[], bool] | None,
+    ) -> bool:
+        """Restores a checkpoint, if there is one or it comes within ``wait_s``; returns whether it did."""
+        if not saver or not (checkpoint_dir or checkpoint_filename_with_path):
+            return False
+        if checkpoint_filename_with_path:
+            saver.restore(sess, checkpoint_filename_with_path)
+            return True
+        assert checkpoint_dir
+        found = self._find_checkpoint(checkpoint_dir, wait_s, cancelled)
+        if found is None:
+            return False
+        saver.restore(sess, found.model_checkpoint_path)
+        saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
+        return True
+
+    @staticmethod
+    def _find_checkpoint(directory: str, max_wait_s: float, cancelled: Callable[[], bool] | None) -> Any:
+        """Waits for a checkpoint in a directory; returns the directory's state, or None after ``max_wait_s``."""
+        deadline = time.monotonic() + max_wait_s
+        logged = False
+        while True:
+            state = _latest(directory)
+            if state:
+                return state
+            if time.monotonic() >= deadline:
+                return None
+            if cancelled is not None and cancelled():
+                text = f"A stop was requested while waiting for a checkpoint in {directory}."
+                raise errors.CancelledError.of(text)
+            if not logged:
+                _log.info("Waiting for checkpoint to be available in %s.", directory)
+                logged = True
+            time.sleep(_CHECKPOINT_POLL_S)
+
+    def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
+        return ready(self._ready_op, sess, "Model not ready")
+
+    def _model_ready_and_set(self, sess: Session, config: Any) -> tuple[bool, str | None]:
+        """As `_model_ready`; but a model that the chief is still restoring or initialising is not ready."""
+        is_ready, msg = self._model_ready(sess)
+        if is_ready:
+            records = self._records_of(sess, config)
+            record = records.read() if records is not None else None
+            if record is not None and not record.is_set:
+                return False, "the rest of the model"
+            self.model = record.model if record is not None else ""
+        return is_ready, msg
+
+    def _model_ready_for_local_init(self, sess: Session) -> tuple[bool, str | None]:
+        return ready(self._ready_for_local_init_op, sess, "Model not ready for local init")
+
+    def _try_run_local_init_op(self, sess: Session) -> tuple[bool, str | None]:
+        """Runs the local init op if the model is ready for it; returns (whether it is done, the reason if not)."""
+        if self._local_init_op is None:
+            return True, None
+        is_ready, msg = self._model_ready_for_local_init(sess)
+        if not is_ready:
+            return False, msg
+        _log.info("Running local_init_op.")
+        sess.run(self._local_init_op, options=self._local_init_run_options)
+        _log.info("Done running local_init_op.")
+        return True, None
+
+
+def _source(directory: str | None, file: str | None) -> str | None:
+    """The checkpoint to restore, or the directory that has it.
+
+    Raises:
+      ValueError: when both are given.
+    """
+    if directory and file:
+        raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+    return directory or file
+
+
+def _is_used(directory: str) -> bool:
+    """Whether a chief has trained here; it may have been killed before its first checkpoint."""
+    return _latest(directory) is not None or os.path.exists(os.path.join(directory, "graph.pbtxt"))
+
+
+def _latest(directory: str) -> Any:
+    """The state of a directory with a checkpoint, or None."""
+    state = get_checkpoint_state(directory)
+    return state if state and state.model_checkpoint_path else None

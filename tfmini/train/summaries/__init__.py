@@ -1,0 +1,1 @@
+"""Event files, their writers and readers, ``tf.contrib.summary``, and timelines."""
