@@ -14,6 +14,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.compat.file_object import local_path
 from tfmini.graph.scoping import get_seed
+from tfmini.numerics.inflation import check_inflated, inflate_limit
 
 DEFAULT_SOURCE_URL = ""
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -242,7 +243,10 @@ def extract_labels(f: BinaryIO, one_hot: bool = False, num_classes: int = 10) ->
 def _uncompressed(f: BinaryIO, header: int, magic: int, kind: str) -> bytes:
     data = f.read()
     if data[:2] == _GZIP:
-        data = gzip.decompress(data)
+        f.seek(0)
+        with gzip.GzipFile(fileobj=f) as file:
+            data = file.read(inflate_limit() + 1)
+        check_inflated(len(data), f"The MNIST {kind} file {f.name}")
     found = int.from_bytes(data[:4], "big")
     if found != magic or len(data) < header:
         raise ValueError(f"Invalid magic number {found} in MNIST {kind} file: {f.name}")

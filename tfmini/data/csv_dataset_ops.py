@@ -13,6 +13,7 @@ from tfmini.data.dataset_ops import TYPES, dataset_op
 from tfmini.data.file_ops import compression_of, paths_of
 from tfmini.data.pipeline import Element, FunctionSource, Source
 from tfmini.dtypes import DType
+from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.io.csv_ops import number_of
 from tfmini.ops.io.record_files import InflatedFile
 
@@ -46,7 +47,7 @@ def _invalid(text: str) -> errors.OpError:
     return errors.InvalidArgumentError.of(text)
 
 
-def _lines(path: bytes, compression: str) -> Iterator[bytes]:
+def lines_of(path: bytes, compression: str) -> Iterator[bytes]:
     """The lines of a file, including their line ends."""
     file = InflatedFile(path, compression)
     try:
@@ -56,6 +57,8 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
             # The last line may continue in the next chunk, and "\r" may be half of "\r\n".
             rest = lines.pop() if lines else b""
             yield from lines
+            if compression:
+                check_inflated(len(rest), f"A line of {path.decode()}")
         if rest:
             yield from rest.splitlines(keepends=True)
     finally:
@@ -65,9 +68,11 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
 def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
     """Records without line ends; a quoted line end joins two lines into one record."""
     record = b""
-    for line in _lines(path, compression):
+    for line in lines_of(path, compression):
         record += line
         if form.quotes and b'"' in record and _is_open(record, form.delim):
+            if compression:
+                check_inflated(len(record), f"A record of {path.decode()}")
             continue
         yield record.rstrip(b"\r\n")
         record = b""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import collections
 import csv
-import gzip
-import io
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
 from tfmini.checkpoint.files import local_path
-from tfmini.data.csv_dataset_ops import csv_dataset
+from tfmini.data.csv_dataset_ops import csv_dataset, lines_of
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_arguments import boolean, int64
 from tfmini.data.file_patterns import matching_names
@@ -89,11 +88,11 @@ class _Files:
         self._format: dict[str, Any] = {"delimiter": delim}
         self._format["quoting"] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
 
-    def _open(self, name: str) -> IO[str]:
+    def _open(self, name: str) -> AbstractContextManager[Iterable[str]]:
         if self._compression not in (None, "", "GZIP"):
             raise ValueError(f"compression_type ({self._compression}) is not supported for probing columns")
         if self._compression == "GZIP":
-            return io.TextIOWrapper(gzip.open(local_path(name)), newline="")
+            return closing(line.decode() for line in lines_of(local_path(name).encode(), "GZIP"))
         return open(local_path(name), newline="")
 
     def column_names(self) -> list[str]:

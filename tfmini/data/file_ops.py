@@ -10,6 +10,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import FunctionSource, Source
+from tfmini.numerics.inflation import check_inflated
 from tfmini.ops.io.record_files import InflatedFile, read_records
 
 _FILES = "filenames: string, compression_type: string, buffer_size: int64"
@@ -55,6 +56,8 @@ def _lines(path: bytes, compression: str) -> Iterator[bytes]:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line.removesuffix(b"\r")
+            if compression:
+                check_inflated(len(rest), f"A line of {path.decode()}")
         if rest:
             yield rest.removesuffix(b"\r")
     finally:
@@ -72,20 +75,42 @@ def _fixed(filenames: Any, header: Any, size: Any, footer: Any, buffer_size: Any
     compression = compression_of(compression_type)
     if size <= 0:
         raise errors.InvalidArgumentError.of("`record_bytes` must be > 0")
-    return _files(filenames, lambda path: _fixed_records(path, compression, int(header), int(size), int(footer)))
+    read = _inflated_records if compression else _fixed_records
+    return _files(filenames, lambda path: read(path, compression, int(header), int(size), int(footer)))
 
 
 def _fixed_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
-    file = InflatedFile(path, compression)
+    file = InflatedFile(path)
     try:
-        body = file.read(-1) if not compression else b"".join(iter(lambda: file.read(_CHUNK), b""))
+        body = file.read(-1)
     finally:
         file.close()
-    length = len(body) - header - footer
+    _check_length(path, len(body), header, size, footer)
+    for start in range(header, len(body) - footer, size):
+        yield body[start : start + size]
+
+
+def _inflated_records(path: bytes, compression: str, header: int, size: int, footer: int) -> Iterator[bytes]:
+    """The records of a compressed file, which may be too large for memory. A wrong length is found at its end."""
+    file = InflatedFile(path, compression)
+    try:
+        length = file.skip(header)
+        ahead = file.read(footer)  # the last bytes that were read may be the footer
+        length += len(ahead)
+        while more := file.read(size):
+            length += len(more)
+            record, ahead = (ahead + more)[:size], (ahead + more)[size:]
+            if len(more) == size:
+                yield record
+    finally:
+        file.close()
+    _check_length(path, length, header, size, footer)
+
+
+def _check_length(path: bytes, total: int, header: int, size: int, footer: int) -> None:
+    length = total - header - footer
     if length < 0 or length % size:
         raise errors.InvalidArgumentError.of(
             f'Excluding the header ({header} bytes) and footer ({footer} bytes), input file "{path.decode()}" has'
             f" body length {length} bytes, which is not an exact multiple of the record length ({size} bytes)."
         )
-    for start in range(header, header + length, size):
-        yield body[start : start + size]

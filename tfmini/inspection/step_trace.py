@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.devices import task_of_device
+from tfmini.numerics.inflation import inflate
 from tfmini.runtime.trace import labels as labels
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
@@ -162,7 +163,8 @@ def read_trace(path: str | Path) -> StepTrace:
     try:
         if data.lstrip().startswith(b"{"):
             packed = json.loads(data)["otherData"][STATS_KEY]
-            return StepTrace.of(protos.StepStats.FromString(zlib.decompress(base64.b64decode(packed))))
+            stats = inflate(base64.b64decode(packed), zlib.MAX_WBITS, f"The trace in {path}")
+            return StepTrace.of(protos.StepStats.FromString(stats))
         return StepTrace.of(protos.RunMetadata.FromString(data).step_stats)
     except (DecodeError, KeyError, TypeError, ValueError, zlib.error) as error:
         text = f"{path} is neither a timeline of `tfmini trace` nor a RunMetadata with step stats"

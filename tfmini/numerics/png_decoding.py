@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.numerics.inflation import check_inflated
+
 Array = np.ndarray[Any, Any]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_LARGEST_SIDE, _MOST_PIXELS = 1 << 27, 1 << 29  # less than these, as in TensorFlow
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # per pixel, by colour type
 
 
@@ -19,6 +22,7 @@ def decode(data: bytes) -> Array | None:
 
     Raises:
       ValueError: when the data are not a PNG file.
+      ResourceExhaustedError: see `inflation.check_inflated`.
     """
     if data[:8] != SIGNATURE:
         raise ValueError("no PNG signature")
@@ -42,17 +46,27 @@ def decode(data: bytes) -> Array | None:
     width, height, bits, colour, _, _, interlaced = header
     if bits not in (8, 16) or interlaced or colour not in _SAMPLES or (transparency and colour != 3):
         return None
-    try:
-        raw = np.frombuffer(zlib.decompress(b"".join(body)), np.uint8)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
+    if not (0 < width < _LARGEST_SIDE and 0 < height < _LARGEST_SIDE and width * height < _MOST_PIXELS):
+        raise ValueError(f"PNG size too large for int: {width} by {height}")
     step = _SAMPLES[colour] * bits // 8
-    if raw.size < height * (1 + width * step):
-        raise ValueError("the image is cut short")
-    rows = _unfiltered(raw[: height * (1 + width * step)].reshape(height, -1), step)
+    raw = _inflated(b"".join(body), height * (1 + width * step))
+    rows = _unfiltered(raw.reshape(height, -1), step)
     pixels = rows.reshape(height, width, -1) if bits == 8 else rows.view(">u2").reshape(height, width, -1)
     pixels = pixels.astype(np.uint8 if bits == 8 else np.uint16)
     return _coloured(pixels[:, :, 0], palette, transparency) if colour == 3 else pixels
+
+
+def _inflated(body: bytes, size: int) -> Array:
+    """The bytes of all lines. What follows them in the file is not inflated."""
+    check_inflated(size, f"A PNG image of {len(body)} compressed bytes")
+    decoder = zlib.decompressobj()
+    try:
+        found = decoder.decompress(body, size + 1)  # one more, so that the checksum is read
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(found) < size or (len(found) == size and not decoder.eof):
+        raise ValueError("the image is cut short")
+    return np.frombuffer(found, np.uint8, size)
 
 
 def _coloured(indices: Array, palette: bytes, transparency: bytes) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -25,3 +27,23 @@ def test_a_png_is_converted_to_the_requested_channels() -> None:
     assert run(tf.image.decode_png(png, channels=4))[0, 0].tolist() == [7, 7, 7, 255]
     assert run(tf.image.decode_image(png, dtype=tf.float32))[0, 0, 0] == pytest.approx(7 / 255)
     assert not run(tf.image.is_jpeg(png))
+
+
+def test_a_gif_of_many_frames_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    frames = [image.new("L", (100, 100), 5 * i) for i in range(50)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    assert run(tf.image.decode_gif(file.getvalue())).shape == (50, 100, 100, 3)
+    monkeypatch.setenv("TFMINI_INFLATE_LIMIT", "1000000")
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="A GIF file of 50 frames inflates to more than 1000000"):
+        run(tf.image.decode_gif(file.getvalue()))
+
+
+def test_an_image_that_pillow_holds_for_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.new("RGB", (100, 100)).save(file, "JPEG")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="JPEG data of"):
+        run(tf.image.decode_jpeg(file.getvalue()))

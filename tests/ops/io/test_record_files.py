@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import resource
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import tfmini as tf
 from tests.ops.io import record_exchange as exchange
 from tests.oracle import Oracle
 from tfmini import errors
-from tfmini.ops.io.record_files import RecordReader, RecordWriter, frame, masked_crc32c, read_records
+from tfmini.ops.io.record_files import InflatedFile, RecordReader, RecordWriter, frame, masked_crc32c, read_records
 from tfmini.ops.io.tf_record import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
 
 
@@ -111,3 +113,47 @@ def test_tensorflow_reads_and_writes_the_same(exchanged: Any, compression: str) 
     assert exchange.read(tf, str(directory / "theirs"))[compression] == exchange.RECORDS
     if not compression:
         assert (directory / "ours" / "file").read_bytes() == (directory / "theirs" / "file").read_bytes()
+
+
+@pytest.mark.parametrize("compression", ["ZLIB", "GZIP"])
+def test_a_small_compressed_file_needs_little_memory(tmp_path: Path, compression: str) -> None:
+    """The first record of a stream of zeros is damaged: no more of the stream is inflated."""
+    with RecordWriter(tmp_path / "r", compression) as writer:
+        writer._put(bytes(300 << 20))
+    assert (tmp_path / "r").stat().st_size < 400_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(errors.DataLossError, match="corrupted record at 0"):
+        list(read_records(tmp_path / "r", compression))
+    file = InflatedFile(tmp_path / "r", compression)
+    assert file.read(3) == bytes(3) and file.skip(1 << 40) == (300 << 20) - 3
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (150 << 10)  # KiB
+
+
+def test_a_record_that_inflates_to_more_than_the_limit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for compression in ("", "GZIP"):
+        with RecordWriter(tmp_path / "r", compression) as writer:
+            writer.write(b"small")
+            writer.write(bytes(1 << 20))
+        monkeypatch.setenv("TFMINI_INFLATE_LIMIT", "1000000")
+        if compression:
+            with pytest.raises(errors.ResourceExhaustedError, match="A record or field of .*r inflates to more than"):
+                list(read_records(tmp_path / "r", compression))
+        else:
+            assert len(list(read_records(tmp_path / "r", compression))) == 2  # a plain file is as large as it is
+
+
+def test_a_record_that_claims_to_be_huge_is_data_loss(tmp_path: Path) -> None:
+    length = struct.pack("<Q", 1 << 39)
+    (tmp_path / "r").write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"short")
+    with pytest.raises(errors.DataLossError, match="truncated record at 12"):
+        list(read_records(tmp_path / "r"))
+
+
+def test_compressed_strings_that_inflate_to_more_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFMINI_INFLATE_LIMIT", "1000")
+    for compression, packed in (("ZLIB", zlib.compress(bytes(1001))), ("GZIP", gzip.compress(bytes(1001)))):
+        found = tf.decode_compressed([packed], compression)
+        with tf.Session() as session, pytest.raises(errors.ResourceExhaustedError, match="A string of .* compressed"):
+            session.run(found)

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.errors import InvalidArgumentError, UnimplementedError
+from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import op
 from tfmini.graph.scoping import name_scope
 from tfmini.numerics import bmp_decoding, png_decoding
+from tfmini.numerics.inflation import check_inflated
 from tfmini.numerics.media_encoding import encode_png as png_of
 from tfmini.ops.array.casting import cast
 from tfmini.ops.array.constant_value import constant_value
@@ -109,10 +110,13 @@ def _pillow() -> Any:
 
 def _opened(contents: Any, what: str) -> Any:
     data = contents if isinstance(contents, bytes) else np.asarray(contents, object).item()
+    pillow = _pillow()
     try:
-        image = _pillow().open(io.BytesIO(data))
+        image = pillow.open(io.BytesIO(data))
         image.load()
-    except OSError as error:
+    except pillow.DecompressionBombError as error:
+        raise ResourceExhaustedError.of(f"{what} data of {len(data)} bytes: {error}") from None
+    except (OSError, ValueError) as error:  # a ValueError: a text chunk is too large
         raise InvalidArgumentError.of(f"Invalid {what} data, size {len(data)}: {error}") from None
     return image
 
@@ -215,6 +219,7 @@ def _decode_gif(contents: Any) -> Array:
     image = _opened(contents, "GIF")
     frames = []
     for i in range(getattr(image, "n_frames", 1)):
+        check_inflated((i + 1) * image.width * image.height * 3, f"A GIF file of {image.n_frames} frames")
         image.seek(i)
         frames.append(np.asarray(image.convert("RGB")))
     return np.stack(frames)

@@ -12,6 +12,7 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import same_shape
+from tfmini.numerics.inflation import inflate
 from tfmini.shapes import RawShape
 
 decode_csv_op: OpHandle[Any] = op(
@@ -155,7 +156,7 @@ def _decode_compressed(data: Any, *, compression_type: bytes) -> Any:
         return data
     texts = [data] if isinstance(data, bytes) else np.asarray(data, object).ravel().tolist()
     try:
-        found = [zlib.decompress(text, wbits) for text in texts]
+        found = [inflate(text, wbits, f"A string of {len(text)} compressed bytes") for text in texts]
     except zlib.error as error:
         raise errors.DataLossError.of(f"inflate() failed: {error}") from error
     if isinstance(data, bytes):

@@ -162,14 +162,14 @@ class FixedLengthRecordReaderState(_FileReader):
 
     def start_unit(self) -> None:
         self._file, self._number, self._ahead = InflatedFile(self.work, self._encoding), 0, b""
-        self._file.read(self._header)
+        self._file.skip(self._header)
 
     def read_record(self) -> Record | None:
         if self._number:
             skipped = self._hop - len(self._ahead)
             self._ahead = self._ahead[self._hop :]
             if skipped > 0:
-                self._file.read(skipped)
+                self._file.skip(skipped)
         wanted = self._record + self._footer
         self._ahead += self._file.read(wanted - len(self._ahead))
         if len(self._ahead) < wanted:

@@ -17,13 +17,14 @@ from typing import Any
 import google_crc32c
 
 from tfmini import errors
+from tfmini.numerics.inflation import check_inflated
 
 Path = str | bytes | os.PathLike[Any]
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = struct.Struct("<QI")
-_CHUNK = 1 << 18
+_CHUNK, _PIECE = 1 << 18, 16 << 20  # bytes read from a file at once; bytes returned or inflated at once
 # zlib's window bits: 15 with a zlib header, 16 more for a gzip one.
 _WINDOW_BITS = {"ZLIB": 15, "GZIP": 31}
 _MAX_RECORD = 1 << 40  # A larger length is corrupt data whose checksum matches by chance.
@@ -154,6 +155,7 @@ class InflatedFile:
 
         Raises:
           DataLossError: when the compressed data is damaged.
+          ResourceExhaustedError: when they inflate to more than `inflate_limit` bytes.
         """
         try:
             return self._read(count)
@@ -164,17 +166,36 @@ class InflatedFile:
 
     def _read(self, count: int) -> bytes:
         if self._inflate is None:
-            return self._file.read(count)
-        while len(self._pending) < count:
-            chunk = self._inflate.unconsumed_tail or self._inflate.unused_data or self._file.read(_CHUNK)
-            if not chunk:
-                break
-            if self._inflate.eof:  # Gzip files may be concatenated.
-                self._inflate = zlib.decompressobj(self._bits)
-            self._pending += self._inflate.decompress(chunk)
+            return self._file.read(count) if count <= _PIECE else b"".join(self._pieces(count))
+        while len(self._pending) < count and self._inflate_more(count - len(self._pending)):
+            check_inflated(len(self._pending), f"A record or field of {os.fsdecode(self._path)}")
         found = bytes(self._pending[:count])
         del self._pending[:count]
         return found
+
+    def _pieces(self, count: int) -> Iterator[bytes]:
+        """Reads a large part. A damaged file may ask for more than it has, and for more than there is memory."""
+        while count > 0 and (piece := self._file.read(min(count, _PIECE))):
+            count -= len(piece)
+            yield piece
+
+    def _inflate_more(self, wanted: int) -> bool:
+        """Inflates a bounded number of bytes; returns False at the end of the file."""
+        assert self._inflate is not None
+        chunk = self._inflate.unconsumed_tail or self._inflate.unused_data or self._file.read(_CHUNK)
+        if chunk and self._inflate.eof:  # Gzip files may be concatenated.
+            self._inflate = zlib.decompressobj(self._bits)
+        # At the end of the file, the decoder may still hold a few bytes.
+        found = self._inflate.decompress(chunk, min(max(wanted, _CHUNK), _PIECE))
+        self._pending += found
+        return bool(chunk or found)
+
+    def skip(self, count: int) -> int:
+        """Skips ``count`` bytes; returns how many there were. Raises like `read`."""
+        skipped = 0
+        while skipped < count and (piece := self.read(min(count - skipped, _PIECE))):
+            skipped += len(piece)
+        return skipped
 
     def close(self) -> None:
         """Closes the file."""
@@ -195,7 +216,7 @@ class RecordReader:
 
     def __init__(self, path: Path, compression: str = "", offset: int = 0) -> None:
         self._file = InflatedFile(path, compression)
-        self.offset = len(self._file.read(offset)) if offset else 0
+        self.offset = self._file.skip(offset)
 
     def read(self) -> bytes | None:
         """The next record, or None at the end of the file.
