@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import runpy
+import site
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,10 @@ from tfmini.inspection.clusters import Jobs, read_cluster
 from tfmini.inspection.sources import of_graph
 from tfmini.inspection.study import Subject
 from tfmini.runtime.client.session import BaseSession
-from tfmini.runtime.server import Server
+from tfmini.runtime.server import Server, checked_definition
 
-_NOT_THE_SCRIPT = (str(Path(__file__).parents[1]), "<frozen", str(Path(os.__file__).parent / "importlib"))
+_TFMINI = str(Path(__file__).parents[1])
+_LIBRARIES = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
 
 
 class ScriptError(Exception):
@@ -125,10 +127,17 @@ def _script_errors(origin: str) -> Iterator[None]:
     except ScriptError:
         raise
     except Exception as error:  # noqa: BLE001 - a script may raise any error
-        outside = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THE_SCRIPT)]
-        at = f" at {outside[-1].filename}, line {outside[-1].lineno} ({outside[-1].line})" if outside else ""
+        line = _line_to_blame(traceback.extract_tb(error.__traceback__))
+        at = f" at {line.filename}, line {line.lineno} ({line.line})" if line else ""
         text = f"{origin} failed before its first session{at}: {type(error).__name__}: {error}"
         raise ScriptError(text) from error
+
+
+def _line_to_blame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary | None:
+    """The innermost line of the user's own code, else of a library: never one of tfmini or of the import system."""
+    foreign = [f for f in frames if not f.filename.startswith((_TFMINI, "<frozen"))]
+    own = [f for f in foreign if not f.filename.startswith(_LIBRARIES)]
+    return own[-1] if own else foreign[-1] if foreign else None
 
 
 @contextmanager
@@ -147,12 +156,14 @@ def _environment(jobs: Jobs | None) -> Iterator[None]:
 
 @contextmanager
 def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
-    """Within the block, servers only record their cluster, and sessions do not connect."""
+    """Within the block, servers only check and record their cluster, and sessions do not connect."""
 
-    def make_server(self: Any, cluster: Any = None, *args: Any, **kwargs: Any) -> None:
-        given: Any = cluster if cluster is not None else kwargs.get("server_or_cluster_def")
-        nested = getattr(given, "cluster", None)  # a ServerDef
-        seen.append(ClusterSpec(given if nested is None or callable(nested) else nested))
+    def make_server(
+        self: Any, server_or_cluster_def: Any, job_name: Any = None, task_index: Any = None, protocol: Any = None,
+        config: Any = None, start: bool = True,
+    ) -> None:  # fmt: skip
+        (cluster, *_), _ = checked_definition(server_or_cluster_def, job_name, task_index, protocol, config)
+        seen.append(cluster)
 
     def first_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise _Reached(self._graph)

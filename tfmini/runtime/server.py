@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from tfmini import errors, launch_report
-from tfmini.cluster import ClusterSpec, check_server_cluster
+from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
 from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.endpoint import Endpoint
@@ -31,6 +31,7 @@ from tfmini.runtime.worker.worker_service import worker_handlers
 _log = logging.getLogger("tfmini.runtime")
 _MEMORY_LIMIT = 256 << 20
 _PROTOCOLS = ("grpc", "zmq")
+_Definition = tuple[ClusterSpec, str, int, str, Any]
 
 
 class _Terminated(BaseException):
@@ -64,14 +65,8 @@ class Server:
         config: Any = None,
         start: bool = True,
     ) -> None:
-        definition = _definition(server_or_cluster_def, job_name, task_index, protocol, config)
+        definition, own = checked_definition(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._job, self._index, self._protocol, self._config = definition
-        if self._protocol not in _PROTOCOLS:
-            raise errors.NotFoundError.of(
-                f'No server factory registered for the given ServerDef: protocol "{self._protocol}". The available'
-                f" server factories are: {list(_PROTOCOLS)}"
-            )
-        own = check_server_cluster(self._cluster, self._job, self._index)
         self._pid = os.getpid()
         self._task = f"/job:{self._job}/replica:0/task:{self._index}"
         self._stopped = False
@@ -254,8 +249,25 @@ def _ending_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, *([signal.SIGINT] if default and not hasattr(sys, "ps1") else [])]
 
 
-def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> tuple[Any, ...]:
-    """(cluster, job, index, protocol, config) of the constructor's arguments."""
+def checked_definition(
+    server: Any, job: str | None, index: int | None, protocol: str | None, config: Any
+) -> tuple[_Definition, HostPort]:
+    """((cluster, job, index, protocol, config), own address) of the constructor's arguments.
+
+    Raises the errors of `Server`, except those of a port that is taken.
+    """
+    definition = _definition(server, job, index, protocol, config)
+    cluster, job, index, protocol, _ = definition
+    if protocol not in _PROTOCOLS:
+        raise errors.NotFoundError.of(
+            f'No server factory registered for the given ServerDef: protocol "{protocol}". The available'
+            f" server factories are: {list(_PROTOCOLS)}"
+        )
+    return definition, check_server_cluster(cluster, job, index)
+
+
+def _definition(server: Any, job: str | None, index: int | None, protocol: str | None, config: Any) -> _Definition:
+    """(cluster, job, index, protocol, config), with the defaults filled in."""
     if hasattr(server, "default_session_config"):  # a ServerDef
         cluster = ClusterSpec(server.cluster)
         job = server.job_name if job is None else job
