@@ -25,7 +25,7 @@ ROOMS = {
         *("strings", "nn", "image", "queues", "io", "tables", "summary"),
     ),
     "runtime": (
-        *("options", "targets", "forks", "blas_threads", "resources", "session_owners"),
+        *("options", "forks", "blas_threads", "step_ids", "process", "targets", "resources", "session_owners"),
         *("trace", "compiler", "collectives", "executor", "worker", "master", "client", "server"),
     ),
     "train": (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.executor import step_ids
+from tfmini.runtime import step_ids
 from tfmini.testing.process_cluster import ProcessCluster
 
 pytestmark = [

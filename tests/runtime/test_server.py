@@ -15,9 +15,9 @@ import pytest
 import tfmini as tf
 from tfmini.rpc.keys import generate_keys
 from tfmini.rpc.reactor import get_reactor
-from tfmini.runtime.client import master_clients
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Registration
+from tfmini.runtime.process import current_process
 from tfmini.testing.process_cluster import _TASK, ProcessCluster
 from tfmini.tools.supervision import TaskId
 
@@ -117,12 +117,12 @@ def test_keys_of_the_environment_let_tasks_in_and_nobody_else(
             assert session.run(v) == 1.0
         for name in ("TFMINI_KEYS", "TFMINI_INSECURE"):
             monkeypatch.setenv(name, "" if name == "TFMINI_KEYS" else "1")
-            master_clients._client.clear()  # as in a process of its own
+            current_process().client = None  # as in a process of its own
             # Without a limit of its own the session waits for minutes for a server that is not up yet.
             refused = pytest.raises(tf.errors.UnauthenticatedError, match="TFMINI_KEYS to the key file of the server")
             with refused, tf.Session(cluster.target("ps", 0)) as stranger:
                 stranger.run(v)
-        master_clients._client.clear()
+        current_process().client = None
 
 
 def test_clusters_that_overlap_by_mistake_are_told_apart() -> None:

@@ -55,6 +55,7 @@ class Endpoint:
       transports: by scheme, instead of the default ones.
       keys: CURVE keys; None: see `own_keys`.
       insecure: admit everyone if there are no ``keys``; None: see ``TFMINI_INSECURE``.
+      randbits: makes random numbers of so many bits.
       lanes: whether to use lanes; None: see ``TFMINI_LANE`` (local) and ``TFMINI_STREAM``.
     """
 
@@ -69,6 +70,7 @@ class Endpoint:
         keys: Keys | None = None,
         insecure: bool | None = None,
         lanes: bool | None = None,
+        randbits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self.reactor = reactor
         self.task = task
@@ -78,7 +80,7 @@ class Endpoint:
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
         self.recent_ids = RecentIds()
-        self.next_id = itertools.count(secrets.randbits(34) << 28 | 1).__next__
+        self.next_id = itertools.count(randbits(34) << 28 | 1).__next__
         self.closed = False
         self._real = reactor if isinstance(reactor, Reactor) else None
         self.host_id = host_id() if self._real is not None and lanes is not False else ""
@@ -88,7 +90,7 @@ class Endpoint:
         self._transports = dict(transports) if transports is not None else self._default_transports()
         self._lock = threading.Lock()
         self._peers: dict[tuple[str, str | None], Peer] = {}
-        self._links: set[Link] = set()
+        self._links: dict[Link, None] = {}  # in order, so that a simulation repeats exactly
         self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
         self.lanes = Lanes(self._real, sealed=self.keys is not None)
@@ -213,7 +215,7 @@ class Endpoint:
     def _add(self, link: Link) -> Link:
         self.connection_opened(link.connection)
         with self._lock:
-            self._links.add(link)
+            self._links[link] = None
         if link.peer is not None:
             link.peer._link = link
         link.start()
@@ -221,7 +223,7 @@ class Endpoint:
 
     def link_ended(self, link: Link) -> None:
         with self._lock:
-            self._links.discard(link)
+            self._links.pop(link, None)
 
     def connection_opened(self, connection: Connection) -> None:
         """Notes a started connection; it will report its end to `connection_closed`."""

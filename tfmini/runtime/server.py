@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import operator
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -16,14 +15,13 @@ from tfmini import errors, launch_report
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
 from tfmini.devices import device_name
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import targets
-from tfmini.runtime.blas_threads import configured_threads, limit_threads, share_of_cores
+from tfmini.runtime.blas_threads import configured_threads, share_of_cores
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers
+from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import SessionOwners
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import worker_handlers
@@ -77,16 +75,18 @@ class Server:
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         # Requests that come before `start` wait for it: handler and its arguments.
         self._early: list[tuple[Any, tuple[Any, ...]]] = []
-        limit_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
+        self._process = current_process()
+        self._reactor = self._process.reactor
+        self._process.limit_blas_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
         self._build(f"{own.host}:{own.port}", start)
         if start:
             self.start()
 
     def _build(self, address: str, start: bool) -> None:
-        reactor = get_reactor()
-        incarnation = secrets.randbits(62) | 1
+        reactor, process = self._reactor, self._process
+        incarnation = process.randbits(62) | 1
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
-        self._endpoint = Endpoint(reactor, self._task, incarnation, tasks)
+        self._endpoint = process.endpoint(self._task, incarnation, tasks)
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         devices = [
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
@@ -94,7 +94,7 @@ class Server:
         ]
         threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
         pool_size = threads if threads > 0 else max(2, os.cpu_count() or 1)
-        self.worker = Worker(self._task, devices, self._peer, pool_size, reactor)
+        self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
         self.worker.collectives.connect(tasks, leader, self._peer, reactor.call_later)
@@ -192,7 +192,7 @@ class Server:
                 signal.signal(signum, self._terminate)
             launch_report.send_report(self._job, self._index, joined=True)
             while not self._ended.done:
-                get_reactor().drive(self._ended)
+                self._reactor.drive(self._ended)
         except _Terminated:
             _log.info("%s: ended by a signal", self._task)
         finally:
@@ -207,7 +207,7 @@ class Server:
         """Ends `join`, also where the interpreter swallows the exception (in a weak reference's callback)."""
         self._terminated = True
         self._ended.set()
-        get_reactor().wake()
+        self._reactor.wake()
         raise _Terminated
 
     def stop(self) -> None:

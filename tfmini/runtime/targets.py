@@ -8,13 +8,12 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import current_process
 
 _SCHEMES = ("zmq://", "grpc://", "tcp://")
 _RESET_TIMEOUT_S = 60.0
-_servers: dict[str, tuple[int, Any]] = {}  # with the process that it lives in: a forked child inherits the table
 _default_target = [""]
 
 
@@ -47,18 +46,18 @@ def set_default_target(target: str) -> None:
 
 def register(address: str, server: Any) -> None:
     """Makes a server findable by its address."""
-    _servers[_canonical(address)] = os.getpid(), server
+    current_process().servers[_canonical(address)] = os.getpid(), server
 
 
 def unregister(address: str) -> None:
     """Forgets a server."""
-    _servers.pop(_canonical(address), None)
+    current_process().servers.pop(_canonical(address), None)
 
 
 def server_at(address: str) -> Any:
     """The server of this process that listens there, or None."""
-    pid, server = _servers.get(_canonical(address), (0, None))
-    return server if pid == os.getpid() else None
+    pid, server = current_process().servers.get(_canonical(address), (0, None))
+    return server if pid == os.getpid() else None  # a forked child inherits the table
 
 
 def same_address(one: str, other: str) -> bool:
@@ -94,6 +93,6 @@ def reset(
         timeout_s = options.operation_timeout_s or _RESET_TIMEOUT_S
         client_endpoint().peer(address).call(request, done, timeout_s=timeout_s, wait_for_ready=True)
     if not waiter.done:
-        get_reactor().drive(waiter)
+        current_process().reactor.drive(waiter)
     if isinstance(outcome[0], errors.OpError):
         raise outcome[0]

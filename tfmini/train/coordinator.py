@@ -6,11 +6,11 @@ import contextlib
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfmini import errors
+from tfmini.runtime.process import current_process
 
 _log = logging.getLogger("tfmini")
 
@@ -36,7 +36,8 @@ class Coordinator:
             clean_stop_exception_types = (errors.OutOfRangeError,)
         self._clean_stop_exception_types = tuple(clean_stop_exception_types)
         self._lock = threading.Lock()
-        self._stop_event = threading.Event()
+        self._process = current_process()
+        self._stop_event = self._process.event()
         self._exc_info_to_raise: Any = None
         self._joined = False
         self._registered_threads: set[threading.Thread] = set()
@@ -124,10 +125,10 @@ class Coordinator:
             waited_for = list(self._registered_threads.union(threads or ()))
         while any(t.is_alive() for t in waited_for) and not self.wait_for_stop(_POLL_S):
             pass
-        deadline = time.monotonic() + stop_grace_period_secs
+        deadline = self._process.now() + stop_grace_period_secs
         for thread in waited_for:
             if thread.is_alive():
-                thread.join(max(0.0, deadline - time.monotonic()))
+                thread.join(max(0.0, deadline - self._process.now()))
         stragglers = " ".join(t.name for t in waited_for if t.is_alive())
         with self._lock:
             self._joined = True
@@ -199,8 +200,9 @@ class LooperThread(threading.Thread):
                 while not self._coord.should_stop():
                     self.run_loop()
             else:
-                following = time.monotonic()
-                while not self._coord.wait_for_stop(following - time.monotonic()):
+                now = self._coord._process.now
+                following = now()
+                while not self._coord.wait_for_stop(following - now()):
                     following += self._timer_interval_secs
                     self.run_loop()
             self.stop_loop()

@@ -17,6 +17,7 @@ from tfmini.runtime.collectives import memory as collective_memory
 from tfmini.runtime.collectives import shared as collective_shared
 from tfmini.runtime.collectives.executor import CollectiveExecutor
 from tfmini.runtime.collectives.other_memory import other_memory
+from tfmini.runtime.process import current_process
 
 pytestmark = pytest.mark.skipif(collective_memory.make_arena() is None, reason="no memory can be shared here")
 can_read = pytest.mark.skipif(other_memory() is None, reason="the system keeps processes apart")
@@ -49,7 +50,7 @@ class Tasks:
         addresses = {name: f"host:{i}" for i, name in enumerate(self.names)}
         self.posted: collections.deque[tuple[str, Any]] = collections.deque()
         self.delivered: collections.Counter[type[Any]] = collections.Counter()
-        self.all = {name: CollectiveExecutor(name) for name in self.names}
+        self.all = {name: CollectiveExecutor(name, current_process()) for name in self.names}
         for executor in self.all.values():
             executor.connect(addresses, "", self._peer, lambda *_: None)
 

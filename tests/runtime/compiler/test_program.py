@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def _compile(nodes: list[Node], **options: Any) -> Program:
 class _Owner:
     task = "/job:ps/replica:0/task:0"
     reactor = None
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, tuple[Any, ...]]] = []

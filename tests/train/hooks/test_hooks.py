@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import types
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake = Clock()
-    monkeypatch.setattr("tfmini.train.hooks.timers.time", fake)
+    process = types.SimpleNamespace(now=fake.monotonic)
+    monkeypatch.setattr("tfmini.train.hooks.timers.current_process", lambda: process)
     return fake
 
 

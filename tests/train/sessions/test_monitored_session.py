@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,8 @@ def test_recovery_ends_after_the_last_attempt(monkeypatch: pytest.MonkeyPatch) -
             raise tf.errors.UnavailableError.of("/job:ps/replica:0/task:0 is unavailable")
 
     never, clock = Never(), Clock()
-    monkeypatch.setattr("tfmini.train.sessions.wrapped_session.time", clock)
+    process = types.SimpleNamespace(now=clock.monotonic, sleep=clock.sleep)
+    monkeypatch.setattr("tfmini.train.sessions.wrapped_session.current_process", lambda: process)
     with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
         _RecoverableSession(never)
     assert 60 <= clock.now - 100 < 70 and never.tries > 2

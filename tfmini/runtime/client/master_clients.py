@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client import wait_reports
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.call import Signature
@@ -26,6 +24,7 @@ from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_s
 from tfmini.runtime.master.session_cluster import open_session
 from tfmini.runtime.master.step_waits import ASK_S, Told
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import current_process
 from tfmini.runtime.session_owners import hold
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 
@@ -150,8 +149,6 @@ def _describe_listing(told: Told) -> None:
     told("list_devices waits for tasks that are not up yet; ConfigProto(device_filters=...) can leave them out")
 
 
-_client: list[Endpoint] = []
-_client_pid = 0
 _client_lock = threading.Lock()
 
 
@@ -165,19 +162,21 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def client_endpoint() -> Endpoint:
     """The endpoint of this process's sessions that have remote masters; a forked child gets its own."""
-    global _client_pid
+    process = current_process()
     with _client_lock:
-        if not _client or _client[0].closed or _client_pid != os.getpid():
-            _client_pid = os.getpid()
-            _client[:] = [Endpoint(get_reactor(), "", secrets.randbits(63))]
-        return _client[0]
+        pid, endpoint = process.client or (0, None)
+        if endpoint is None or endpoint.closed or pid != os.getpid():
+            endpoint = process.endpoint("", process.randbits(63))
+            process.client = os.getpid(), endpoint
+        return endpoint
 
 
 class RemoteMaster:
     """A master in another process."""
 
     def __init__(self, address: str, config: bytes, options: SessionOptions) -> None:
-        self._peer = client_endpoint().peer(address)
+        endpoint = client_endpoint()
+        self._peer, self._reactor = endpoint.peer(address), endpoint.reactor
         self._pid = os.getpid()
         self._address = address
         self._config = config
@@ -192,7 +191,7 @@ class RemoteMaster:
         describe: wait_reports.Describe | None = None,
     ) -> Any:  # fmt: skip
         check_own(self._pid, f"This session with {self._address}")
-        answer: Answer[Any] = Answer(get_reactor())
+        answer: Answer[Any] = Answer(self._reactor)
         handle = self._peer.call(request, answer.answered, timeout_s=timeout_s, wait_for_ready=first)
         try:
             return answer.result(describe=describe)
@@ -208,7 +207,7 @@ class RemoteMaster:
             raise
         except BaseException:
             if describe is not None:
-                wait_reports.report_interrupt(describe, get_reactor())
+                wait_reports.report_interrupt(describe, self._reactor)
             handle.cancel()  # an interrupt: the master should not go on for nobody
             raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import secrets
 import threading
 import warnings
 import weakref
@@ -32,6 +31,7 @@ from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.run_options import wants_metadata
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import current_process
 from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tfmini")
@@ -387,8 +387,9 @@ class InteractiveSession(BaseSession):
 
 def _local_master(options: SessionOptions) -> Master:
     """A worker and a master of one session, in this process and without a network."""
+    process = current_process()
     devices = [
-        DeviceAttributes(f"{_LOCAL_TASK}/device:CPU:{i}", "CPU", 256 << 20, secrets.randbits(63) | 1)
+        DeviceAttributes(f"{_LOCAL_TASK}/device:CPU:{i}", "CPU", 256 << 20, process.randbits(63) | 1)
         for i in range(options.device_count)
     ]
-    return Master(Worker(_LOCAL_TASK, devices))
+    return Master(Worker(_LOCAL_TASK, devices, process=process))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import threading
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -23,7 +22,7 @@ class Exchange:
       again: a thread that could not have the lock asks its holder to look once more.
     """
 
-    def __init__(self, call: Call, count: int, step: int) -> None:
+    def __init__(self, call: Call, count: int, step: int, now: Callable[[], float]) -> None:
         self.call = call
         self.schedule: Any = None
         self.count = count
@@ -31,7 +30,8 @@ class Exchange:
         self.lock = threading.Lock()
         self.finished = False
         self.again = False
-        self.began_at = time.monotonic()
+        self._now = now
+        self.began_at = now()
         self.present: set[int] = set()  # ranks that are known to take part
         self.warn_after_s = 0.0
 
@@ -51,7 +51,7 @@ class Exchange:
 
     @property
     def waited_s(self) -> float:
-        return time.monotonic() - self.began_at
+        return self._now() - self.began_at
 
     def finish(self) -> bool:
         """Whether the schedule has just been completed: true once. To be called with the lock held."""
@@ -74,7 +74,7 @@ class Member:
       running: instance -> the exchange of it that is under way in shared memory; ``later``: calls behind it.
     """
 
-    def __init__(self, group_key: int, group_size: int, device: str) -> None:
+    def __init__(self, group_key: int, group_size: int, device: str, joined_at: float) -> None:
         self.group_key, self.group_size, self.device = group_key, group_size, device
         self.epoch = 0
         self.rank = -1
@@ -87,7 +87,7 @@ class Member:
         self.counts: dict[int, int] = {}
         self.lost = ""
         self.over = False
-        self.joined_at = time.monotonic()
+        self.joined_at = joined_at
         self.warn_after_s = 0.0
         self.stages: Stages | None = None
         self.pids: list[int] = []

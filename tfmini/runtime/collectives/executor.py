@@ -21,6 +21,7 @@ from tfmini.runtime.collectives.exchange import Exchange, Member
 from tfmini.runtime.collectives.groups import GroupLeader, default_leader
 from tfmini.runtime.collectives.shared import SharedCollectives
 from tfmini.runtime.collectives.watch import Watch
+from tfmini.runtime.process import Process
 
 _REMEMBERED_EPOCHS = 1000
 _EARLY_LIMIT = 100_000  # messages of groups that this task does not know yet
@@ -33,12 +34,12 @@ class CollectiveExecutor:
       sent_messages, sent_bytes: of tensor data, to other devices, so far.
     """
 
-    def __init__(self, task: str) -> None:
-        self.task = task
+    def __init__(self, task: str, process: Process) -> None:
+        self.task, self._process, self.now = task, process, process.now
         self._tasks: Mapping[str, str] = {task: ""}
         self.leader_task = task
         self._peer_for: Callable[[str, str], Any] | None = None
-        self.leader = GroupLeader(self._tasks)
+        self.leader = GroupLeader(self._tasks, process.randbits)
         self.sent_messages = self.sent_bytes = 0
         self._members: dict[tuple[int, str], Member] = {}
         self._by_epoch: dict[tuple[int, int], Member] = {}
@@ -70,7 +71,7 @@ class CollectiveExecutor:
         self.leader_task = self.leader_task or default_leader(tasks)
         self._peer_for = peer_for
         self._watch.call_later = call_later
-        self.leader = GroupLeader(tasks)
+        self.leader = GroupLeader(tasks, self._process.randbits)
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class CollectiveExecutor:
             member = self._members.get((about.group_key, about.device))
             joins = member is None
             if member is None:
-                member = Member(about.group_key, about.group_size, about.device)
+                member = Member(about.group_key, about.group_size, about.device, self.now())
                 self._members[about.group_key, about.device] = member
         if about.group_size != member.group_size:
             text = f"{call.describe()} has group_size {about.group_size}; the group has {member.group_size}."
@@ -115,7 +116,7 @@ class CollectiveExecutor:
             else:
                 self._enter(member, answer)
 
-        place = self._shared.place() if self._peer_for is not None else ""
+        place = self._shared.place() if self._peer_for is not None and self._process.shares_memory else ""
         if self.leader_task == self.task or self._peer_for is None:
             self.leader.join(member.group_key, member.group_size, member.device, place, answered)
             member.withdraw = lambda: self.leader.withdraw(member.group_key, member.device, answered)
@@ -193,7 +194,7 @@ class CollectiveExecutor:
         count = member.counts.get(call.instance, 0)
         member.counts[call.instance] = count + 1
         step = member.step_of(call.wait.step.step_id)
-        return Exchange(call, count, step)
+        return Exchange(call, count, step, self.now)
 
     # ---- data -------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,10 +21,12 @@ class GroupLeader:
 
     Args:
       addresses: task -> ``host:port``, for the order of the ring.
+      randbits: makes random numbers of so many bits.
     """
 
-    def __init__(self, addresses: Mapping[str, str]) -> None:
+    def __init__(self, addresses: Mapping[str, str], randbits: Callable[[int], int]) -> None:
         self._addresses = addresses
+        self._randbits = randbits
         self._joining: dict[int, dict[str, tuple[int, str, Respond]]] = {}
         self._lock = threading.Lock()
 
@@ -65,7 +66,7 @@ class GroupLeader:
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
             return errors.InvalidArgumentError.of(text)
         members = tuple(ring_order(sizes, self._addresses))
-        return CollectiveGroup(secrets.randbits(60) | 1, members, tuple(places[device] for device in members))
+        return CollectiveGroup(self._randbits(60) | 1, members, tuple(places[device] for device in members))
 
     def present(self, group_key: int) -> list[str]:
         """The devices that have joined a group which is not complete yet."""

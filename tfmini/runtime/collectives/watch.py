@@ -7,7 +7,6 @@ cannot be delivered, and two ranks that wait for each other in different collect
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -30,6 +29,7 @@ class Executor(Protocol):
     leader: Any
     lock: Any
     closed: bool
+    now: Callable[[], float]
 
     def waiting(self) -> list[Member]: ...
     def look(self, member: Member, exchange: Exchange) -> None: ...
@@ -134,7 +134,7 @@ class Watch:
             self._executor.send(member, member.tasks[probe.sender], answer)
 
     def _warn_incomplete(self, member: Member) -> None:
-        waited_s = time.monotonic() - member.joined_at
+        waited_s = self._executor.now() - member.joined_at
         if waited_s < max(_SLOW_S, member.warn_after_s):
             return
         member.warn_after_s = 2 * waited_s

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -31,10 +30,12 @@ class Owner(Protocol):
 
     Attributes:
       reactor: of the process; None for a worker without a network.
+      now: the clock of the process, in seconds.
     """
 
     task: str
     reactor: Any
+    now: Callable[[], float]
 
     def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
     def schedule(self, level_run: Any, segment: int) -> bool: ...
@@ -66,17 +67,18 @@ class Deadline:
     """The `Stop` of a run whose time is limited.
 
     Attributes:
-      end: on `time.monotonic`'s clock, in seconds.
+      end: on the clock ``now``, in seconds.
     """
 
-    __slots__ = ("end", "_timeout_s")
+    __slots__ = ("end", "_now", "_timeout_s")
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, now: Callable[[], float]) -> None:
         self._timeout_s = timeout_s
-        self.end = time.monotonic() + timeout_s
+        self._now = now
+        self.end = now() + timeout_s
 
     def __bool__(self) -> bool:
-        return time.monotonic() > self.end
+        return self._now() > self.end
 
     def raise_error(self, run: PartitionRun) -> None:
         wait = run.describe_wait() or "a while loop is under way"
@@ -114,7 +116,7 @@ class PartitionRun:
         self.slots = slots = program.template.copy()
         for slot, value in zip(program.feeds, feeds):
             slots[slot] = value
-        self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s)
+        self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)
         self.trace = None if program.trace is None else Trace()
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ class WaitingRun(PartitionRun):
     Attributes:
       lock: guards the waits and all counters.
       waits: the pending waits that can be cancelled.
-      started_at: on `time.monotonic`'s clock.
+      started_at: on the clock of its worker.
     """
 
     __slots__ = ("lock", "waits", "started_at")
@@ -33,7 +32,7 @@ class WaitingRun(PartitionRun):
         super().__init__(owner, graph, step_id, feeds, timeout_s)
         self.lock = threading.Lock()
         self.waits: dict[NodeWait, None] = {}
-        self.started_at = time.monotonic()
+        self.started_at = owner.now()
 
     @property
     def run(self) -> WaitingRun:
@@ -57,7 +56,7 @@ class WaitingRun(PartitionRun):
             causes = [*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)]
         if not causes:
             return ""
-        seconds = time.monotonic() - self.started_at
+        seconds = self.owner.now() - self.started_at
         return f"step {self.step_id} on {self.owner.task} waits for {' and '.join(causes)} for {seconds:.1f} s"
 
     def release(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.process import random_name
 from tfmini.runtime.worker.worker import Worker
 
 _DELETE_TIMEOUT_S = 10.0
@@ -118,7 +118,8 @@ class Master:
         Raises:
           InvalidArgumentError: when the graph cannot be placed.
         """
-        session = MasterSession(self, secrets.token_hex(8), options.merged_with(self.config), in_process)
+        handle = random_name(self.worker.process)
+        session = MasterSession(self, handle, options.merged_with(self.config), in_process)
         if nodes:
             session.extend(nodes)
         with self._lock:

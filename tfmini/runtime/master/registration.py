@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ class Registration:
         self._waiting: set[str] = set()
         self._progress: Any = None
         self._waited = 0.0
-        self._began = time.monotonic()
+        self._began = session.master.worker.now()
         self._timers: list[Any] = []
 
     def start(self) -> None:
@@ -144,7 +143,7 @@ class Registration:
         """The session's operation timeout counts from the start of the registration."""
         limit_s, reactor = self.session.options.operation_timeout_s, self.session.master.reactor
         if limit_s and reactor is not None:
-            left_s = max(0.001, self._began + limit_s - time.monotonic())
+            left_s = max(0.001, self._began + limit_s - self.session.master.worker.now())
             self._timers.append(reactor.call_later(left_s, self._expire, part, limit_s))
 
     def _expire(self, part: Part, limit_s: float) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import AbortStep, RunGraph
-from tfmini.runtime.executor.step_ids import new_step_id
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.master.step_state import Abort, Instruction, StepState
 from tfmini.runtime.master.step_waits import Told, describe_parts
@@ -35,7 +34,7 @@ class Step:
     ) -> None:
         self.session = session
         self.plan = plan
-        self.step_id = new_step_id()
+        self.step_id = session.master.worker.new_step_id()
         self.log = log
         if log is not None:
             log.step_id = self.step_id

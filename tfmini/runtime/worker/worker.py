@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import collections
 import logging
-import os
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +28,7 @@ from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.drivers import choose_driver
 from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.executor.step_ids import new_step_id
+from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager, Resources
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
@@ -69,18 +66,23 @@ class Worker:
       peer_for: (task, address) -> peer to send tensors to; None for a worker without a network.
       pool_size: how many long segments may run at once (``inter_op_parallelism_threads``).
       reactor: of the process; None without a network.
+      process: the process that the worker belongs to; None: the current one.
 
     Attributes:
       runs: step id -> the run on this task.
+      now: the clock of the process, in seconds.
+      new_step_id: makes a number that no other step of the cluster has.
     """
 
     def __init__(
         self, task: str, devices: Sequence[DeviceAttributes], peer_for: Callable[[str, str], Any] | None = None,
-        pool_size: int = 2, reactor: Any = None,
+        pool_size: int = 2, reactor: Any = None, process: Process | None = None,
     ) -> None:  # fmt: skip
+        self.process = process = process or current_process()
+        self.now, self.new_step_id = process.now, process.new_step_id
         self.task = task
         self.devices = list(devices)
-        self.incarnation = devices[0].incarnation if devices else secrets.randbits(63)
+        self.incarnation = devices[0].incarnation if devices else process.randbits(63)
         self.default_container = parse(task).job or "localhost"
         self.resources = ResourceManager(self.default_container)
         self.sessions: dict[str, WorkerSession] = {}
@@ -92,10 +94,11 @@ class Worker:
         self._early = EarlyTensors(task)  # of (group, values, path, time of arrival)
         self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Any = None
+        self._schedules = reactor is not None and process.has_threads
         self._pool_size = pool_size
         self._closed = False
-        self.collectives = CollectiveExecutor(task)
+        self.collectives = CollectiveExecutor(task, process)
 
     # ---- sessions and graphs ----------------------------------------------------------------
 
@@ -164,7 +167,7 @@ class Worker:
             threads=self._peer_for is not None or several_may_block(nodes, "CPU"),
         )
         graph = RegisteredGraph(
-            _new_handle(), session_handle, program, session.resources, session.task or self.task,
+            self.process.randbits(63) | 1, session_handle, program, session.resources, session.task or self.task,
             choose_driver(program, for_client and is_whole, self.reactor is not None), for_client,
         )  # fmt: skip
         for task in set(program.sends.values()):
@@ -214,7 +217,7 @@ class Worker:
         """
         if graph.program.generation != graph.resources.generation:  # a comparison here saves a call in most steps
             graph.program.bind(graph.resources)
-        step_id = new_step_id()
+        step_id = self.new_step_id()
         run = self.runs[step_id] = graph.driver(self, graph, step_id, feeds, timeout_s)
         try:
             if graph.session_handle not in self.sessions:  # else `delete_session` will find the run
@@ -331,7 +334,7 @@ class Worker:
         Args:
           level_run: has a ``level`` and a method ``run_later(segment)``.
         """
-        if self.reactor is None:
+        if not self._schedules:
             return False
         program_segment = level_run.level.segments[segment]
         # The time of a segment that has not run yet is unknown. A client's thread may run it, since the reactor's
@@ -346,7 +349,7 @@ class Worker:
             if self._closed:
                 return False
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._pool_size, thread_name_prefix="tfmini-kernels")
+                self._pool = self.process.pool(self._pool_size, "tfmini-kernels")
             self._pool.submit(function, *args)
         return True
 
@@ -366,11 +369,6 @@ class Worker:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
         self.resources.release()
-
-
-def _new_handle() -> int:
-    """A positive number of 63 bits that no peer can guess, so that only its owner can name the graph."""
-    return int.from_bytes(os.urandom(8), "big") >> 1 | 1
 
 
 def _session_closed(step_id: int) -> errors.OpError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from tfmini.runtime.process import current_process
 
 
 class HookTimer:
@@ -42,6 +42,7 @@ class SecondOrStepTimer(HookTimer):
             raise ValueError("Can not provide both every_secs and every_steps.")
         self._every_secs = every_secs
         self._every_steps = every_steps
+        self._now = current_process().now
         self.reset()
 
     def reset(self) -> None:
@@ -55,12 +56,12 @@ class SecondOrStepTimer(HookTimer):
         if step == last_step:
             return False
         if self._every_secs is not None:
-            return time.monotonic() >= last_time + self._every_secs
+            return self._now() >= last_time + self._every_secs
         assert self._every_steps is not None
         return step >= last_step + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        now = time.monotonic()
+        now = self._now()
         since: tuple[float | None, int | None] = (None, None)
         if self._last_triggered_time is not None and self._last_triggered_step is not None:
             since = (now - self._last_triggered_time, step - self._last_triggered_step)

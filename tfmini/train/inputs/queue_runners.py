@@ -15,6 +15,7 @@ from tfmini.graph.keys import GraphKeys
 from tfmini.graph.scoped_names import prepend_name_scope, strip_name_scope
 from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.runtime.client.session import BaseSession
+from tfmini.runtime.process import current_process
 
 if TYPE_CHECKING:
     from tfmini.train.coordinator import Coordinator
@@ -186,15 +187,16 @@ class QueueRunner:
                 return []
             self._runs_per_session[sess] = len(self._enqueue_ops)
             self._exceptions_raised = []
+        process = current_process()
         prefix = f"QueueRunnerThread-{self.name}"
         threads = [
-            threading.Thread(target=self._run, args=(sess, op, coord), name=f"{prefix}-{op.name}")
+            process.thread(self._run, (sess, op, coord), f"{prefix}-{op.name}")
             for op in self._enqueue_ops
         ]
         if coord:
             arguments = (sess, self._cancel_op, coord)
             threads.append(
-                threading.Thread(target=self._close_on_stop, args=arguments, name=f"{prefix}-close_on_stop")
+                process.thread(self._close_on_stop, arguments, f"{prefix}-close_on_stop")
             )
         for thread in threads:
             if coord:

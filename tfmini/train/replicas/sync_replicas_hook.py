@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.graph.scoping import device, name_scope
 from tfmini.ops.queues import queue_ops
+from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunHook
 from tfmini.train.sessions.readiness import ready
 
@@ -80,9 +80,10 @@ class SyncReplicasHook(SessionRunHook):
         if self._is_chief:
             session.run(self._reopen_op())
             return
-        deadline = time.monotonic() + _REOPEN_WAIT_S
-        while time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        process = current_process()
+        deadline = process.now() + _REOPEN_WAIT_S
+        while process.now() < deadline:
+            process.sleep(_POLL_S)
             if not session.run(self._is_closed):
                 return
         _log.warning("The synchronous run that this worker wants to join has ended, and no chief has started another.")

@@ -7,14 +7,13 @@ missing variables and tasks. It gives up at the deadline, at a cancellation, or 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from tfmini import errors
 from tfmini.graph.graph import Graph
 from tfmini.runtime.client.reachability import Reachability, chief_of, reach, unreachable
+from tfmini.runtime.process import current_process
 from tfmini.train.sessions.readiness import with_places
 
 _log = logging.getLogger("tfmini")
@@ -30,8 +29,8 @@ LocalInit = Callable[[Any], tuple[bool, str | None]]
 Ready = Callable[[Any], tuple[bool, str | None]]
 
 
-class ReadinessProbe(threading.Thread):
-    """Probes the model until it is ready; after an error of the session it uses a new one.
+class ReadinessProbe:
+    """Probes the model, in a thread, until it is ready; after an error of the session it uses a new one.
 
     Attributes:
       session: the session with the ready model, or None.
@@ -42,11 +41,12 @@ class ReadinessProbe(threading.Thread):
     """
 
     def __init__(self, connect: Callable[[], Any], local_init: LocalInit, ready: Ready, retried: Any) -> None:
-        super().__init__(name="wait_for_session", daemon=True)
+        self._process = current_process()
+        self._thread = self._process.thread(self._run, name="wait_for_session", daemon=True)
         self._connect, self._local_init, self._ready, self._retried = connect, local_init, ready, retried
-        self._given_up = threading.Event()
+        self._given_up = self._process.event()
         self._current: Any = None
-        self.over = threading.Event()
+        self.over = self._process.event()
         self.session: Any = None
         self.error: BaseException | None = None
         self.probes = 0
@@ -55,7 +55,11 @@ class ReadinessProbe(threading.Thread):
         self.failing_since: float | None = None
         self.failure: errors.OpError | None = None
 
-    def run(self) -> None:
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
         try:
             while self.session is None and not self._given_up.is_set():
                 self._probe_in_new_session()
@@ -71,7 +75,7 @@ class ReadinessProbe(threading.Thread):
                 self.session = session
         except self._retried as error:
             self.failure = error
-            self.failing_since = self.failing_since or time.monotonic()
+            self.failing_since = self.failing_since or self._process.now()
             _log.debug("A readiness probe failed: %s", error)
         finally:
             if self.session is not session:
@@ -99,8 +103,8 @@ class ReadinessProbe(threading.Thread):
     def give_up(self) -> None:
         """Ends the thread; closes the session of a probe that hangs, which cancels it."""
         self._given_up.set()
-        self.join(_JOIN_S)
-        if self.is_alive():
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
             close_quietly(self._current)
         elif self.session is not None:
             close_quietly(self.session)
@@ -141,7 +145,8 @@ class ReadinessWait:
         self._recovery_wait_s = recovery_wait_s
         self._max_wait_s = max_wait_s
         self._cancelled = cancelled
-        self._begin = time.monotonic()
+        self._now = current_process().now
+        self._begin = self._now()
         self._chief = chief_of(target)
         self._chief_gone_since: float | None = None
         self._logged, self._logged_at = "", float("-inf")
@@ -167,7 +172,7 @@ class ReadinessWait:
         return probe.session
 
     def _left_s(self) -> float:
-        return max(0.0, self._begin + self._max_wait_s - time.monotonic())
+        return max(0.0, self._begin + self._max_wait_s - self._now())
 
     def _check(self) -> None:
         if self._cancelled is not None and self._cancelled():
@@ -177,11 +182,11 @@ class ReadinessWait:
                 f"Session was not ready after waiting {self._max_wait_s:g} secs. It was {self._waiting_for()}.",
             )
         self._check_tasks()
-        if self._probe.probes or time.monotonic() - self._begin > 1.0:
+        if self._probe.probes or self._now() - self._begin > 1.0:
             self._log_if_new()
 
     def _check_tasks(self) -> None:
-        now = time.monotonic()
+        now = self._now()
         chief = self._chief_state()
         gone = chief is not None and chief.was_connected and not chief.connected
         self._chief_gone_since = (self._chief_gone_since or now) if gone else None
@@ -201,7 +206,7 @@ class ReadinessWait:
 
     def _log_if_new(self) -> None:
         text = self._waiting_for()
-        now = time.monotonic()
+        now = self._now()
         if text != self._logged or now - self._logged_at >= _LOG_AGAIN_S:
             self._logged, self._logged_at = text, now
             _log.info(

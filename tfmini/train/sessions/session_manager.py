@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +14,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.keys import GraphKeys
 from tfmini.graph.traits import ops_with
 from tfmini.runtime.client.session import Session
+from tfmini.runtime.process import current_process, random_name
 from tfmini.train.checkpointing.state_file import get_checkpoint_state
 from tfmini.train.sessions.model_record import ModelRecord, ModelRecords
 from tfmini.train.sessions.readiness import name_of, ready
@@ -64,7 +63,8 @@ class SessionManager:
         self._local_init_run_options = local_init_run_options
         self.model = ""
         self._records: ModelRecords | None = None
-        self._own_run = secrets.token_hex(8)
+        self._process = current_process()
+        self._own_run = random_name(self._process)
         if ready_for_local_init_op is not None and local_init_op is None:
             raise ValueError(
                 "If you pass a ready_for_local_init_op you must also pass a local_init_op ,"
@@ -169,7 +169,7 @@ class SessionManager:
     def _record(self, is_set: bool, run: str) -> None:
         """Records, before the model gets new values, that it will, and afterwards that it has."""
         if not is_set:
-            self.model = secrets.token_hex(8)
+            self.model = random_name(self._process)
         if self._records is not None:
             self._records.write(ModelRecord(self.model, is_set, run))
 
@@ -309,13 +309,14 @@ class SessionManager:
     @staticmethod
     def _find_checkpoint(directory: str, max_wait_s: float, cancelled: Callable[[], bool] | None) -> Any:
         """Waits for a checkpoint in a directory; returns the directory's state, or None after ``max_wait_s``."""
-        deadline = time.monotonic() + max_wait_s
+        process = current_process()
+        deadline = process.now() + max_wait_s
         logged = False
         while True:
             state = _latest(directory)
             if state:
                 return state
-            if time.monotonic() >= deadline:
+            if process.now() >= deadline:
                 return None
             if cancelled is not None and cancelled():
                 text = f"A stop was requested while waiting for a checkpoint in {directory}."
@@ -323,7 +324,7 @@ class SessionManager:
             if not logged:
                 _log.info("Waiting for checkpoint to be available in %s.", directory)
                 logged = True
-            time.sleep(_CHECKPOINT_POLL_S)
+            process.sleep(_CHECKPOINT_POLL_S)
 
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:
         return ready(self._ready_op, sess, "Model not ready")

@@ -7,11 +7,11 @@ Each layer can stop the loop, and ``close`` passes through all layers.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import errors, protos
+from tfmini.runtime.process import current_process
 from tfmini.train.hooks.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions.run_options import merge_run_options
 
@@ -222,19 +222,20 @@ class _RecoverableSession(_WrappedSession):
         Raises:
           The last error, after ``max_recovery_s``.
         """
-        begin = time.monotonic()
+        process = current_process()
+        begin = process.now()
         logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
         while True:
             try:
                 return self._sess_creator.create_session()
             except PREEMPTION_ERRORS as error:
-                now = time.monotonic()
+                now = process.now()
                 if now - begin >= self._max_recovery_s:
                     raise
                 if now - logged_at >= _LOG_AGAIN_S:
                     logged_at = now
                     _log.info("A session could not be created; retrying: %s", error)
-            time.sleep(pause_s)
+            process.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
     def should_stop(self) -> bool:

@@ -1,0 +1,100 @@
+"""The process that servers, sessions and training loops belong to: its clock, event loop, random numbers and threads.
+
+`current_process` is the operating system's process, unless the calling thread belongs to a simulated one
+(`testing.simulated`). A server or session takes its process from the thread that makes it, and gives it to its parts.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tfmini.runtime.blas_threads import limit_threads
+from tfmini.runtime.step_ids import new_step_id
+
+if TYPE_CHECKING:
+    from tfmini.rpc.endpoint import Endpoint
+
+
+def _randbits(count: int) -> int:
+    """A random number of ``count`` bits that no peer can guess. (Scripts seed Python's own generator.)"""
+    return int.from_bytes(os.urandom((count + 7) // 8), "big") >> (-count % 8)
+
+
+class Process:
+    """The process of the operating system. A simulated process has the same interface.
+
+    Attributes:
+      has_threads: whether segments that take long may run in a pool.
+      shares_memory: whether tasks on this machine may reduce tensors in shared memory.
+      servers: address -> (id of the process that made it, server).
+      client: the endpoint of the sessions that have remote masters, and the id of the process that made it.
+    """
+
+    has_threads = True
+    shares_memory = True
+    now: Callable[[], float] = staticmethod(time.monotonic)
+    sleep: Callable[[float], None] = staticmethod(time.sleep)
+    randbits: Callable[[int], int] = staticmethod(_randbits)
+    new_step_id: Callable[[], int] = staticmethod(new_step_id)
+    limit_blas_threads: Callable[[int], None] = staticmethod(limit_threads)
+
+    def __init__(self) -> None:
+        self.servers: dict[str, tuple[int, Any]] = {}
+        self.client: tuple[int, Endpoint] | None = None
+
+    @property
+    def reactor(self) -> Any:
+        """The event loop (`rpc.waiter.Clock`)."""
+        from tfmini.rpc.reactor import get_reactor  # late: a `Coordinator` needs no event loop
+
+        return get_reactor()
+
+    def endpoint(self, task: str, incarnation: int, cluster: Mapping[str, str] | None = None) -> Endpoint:
+        """The presence of one task or client on the network; see `Endpoint`."""
+        from tfmini.rpc.endpoint import Endpoint
+
+        return Endpoint(self.reactor, task, incarnation, cluster)
+
+    def event(self) -> threading.Event:
+        """A flag that threads of this process wait for."""
+        return threading.Event()
+
+    def thread(
+        self, target: Callable[..., Any], args: tuple[Any, ...] = (), name: str | None = None, daemon: bool = False
+    ) -> threading.Thread:
+        """A thread of this process, not started."""
+        return threading.Thread(target=target, args=args, name=name, daemon=daemon)
+
+    def pool(self, size: int, name: str) -> Any:
+        """An executor for calls that take long (`concurrent.futures.ThreadPoolExecutor`)."""
+        return ThreadPoolExecutor(size, thread_name_prefix=name)
+
+
+_process = Process()
+_of_thread = threading.local()
+
+
+def current_process() -> Process:
+    """The process that the calling thread belongs to."""
+    found: Process = getattr(_of_thread, "process", _process)
+    return found
+
+
+def set_current_process(process: Process | None) -> Process | None:
+    """Makes the calling thread belong to a simulated process, or (None) to the real one; returns the process before."""
+    before: Process | None = getattr(_of_thread, "process", None)
+    if process is None:
+        _of_thread.__dict__.pop("process", None)
+    else:
+        _of_thread.process = process
+    return before
+
+
+def random_name(process: Process) -> str:
+    """A name of 16 hexadecimal digits that nobody else has."""
+    return f"{process.randbits(64):016x}"
