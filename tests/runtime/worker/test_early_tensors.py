@@ -14,10 +14,12 @@ import pytest
 import tfmini as tf
 from tfmini import errors
 from tfmini.runtime.client import session as session_module
-from tfmini.runtime.worker.early_tensors import EarlyTensors
+from tfmini.runtime.worker.early_tensors import ENTRY_BYTES, KEEP_S, ORPHAN_S, EarlyTensors
 from tfmini.runtime.worker.worker import Worker
 
 TASK = "/job:ps/replica:0/task:0"
+WORKER = "/job:worker/replica:0/task:0"
+ENTRY = 1024 + ENTRY_BYTES  # of a kilobyte
 
 
 def kilobyte() -> tuple[Any, ...]:
@@ -29,20 +31,20 @@ def test_a_step_takes_the_tensors_that_arrived_for_it() -> None:
     early.add(1, "first", kilobyte())
     early.add(1, "second", kilobyte())
     early.add(2, "other", kilobyte())
-    assert early.bytes == 3072
+    assert early.bytes == 3 * ENTRY
     assert list(early.take(1)) == ["first", "second"]
-    assert early.bytes == 1024
+    assert early.bytes == ENTRY
     assert list(early.take(1)) == []
     assert early.loss(1) is None
 
 
 def test_memory_is_bounded_and_the_oldest_step_fails() -> None:
-    early = EarlyTensors(TASK, byte_limit=3000)
+    early = EarlyTensors(TASK, byte_limit=2 * ENTRY)
     for step in (1, 2, 3):
         early.add(step, step, kilobyte())
-    assert early.bytes == 2048
+    assert early.bytes == 2 * ENTRY
     early.add(1, "late", kilobyte())  # useless without the one that was dropped
-    assert early.bytes == 2048
+    assert early.bytes == 2 * ENTRY
     loss = early.loss(1)
     assert isinstance(loss, errors.ResourceExhaustedError)
     assert TASK in loss.message
@@ -67,10 +69,108 @@ def test_the_number_of_steps_is_bounded() -> None:
     assert early.loss(985) is not None
 
 
+def test_strings_count_as_long_as_they_are() -> None:
+    early = EarlyTensors(TASK, byte_limit=10 << 20)
+    for step in range(20):
+        early.add(step, step, (np.array([b"x" * (1 << 20)], object),))
+    assert len(early) == 9
+    assert early.loss(0) is not None and early.loss(11) is None
+
+
+def test_messages_of_nothing_count_too() -> None:
+    early = EarlyTensors(TASK, byte_limit=1 << 20)
+    for step in (1, 2):
+        for _ in range(10_000):
+            early.add(step, step, ())
+    assert len(early) == 1 and early.loss(1) is not None
+
+
+def test_a_greedy_sender_loses_its_own_tensors() -> None:
+    early = EarlyTensors(TASK, byte_limit=10 * ENTRY)
+    early.add(1, "modest", kilobyte(), "modest")
+    for step in range(2, 100):
+        early.add(step, step, kilobyte(), "greedy")
+    assert early.loss(1) is None and list(early.take(1)) == ["modest"]
+    assert early.loss(2) is not None
+
+
+def test_a_step_that_does_not_start_is_dropped_after_a_while() -> None:
+    early = EarlyTensors(TASK)
+    early.add(1, 1, kilobyte())
+    assert early.sweep()
+    early.add(2, 2, kilobyte())
+    assert early.sweep()
+    loss = early.loss(1)
+    assert isinstance(loss, errors.ResourceExhaustedError) and "more than 300 s before" in loss.message
+    assert list(early.take(2)) == [2]
+    assert not early.sweep() and early.bytes == 0
+
+
+def test_the_steps_of_a_sender_that_is_gone_are_dropped() -> None:
+    early = EarlyTensors(TASK)
+    early.add(1, 1, kilobyte(), "dead")
+    early.add(1, 2, kilobyte(), "alive")
+    early.add(2, 3, kilobyte(), "alive")
+    early.drop_from("dead", WORKER, "it was killed")
+    assert early.bytes == ENTRY
+    loss = early.loss(1)
+    assert isinstance(loss, errors.UnavailableError) and loss.task == WORKER and "it was killed" in loss.message
+    assert early.loss(2) is None
+
+
+class Timers:
+    """A reactor whose timers the test fires."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Any, tuple[Any, ...]]] = []
+
+    def call_later(self, delay: float, call: Any, *args: Any) -> Any:
+        self.calls.append((delay, call, args))
+        return self
+
+    def cancel(self) -> None:
+        """For timers that a worker cancels when it is closed."""
+
+    def fire(self, delay: float) -> None:
+        """Makes the calls with that delay, once."""
+        due = [call for call in self.calls if call[0] == delay]
+        self.calls = [call for call in self.calls if call[0] != delay]
+        for _, call, args in due:
+            call(*args)
+
+
+def test_a_worker_keeps_no_tensors_of_steps_that_never_start() -> None:
+    """One timer, and only while there are such tensors."""
+    timers = Timers()
+    worker = Worker(TASK, [], reactor=timers)
+    for step in (7, 8):
+        worker.receive(step, 0, kilobyte())
+    assert len(timers.calls) == 1
+    timers.fire(KEEP_S)
+    assert worker._early.bytes == 2 * ENTRY
+    timers.fire(KEEP_S)
+    assert worker._early.bytes == 0 and timers.calls == []
+    worker.receive(9, 0, kilobyte())
+    assert len(timers.calls) == 1
+    worker.close()
+
+
+def test_a_worker_keeps_no_tensors_of_a_task_that_is_gone() -> None:
+    timers, gone, other = Timers(), object(), object()
+    worker = Worker(TASK, [], reactor=timers)
+    worker.receive(7, 0, kilobyte(), sender=gone)
+    worker.receive(8, 0, kilobyte(), sender=other)
+    worker.peer_lost(WORKER, "it was killed", gone)
+    assert worker._early.bytes == 2 * ENTRY  # the task may have done its part
+    timers.fire(ORPHAN_S)
+    assert worker._early.bytes == ENTRY
+    worker.close()
+
+
 def test_a_step_that_cannot_start_leaves_nothing_behind() -> None:
     worker = Worker(TASK, [])
     worker.receive(7, 0, kilobyte())
-    assert worker._early.bytes == 1024
+    assert worker._early.bytes == ENTRY
     worker.forget_step(7)
     worker.receive(7, 1, kilobyte())  # came even later
     assert worker._early.bytes == 0

@@ -32,7 +32,7 @@ from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager, Resources
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
-from tfmini.runtime.worker.early_tensors import EarlyTensors
+from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -92,6 +92,7 @@ class Worker:
         self._peer_for = peer_for
         self._lock = threading.Lock()
         self._early = EarlyTensors(task)  # of (group, values, path, time of arrival)
+        self._sweep_timer: Any = None
         self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: Any = None
@@ -266,7 +267,10 @@ class Worker:
         run.start(finished)
         return run
 
-    def receive(self, step_id: int, group: int, values: Sequence[Any], dead: bytes = b"", iteration: str = "") -> None:
+    def receive(
+        self, step_id: int, group: int, values: Sequence[Any], dead: bytes = b"", iteration: str = "",
+        sender: Any = None,
+    ) -> None:  # fmt: skip
         """Takes in tensors from another task; tensors of a step that is over are dropped."""
         path = tuple(map(int, iteration.split("."))) if iteration else ()
         if dead:
@@ -276,9 +280,21 @@ class Worker:
             run = self.runs.get(step_id)
             if run is None:
                 if step_id not in self._over:
-                    self._early.add(step_id, (group, values, path, clock()), values)
+                    self._early.add(step_id, (group, values, path, clock()), values, sender)
+                    if self._sweep_timer is None and self.reactor is not None and not self._closed:
+                        self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep)
                 return
         run.deliver(group, values, path)
+
+    def _sweep(self) -> None:
+        """Drops early tensors whose step does not start."""
+        with self._lock:
+            left = self._early.sweep() and not self._closed
+            self._sweep_timer = self.reactor.call_later(KEEP_S, self._sweep) if left else None
+
+    def _drop_orphans(self, task: str, why: str, peer: Any) -> None:
+        with self._lock:
+            self._early.drop_from(peer, task, why)
 
     def abort_step(self, step_id: int, error: errors.OpError) -> None:
         """Aborts the run of a step that failed elsewhere; its tensors that still arrive are dropped."""
@@ -308,6 +324,8 @@ class Worker:
             if run.needs(task, peer):
                 text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
                 self.abort_step(run.step_id, errors.UnavailableError.of(text, task=task))
+        if len(self._early) and self.reactor is not None:  # the step of a task that has done its part may start soon
+            self.reactor.call_later(ORPHAN_S, self._drop_orphans, task, why, peer)
 
     def _remember(self, step_id: int) -> None:
         self._over[step_id] = None
@@ -361,6 +379,8 @@ class Worker:
         """Aborts all runs and ends the pool."""
         with self._lock:
             self._closed = True
+            if self._sweep_timer is not None:
+                self._sweep_timer.cancel()
             running = list(self.runs.values())
             pool, self._pool = self._pool, None
         for run in running:

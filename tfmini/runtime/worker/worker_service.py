@@ -140,7 +140,7 @@ class _WorkerService:
     def send_tensors(self, peer: Any, request: m.SendTensors, respond: Any) -> None:
         step_id = request.step_id
         try:
-            self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration)
+            self.worker.receive(step_id, request.group, request.values, request.dead, request.iteration, peer)
         except Exception as error:  # noqa: BLE001 - the tensors are lost, and their step would wait for them
             text = f"{self.worker.task} cannot use tensors that {peer} sent for step {step_id}:"
             failure = errors.InternalError.of(f"{text} {type(error).__name__}: {error}", task=peer.task)
