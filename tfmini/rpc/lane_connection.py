@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini.rpc import lane_wire
+from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.lane_memory import LaneMemory
 from tfmini.rpc.lane_wire import SHARE_FROM, SINGLE
 from tfmini.rpc.reactor import Reactor
@@ -61,6 +62,11 @@ class LaneConnection(Connection):
         self._have = 0
         self._received = 0  # bytes
         sock.setblocking(False)
+        not_for_children(self)
+
+    def descriptors(self) -> list[int]:
+        """Those that a forked child gives up; -1 where one is closed."""
+        return [self._sock.fileno(), -1 if self._memory is None else self._memory.fileno()]
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed

@@ -38,6 +38,10 @@ class LaneMemory:
         self.notes: collections.deque[int] = collections.deque()
         sock.setblocking(False)
 
+    def fileno(self) -> int:
+        """The descriptor of the socket for descriptors, -1 when it is closed."""
+        return self._sock.fileno()
+
     def statistics(self) -> dict[str, int]:
         """Counts this side's blocks, and the peer's transfers that are still in use here."""
         return {**self._pool.statistics(), "borrowed": self._cache.borrowed}

@@ -31,6 +31,7 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.source import Source
 from tfmini.rpc.timers import Timer, TimerHeap
 from tfmini.rpc.waiter import Waiter, unlock
@@ -46,8 +47,7 @@ _LONG_PARK = 1.0  # seconds; the leader ends it when it gets an event
 class Reactor:
     """The event loop; see the module. All methods may be called from any thread.
 
-    Args:
-      spin_s: seconds for which a leader polls before it sleeps. On idle cores 50 µs can save the wake-up.
+    ``spin_s`` is for how many seconds a leader polls before it sleeps: on idle cores 50 µs can save the wake-up.
     """
 
     def __init__(self, spin_s: float = 0.0) -> None:
@@ -73,9 +73,9 @@ class Reactor:
         self._background_until = self._leader_until = _FOREVER
         self._park = allocate_lock()
         self._park.acquire()
-        self._parked_long = False
-        self._closed = False
+        self._parked_long = self._closed = False
         self.pid = os.getpid()
+        not_for_children(self)
 
     # -- clock ---------------------------------------------------------------------------
 
@@ -136,17 +136,17 @@ class Reactor:
     def _mask(writable: bool) -> int:
         return select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET | (select.EPOLLOUT if writable else 0)
 
+    def descriptors(self) -> list[int]:
+        """Those that a forked child gives up."""
+        return [] if self._closed else [self._epoll.fileno(), self._wake_fd, *self._sources]
+
     # -- driving -------------------------------------------------------------------------
 
     def drive(self, waiter: Waiter, deadline: float | None = None) -> bool:
-        """Runs the loop in this thread until the waiter is done.
+        """Runs the loop in this thread until the waiter is done; returns whether it is (False: the deadline passed).
 
         Args:
-          waiter: the condition to wait for.
           deadline: on this reactor's clock, in seconds; None: no limit.
-
-        Returns:
-          Whether it is done (False: the deadline passed).
         """
         if waiter.done:
             return True
@@ -370,7 +370,7 @@ class Reactor:
         self._closed = True
         self.wake()
         unlock(self._park)
-        if self._background is not None and self._background is not threading.current_thread():
+        if self._background is not None and not self.is_background_thread():
             self._background.join(5)
         self._epoll.close()
         os.close(self._wake_fd)

@@ -19,6 +19,7 @@ import zmq
 
 from tfmini import errors, listen_fd
 from tfmini.rpc.addresses import Address, parse_address, port_busy
+from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, deliver
 from tfmini.rpc.zap import ZapHandler
 from tfmini.rpc.zmq_connection import ZmqConnection
@@ -116,6 +117,7 @@ class RouterListener(Listener):
         bound = parse_address(self._endpoint)
         self.interface = bound.host if address.scheme == "tcp" else ""
         self.address = str(Address("tcp", address.host, bound.port) if address.scheme == "tcp" else bound)
+        zmq_not_for_children(self, bound, is_bound=True)
         self._pump.start(self._on_event)
 
     @staticmethod

@@ -23,6 +23,7 @@ import zmq
 
 from tfmini.rpc.addresses import Address, parse_address
 from tfmini.rpc.codec import MESSAGE_LIMIT
+from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
@@ -87,6 +88,7 @@ class _DealerConnection(ZmqConnection):
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
         self._endpoint = endpoint
+        zmq_not_for_children(self, parse_address(endpoint), is_bound=False)
         if self._target.scheme == "tcp":
             self.stream_host = parse_address(endpoint).host
         self._ready = True

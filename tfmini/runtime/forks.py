@@ -1,5 +1,7 @@
 """Refuses the sessions and servers that a forked child inherits: sockets and threads stay with the parent.
 
+`rpc.forks` makes the child give up its copies of the sockets.
+
 A child makes sessions and servers of its own. A session without a target has neither sockets nor threads, so a
 child may use its copy of the parent's session.
 """

@@ -1,0 +1,101 @@
+"""A forked child gives up its parent's sockets.
+
+A child inherits all descriptors of its parent. If it kept the sockets, then for as long as the child lives, the port of
+a parent that is killed would stay taken, and the parent's peers would not see its end. The parent itself is not
+affected: a socket ends with its last descriptor, and nothing is removed from the parent's epoll.
+
+The child puts ``/dev/null`` in the place of each socket. So the number stays in use, and copies of the parent's
+objects that close it later close no descriptor of the child.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from tfmini.rpc.addresses import Address
+
+_WILDCARDS = ("0.0.0.0", "::")
+
+
+class Owner(Protocol):
+    """An object with descriptors that a child must not keep."""
+
+    def descriptors(self) -> Iterable[int]: ...
+
+
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
+_zmq: weakref.WeakKeyDictionary[Any, tuple[Address, bool]] = weakref.WeakKeyDictionary()
+
+
+def not_for_children(owner: Owner) -> None:
+    """Makes a child give up the descriptors of an object, as long as the object exists."""
+    _owners.add(owner)
+
+
+def zmq_not_for_children(owner: object, address: Address, is_bound: bool) -> None:
+    """Makes a child give up the sockets that ZeroMQ has bound or connected to an address, as long as ``owner`` exists.
+
+    ZeroMQ does not tell their descriptors.
+    """
+    _zmq[owner] = address, is_bound
+
+
+def _give_up() -> None:
+    """Runs in the child, which has one thread."""
+    fds = [fd for owner in list(_owners) for fd in owner.descriptors() if fd >= 0 and _is_ours(fd)]
+    if _zmq:
+        fds += [fd for fd in _open_sockets() if _is_zmq(fd)]
+    if fds:
+        os.close(fds[0])  # so that there is a free number even at the limit
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in fds:
+            if fd != null:
+                os.dup2(null, fd, inheritable=False)
+        if null not in fds:
+            os.close(null)
+    _owners.clear()
+    _zmq.clear()
+
+
+def _is_ours(fd: int) -> bool:
+    """Whether it is a socket, or an epoll or eventfd, which have no type."""
+    try:
+        return stat.S_IFMT(os.fstat(fd).st_mode) in (stat.S_IFSOCK, 0)
+    except OSError:
+        return False
+
+
+def _open_sockets() -> Iterator[int]:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                yield int(name)
+        except OSError:  # that of the listing itself
+            continue
+
+
+def _is_zmq(fd: int) -> bool:
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        return any(_is_at(sock.getsockname if bound else sock.getpeername, address) for address, bound in _zmq.values())
+
+
+def _is_at(name: Any, address: Address) -> bool:
+    try:
+        found = name()
+    except OSError:  # not connected
+        return False
+    if address.scheme == "ipc":
+        path = found.decode() if isinstance(found, bytes) else found
+        return path == ("\0" + address.path[1:] if address.path.startswith("@") else address.path)
+    if not isinstance(found, tuple) or found[1:2] != (address.port,):
+        return False
+    mapped = "::ffff:"  # of an IPv4 address of an IPv6 socket
+    return address.host in _WILDCARDS or found[0].removeprefix(mapped) == address.host.removeprefix(mapped)
+
+
+os.register_at_fork(after_in_child=_give_up)
