@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check names bench chaos fuzz wheel clean
+.PHONY: demo test check names bench chaos fuzz soak wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -44,6 +44,10 @@ chaos: $(VENV)/.test
 # Random messages to a real server by every transport.
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz.attack --messages 1000000
+
+# A million steps beside idle clients and clients that are killed: memory, threads and descriptors, with a plot.
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.soak.soak --steps 1000000 --clients 50
 
 # What `pip install` gets, in dist/. An old build folder may contain files that have gone since.
 wheel: $(VENV)/.test
