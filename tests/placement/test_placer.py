@@ -135,9 +135,19 @@ def test_a_requested_device_that_does_not_exist_is_refused():
     assert text == (
         "Cannot assign a device for operation a: {{node a}} was explicitly assigned to /job:ps/task:7 "
         "but available "
-        f"devices are [ {PS0}, {PS1} ]. Make sure the device specification refers to a valid device.\n"
-        "\t [[{{node a}}]]"
+        f"devices are [ {PS0}, {PS1} ]. Make sure the device specification refers to a valid device. "
+        "The tasks of the job 'ps' are 0, 1.\n\t [[{{node a}}]]"
     )
+
+
+@pytest.mark.parametrize("request_, said", [
+    ("/job:wroker/task:0", "The cluster has no job 'wroker'; its jobs are ps, worker."),
+    ("/job:worker/task:9", "The tasks of the job 'worker' are 0."),
+    ("/job:ps/task:0/device:CPU:3", "A task has more CPU devices if its server gets a ConfigProto with device_count="),
+    ("/job:ps/task:0/device:GPU:1", "CUDA is not enabled. Remove the device request, or set allow_soft_placement=True"),
+])  # fmt: skip
+def test_a_refusal_says_what_the_cluster_has_instead(request_: str, said: str):
+    assert said in error(node("a", "Const", device=request_), devices=cluster("ps/0", "worker/0"), default=PS0)
 
 
 @pytest.mark.parametrize("job", ["/job:ps/task:0", "/job:worker"])

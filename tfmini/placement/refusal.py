@@ -92,7 +92,26 @@ def _remedy(request: ParsedDevice, available: Sequence[str]) -> str:
             "server's target: tf.Session(server.target)."
         )
     if request.device_type not in (None, "CPU"):
-        return " Set allow_soft_placement=True in ConfigProto to run it on another device of the same task."
+        return (
+            " Remove the device request, or set allow_soft_placement=True in ConfigProto to run the op on another"
+            " device of the same task."
+        )
+    return _missing_part(request, [parse(name) for name in available])
+
+
+def _missing_part(request: ParsedDevice, devices: Sequence[ParsedDevice]) -> str:
+    """A sentence about the job, task or CPU that the devices lack; "" if they have each of them."""
+    jobs = sorted({str(device.job) for device in devices})
+    if request.job is not None and request.job not in jobs:
+        return f" The cluster has no job '{request.job}'; its jobs are {', '.join(jobs)}."
+    devices = [device for device in devices if request.job in (None, device.job)]
+    tasks = sorted({device.task or 0 for device in devices})
+    if request.task is not None and request.task not in tasks:
+        there = ", ".join(map(str, tasks)) if len(tasks) < 9 else f"{tasks[0]}, {tasks[1]}, …, {tasks[-1]}"
+        return f" The tasks of the job '{request.job or ', '.join(jobs)}' are {there}."
+    cpus = [device.device_index or 0 for device in devices if device.device_type == "CPU"]
+    if request.device_type == "CPU" and cpus and (request.device_index or 0) > max(cpus):
+        return " A task has more CPU devices if its server gets a ConfigProto with device_count={'CPU': N}."
     return ""
 
 

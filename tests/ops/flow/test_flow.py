@@ -172,7 +172,7 @@ def test_a_loop_of_raw_ops_may_have_a_constant_predicate() -> None:
 
 def test_a_loop_without_end_is_ended() -> None:
     forever = tf.while_loop(lambda x: True, lambda x: x + 1, [0])
-    with tf.Session() as session, pytest.raises(tf.errors.DeadlineExceededError, match="a while loop is under way"):
+    with tf.Session() as session, pytest.raises(tf.errors.DeadlineExceededError, match="task:0 runs a while loop"):
         session.run(forever, options=tf.RunOptions(timeout_in_ms=20))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -131,3 +132,9 @@ def test_a_stack_begins_with_the_script_also_under_the_launcher(tmp_path: Path) 
         f'File "{script}", line 5, in build',
     ]
     assert frames == expected * 2, done.stdout
+
+
+def test_the_source_line_replaces_a_tag_without_a_second_space() -> None:
+    with tf.device("/device:GPU:0"):
+        v = tf.constant(1.0, name="v")
+    assert re.search(r"operation v: node v \(defined at \S+:\d+\) was explicitly assigned", failure(v).message)

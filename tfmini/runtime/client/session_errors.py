@@ -13,7 +13,7 @@ _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
 _UNINITIALIZED = re.compile(
     r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
 )
-_ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}")
+_ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
 
 
 def located(error: errors.OpError, graph: Graph) -> errors.OpError:
@@ -21,7 +21,7 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     match = _NODE.search(error.message)
     name = error.node_name or (match.group(1) if match else "")
     op = graph._ops.get(name)
-    message = _ANY_NODE.sub(lambda found: _describe(found.group(1), graph), error.message)
+    message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
     return errors.from_code(
@@ -35,10 +35,11 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     )
 
 
-def _describe(name: str, graph: Graph) -> str:
+def _describe(name: str, space: str, graph: Graph) -> str:
+    """The text that replaces a node tag and the space, if any, that follows it."""
     op = graph._ops.get(name)
     if op is None:
-        return f"node {name}"
+        return f"node {name}{space}"
     file, line = op.creation_site()
     return f"node {name} (defined at {file}:{line}) "
 

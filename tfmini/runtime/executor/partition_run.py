@@ -81,9 +81,17 @@ class Deadline:
         return self._now() > self.end
 
     def raise_error(self, run: PartitionRun) -> None:
-        wait = run.describe_wait() or "a while loop is under way"
-        text = f"Timed out waiting for notification: no result in {self._timeout_s:g} s; {wait}."
-        raise errors.DeadlineExceededError.of(text)
+        awaited = run.awaited()
+        wait = f"waits for {awaited}" if awaited else "runs a while loop"
+        raise deadline_exceeded(run.step_id, self._timeout_s, f"{run.owner.task} {wait}.")
+
+
+def deadline_exceeded(step_id: int, timeout_s: float, waits: str) -> errors.DeadlineExceededError:
+    """The error of a step whose time is over. ``waits`` are sentences that name tasks and their waits."""
+    return errors.DeadlineExceededError.of(
+        f"Timed out waiting for notification: step {step_id} did not end within {timeout_s:g} s. {waits} If the step"
+        " needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's ConfigProto."
+    )
 
 
 class PartitionRun:
@@ -174,8 +182,12 @@ class PartitionRun:
         if not isinstance(self.stopped, Aborted):
             self.stopped = Aborted(error)
 
+    def awaited(self) -> str:
+        """The events that the run waits for, for people; "" while it computes."""
+        return ""
+
     def describe_wait(self) -> str:
-        """A sentence for people about the events that the run waits for; "" while it computes."""
+        """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
         return ""
 
     def needs(self, task: str, peer: Any) -> bool:

@@ -50,14 +50,14 @@ class WaitingRun(PartitionRun):
         """The groups that other tasks still have to send. The caller holds the lock."""
         return []
 
-    def describe_wait(self) -> str:
+    def awaited(self) -> str:
         with self.lock:
             groups = sorted(self.missing_groups())
-            causes = [*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)]
-        if not causes:
-            return ""
-        seconds = self.owner.now() - self.started_at
-        return f"step {self.step_id} on {self.owner.task} waits for {' and '.join(causes)} for {seconds:.1f} s"
+            return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in self.waits)])
+
+    def describe_wait(self) -> str:
+        awaited, seconds = self.awaited(), self.owner.now() - self.started_at
+        return awaited and f"step {self.step_id} on {self.owner.task} waits for {awaited} for {seconds:.1f} s"
 
     def release(self) -> None:
         with self.lock:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.rpc.messages import AbortStep, RunGraph
+from tfmini.runtime.executor.partition_run import deadline_exceeded
 from tfmini.runtime.master.plan import Part, Plan
 from tfmini.runtime.master.step_state import Abort, Instruction, StepState
-from tfmini.runtime.master.step_waits import Told, describe_parts
+from tfmini.runtime.master.step_waits import Told, describe_parts, pending_parts
 from tfmini.runtime.trace.gathered_trace import GatheredTrace
 from tfmini.runtime.trace.record import StepLog, clock
 
@@ -75,12 +76,11 @@ class Step:
 
     def expire(self) -> None:
         """Ends the step because its time is up."""
+        assert self._timeout_s is not None
         with self._lock:
-            tasks = ", ".join(self.plan.parts[index].task for index in sorted(self._state.waiting))
-        text = f"Timed out waiting for notification: step {self.step_id} had no result from {tasks}"
-        run = self.session.master.worker.runs.get(self.step_id)
-        wait = "" if run is None else run.describe_wait()
-        self.cancel(errors.DeadlineExceededError.of(f"{text} in {self._timeout_s:g} s. {wait}".rstrip()))
+            parts = [self.plan.parts[index] for index in sorted(self._state.waiting)]
+        waits = pending_parts(self.step_id, parts, self.session.master.worker.runs)
+        self.cancel(deadline_exceeded(self.step_id, self._timeout_s, waits))
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""

@@ -34,6 +34,22 @@ def describe_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, Parti
             _ask_task(step_id, part, partial(gathering.add, index))
 
 
+def pending_parts(step_id: int, parts: Sequence[Part], runs: Mapping[int, PartitionRun]) -> str:
+    """Sentences about parts that have not answered, from what this task knows; it asks no other one.
+
+    Args:
+      runs: step id -> run, of this task.
+    """
+    others = [part.task for part in parts if part.graph is None]
+    sentences = [f"There is no answer from {', '.join(others)}."] if others else []
+    for part in parts:
+        if part.graph is not None:
+            run = runs.get(step_id)
+            awaited = "" if run is None else run.awaited()
+            sentences.append(f"{part.task} {f'waits for {awaited}' if awaited else 'computes'}.")
+    return " ".join(sentences)
+
+
 def _ask_task(step_id: int, part: Part, told: Told) -> None:
     def answered(answer: Any) -> None:
         if isinstance(answer, errors.OpError):

@@ -1,0 +1,33 @@
+"""The text of a step whose time is over."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tfmini as tf
+
+PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
+REMEDY = (
+    "If the step needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's"
+    " ConfigProto."
+)
+
+
+@pytest.mark.parametrize("on_worker, waits", [
+    (False, f"There is no answer from {PS}."),
+    (True, f"There is no answer from {PS}. {WORKER} waits for element from {PS}."),
+])  # fmt: skip
+def test_a_deadline_names_the_tasks_and_their_waits(on_worker: bool, waits: str) -> None:
+    workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
+    with tf.device("/job:ps/task:0"):
+        fetched = tf.FIFOQueue(1, tf.float32).dequeue(name="element")
+    if on_worker:
+        with tf.device("/job:worker/task:0"):
+            fetched = fetched + 1.0
+    wrong = pytest.raises(tf.errors.DeadlineExceededError)
+    with workers[0], servers[0], tf.Session(workers[0].target) as session, wrong as caught:
+        session.run(fetched, options=tf.RunOptions(timeout_in_ms=100))
+    text = re.sub(r"step \d+", "step N", caught.value.message)
+    assert text == f"Timed out waiting for notification: step N did not end within 0.1 s. {waits} {REMEDY}"
