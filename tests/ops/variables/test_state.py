@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
+from tfmini.ops.variables import state as state_module
 from tfmini.ops.variables.state import VariableState, update_together
 
 
@@ -132,6 +134,47 @@ def test_an_update_that_fails_leaves_the_variable_usable() -> None:
         state.update(fail)
     state.update(_add, 1.0)
     assert state.read().tolist() == [2.0]
+
+
+class _Uncopyable(np.ndarray[Any, Any]):
+    """An array whose copy fails, as for lack of memory or on Ctrl-C."""
+
+    failure: type[BaseException] = MemoryError
+
+    def copy(self, *_: Any) -> Any:  # type: ignore[override]
+        raise self.failure
+
+
+@pytest.mark.parametrize("failure", [MemoryError, KeyboardInterrupt])
+def test_a_copy_that_fails_leaves_the_variables_as_they_were(
+    failure: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Uncopyable, "failure", failure)
+    state, other = _state([1.0]), _state([2.0])
+    state._value = np.ones(1).view(_Uncopyable)
+    held = state.read()
+    with pytest.raises(failure):
+        state.update(_add, 1.0)
+    for states in ([state, other], [other, state]):
+        with pytest.raises(failure):
+            update_together(states, lambda *buffers: None)
+    assert state.read() is held and other.read().tolist() == [2.0]
+    state.assign(np.zeros(1))
+    state.update(_add, 1.0)
+    assert state.read().tolist() == [1.0]
+
+
+def test_an_assignment_without_memory_for_a_copy_leaves_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    state = _state([1.0])
+    held, _also = state.read(), state.read()  # a reader and the caller's name, after `assign` has counted
+    with monkeypatch.context() as patch:
+        patch.setattr(state_module, "np", SimpleNamespace(array=fail, empty_like=fail, copyto=np.copyto))
+        with pytest.raises(MemoryError):
+            state._assign_in_place(np.zeros(1))
+    assert state.read() is held and held.tolist() == [1.0]
 
 
 def test_uninitialized_reads_and_wrong_shapes_are_refused() -> None:

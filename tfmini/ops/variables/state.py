@@ -102,13 +102,14 @@ class VariableState:
     def _assign_in_place(self, value: Any) -> None:
         # A reader may have got the array after the count, so count again after _BUSY is stored.
         old = self._value
-        self._value = _BUSY
-        if sys.getrefcount(old) > _ALONE + 1:  # One more, for the caller's name.
-            old = np.empty_like(old)
         try:
-            np.copyto(old, value)
+            self._value = _BUSY
+            if sys.getrefcount(old) > _ALONE + 1:  # One more, for the caller's name.
+                old = np.array(value, order="C")
+            else:
+                np.copyto(old, value)
         finally:
-            self._value = old
+            self._value = old  # the old array if there was no memory for a new one
 
     def _check_shape(self, expected: RawShape, shape: tuple[int, ...]) -> None:
         if not compatible_raw(expected, shape):
@@ -138,10 +139,14 @@ class VariableState:
         buffer = self._value
         if buffer is None:
             raise FailedPreconditionError.of(self.uninitialized_message)
-        self._value = _BUSY
-        # A reader that got the array before _BUSY was stored is counted; later readers cannot get it.
-        if sys.getrefcount(buffer) > _ALONE or not buffer.flags.writeable:
-            buffer = buffer.copy()
+        try:
+            self._value = _BUSY
+            # A reader that got the array before _BUSY was stored is counted; later readers cannot get it.
+            if sys.getrefcount(buffer) > _ALONE or not buffer.flags.writeable:
+                buffer = buffer.copy()
+        except BaseException:  # no memory, or Ctrl-C: the variable keeps its value
+            self._value = buffer
+            raise
         return buffer
 
 
