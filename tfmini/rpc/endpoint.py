@@ -24,6 +24,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc.addresses import parse_address
+from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
 from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.keys import KEYS_ENV, Keys, own_keys
 from tfmini.rpc.lane_listener import host_id
@@ -93,6 +94,7 @@ class Endpoint:
         self._links: dict[Link, None] = {}  # in order, so that a simulation repeats exactly
         self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
+        self._descriptors: DescriptorWatch | None = None
         self.lanes = Lanes(self._real, sealed=self.keys is not None)
         self._all_closed: Waiter | None = None
         self._ready_callbacks: list[Callable[[Peer], Any]] = []
@@ -137,6 +139,9 @@ class Endpoint:
                 f"{self} cannot listen at {parsed} with {self.keys}: it belongs to a client of a cluster. Tasks need "
                 f"the key file of the cluster itself; set {KEYS_ENV} to it."
             )
+        if self._real is not None and self._descriptors is None:
+            raise_limit()
+            self._descriptors = DescriptorWatch(str(self))
         listener = self._transport(parsed.scheme).listen(str(parsed), self._on_connection)
         self._listeners.append(listener)
         return listener.address
@@ -261,6 +266,8 @@ class Endpoint:
             for link in list(self._links):
                 link.tick(elapsed)
             self._check_admissions()
+            if self._descriptors is not None:
+                self._descriptors.look()
 
     def _check_admissions(self) -> None:
         """Ends the links whose keys have been revoked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import hmac
@@ -12,6 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.rpc.descriptors import AT_LIMIT, has_room
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
@@ -20,6 +22,8 @@ from tfmini.rpc.transport import Listener
 TOKEN_BYTES = 32
 _AUTH_S = 5.0
 _PENDING_LIMIT = 256  # connections that have not sent a token yet
+_PER_LANE = 2  # descriptors
+_RETRY_S = 0.25  # seconds until the next attempt to accept when there are no descriptors
 
 OnLane = Callable[[LaneConnection], None]
 
@@ -60,6 +64,7 @@ class TokenListener(Listener):
         self._reactor = reactor
         self._expected: dict[bytes, tuple[bytes, bool, OnLane]] = {}  # by what the peer shows
         self._pending: dict[int, tuple[socket.socket, Source, Any]] = {}
+        self._is_closed = False
         self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
         reactor.watch(self._source)
@@ -97,8 +102,16 @@ class TokenListener(Listener):
     def _accept(self) -> None:
         while True:
             try:
+                # The lanes that have not sent a token yet will need one for the socket that comes with it.
+                if not has_room(_PER_LANE + len(self._pending)):
+                    raise OSError(errno.EMFILE, "")
                 sock, _ = self._sock.accept()
             except (BlockingIOError, ConnectionError):
+                return
+            except OSError as error:
+                if error.errno not in AT_LIMIT:
+                    raise
+                self._reactor.call_later(_RETRY_S, self._accept_later)
                 return
             sock.setblocking(False)
             if len(self._pending) >= _PENDING_LIMIT or not self._is_trusted(sock):
@@ -108,6 +121,11 @@ class TokenListener(Listener):
             source = self._reactor.source(fd, functools.partial(self._authenticate, fd))
             self._pending[fd] = (sock, source, self._reactor.call_later(_AUTH_S, self._reject, fd, sock))
             self._reactor.watch(source)
+
+    def _accept_later(self) -> None:
+        """Tries again: peers wait, and the kernel does not report them a second time."""
+        if not self._is_closed:
+            self._source.ready()
 
     def _authenticate(self, fd: int) -> None:
         entry = self._pending.get(fd)
@@ -150,6 +168,7 @@ class TokenListener(Listener):
         self._reactor.unwatch(source)
 
     def close(self) -> None:
+        self._is_closed = True
         self._reactor.unwatch(self._source)
         self._sock.close()
         for fd, (sock, _, _) in list(self._pending.items()):

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.lane_wire import FLAG, PLACE
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import Block, BlockCache, BlockPool
@@ -86,9 +87,12 @@ class LaneMemory:
 
         Raises:
           ValueError, BlockingIOError: the peer violated the protocol.
+          ConnectionAbortedError: this process can open no more files.
         """
         while block_id not in self._cache:
-            message, fds, _, _ = socket.recv_fds(self._sock, PLACE.size, 1)
+            message, fds, flags, _ = socket.recv_fds(self._sock, PLACE.size, 1)
+            if flags & socket.MSG_CTRUNC and not has_room(1):
+                raise ConnectionAbortedError(f"no descriptor for a block of shared memory: {at_limit()}")
             if len(message) != PLACE.size or len(fds) != 1:
                 raise ValueError("the descriptor of a shared memory block is missing")
             self._cache.add(PLACE.unpack(message)[0], fds[0])

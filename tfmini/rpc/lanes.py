@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from tfmini.rpc.descriptors import AT_LIMIT
 from tfmini.rpc.lane_listener import LaneListener, TokenListener, connect_lane
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.stream_lane import SCHEME, StreamListener, StreamOpening
@@ -45,7 +46,8 @@ class Lanes:
                     self._listeners[key] = make(self._reactor)
                 except OSError as error:
                     _log.warning("no lanes at %s: %s", key or "this host", error)
-                    self._listeners[key] = None
+                    if error.errno not in AT_LIMIT:  # else the next peer may have one
+                        self._listeners[key] = None
             return self._listeners.get(key)
 
     def open_local(self, address: str, token: bytes) -> Connection | None:

@@ -21,18 +21,21 @@ from typing import Any
 
 import zmq
 
+from tfmini import errors
 from tfmini.rpc.addresses import Address, parse_address
 from tfmini.rpc.codec import MESSAGE_LIMIT
+from tfmini.rpc.descriptors import at_limit, has_room
 from tfmini.rpc.forks import zmq_not_for_children
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.reactor import Reactor
-from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, Transport, deliver
+from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, RefusedConnection, Transport, deliver
 from tfmini.rpc.zmq_connection import ZmqConnection
 from tfmini.rpc.zmq_handshake import FAULTS, explain, greets
 from tfmini.rpc.zmq_pump import LINGER_MS, Pump, get_context, payload
 from tfmini.rpc.zmq_router import RouterListener, is_numeric
 
 COPY_BELOW = 64 << 10  # bytes; a smaller part is cheaper to copy than to track
+_PER_LISTENER, _PER_CONNECTION = 16, 8  # descriptors, with a few to spare
 _CONNECT_MS = 4000
 _NEVER_MS = 24 * 3600 * 1000
 # ZMTP's own heartbeat only removes half-open connections. It is slow, because after a stall of this
@@ -172,7 +175,11 @@ class ZmqTransport(Transport):
         return sock
 
     def listen(self, address: str, on_connection: Callable[[Connection], None]) -> Listener:
+        if not has_room(_PER_LISTENER):
+            raise errors.ResourceExhaustedError.of(f"Cannot listen at {address}: {at_limit()}.")
         return RouterListener(self, parse_address(address), on_connection)
 
     def connect(self, address: str) -> Connection:
+        if not has_room(_PER_CONNECTION):
+            return RefusedConnection(self.reactor, address, f"there is no descriptor for it: {at_limit()}")
         return _DealerConnection(self, parse_address(address))
