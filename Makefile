@@ -8,7 +8,7 @@ ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check names bench chaos fuzz soak wheel clean
+.PHONY: demo test check names bench chaos fuzz soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -48,6 +48,11 @@ fuzz: $(VENV)/.test
 # A million steps beside idle clients and clients that are killed: memory, threads and descriptors, with a plot.
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.soak --steps 1000000 --clients 50
+
+# Whole clusters in virtual time, with seeded faults; SCHEDULES=--only\ 17 replays one.
+SCHEDULES ?= --count 100000 --jobs $(JOBS)
+schedules: $(VENV)/.test
+	$(BIN)/python -m tests.virtual.schedules $(SCHEDULES)
 
 # What `pip install` gets, in dist/. An old build folder may contain files that have gone since.
 wheel: $(VENV)/.test

@@ -8,7 +8,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.runtime.process import current_process
-from tfmini.testing.simulated import FaultPlan, Kill, SimulatedNetwork, Stop
+from tfmini.testing.simulated import FaultPlan, Kill, Sever, SimulatedNetwork, Stop
 
 CLUSTER = {"ps": ["ps0:1"], "worker": ["w0:1"]}
 
@@ -113,3 +113,14 @@ def test_a_killed_ps_is_named_to_all_clients() -> None:
 def test_equal_seeds_give_equal_histories(faults: tuple[Any, ...]) -> None:
     first, second, other = (Training(*faults, seed=seed).network.history for seed in (1, 1, 2))
     assert first == second != other
+
+
+def test_of_two_cuts_of_a_link_the_worse_one_counts() -> None:
+    long, loud = Sever(("a", "b"), 1.0, 5.0, silent=True), Sever(("b", "a"), 2.0, 3.0)
+    cuts = [long, loud, Sever(("a", "b"), 1.0, 4.0, silent=True)]
+    network = SimulatedNetwork(FaultPlan(cuts))
+    found = []
+    for moment in (0.5, 1.5, 2.5, 4.5, 5.0):
+        network.run(moment)
+        found.append(network.severed("a", "b"))
+    assert found == [None, cuts[0], cuts[1], cuts[0], None]

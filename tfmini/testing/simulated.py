@@ -68,7 +68,7 @@ class Delay:
 class Sever:
     """Cuts both directions between two tasks from ``at`` until ``until`` (seconds).
 
-    ``silent``: messages are lost but connections stay open, as after a cable is pulled.
+    ``silent``: connections stay open, as after a cable is pulled. What is sent meanwhile arrives after the end.
     """
 
     link: LinkName
@@ -245,9 +245,10 @@ class SimulatedNetwork:
         return max((f.until for f in self._stops if f.task == name and f.at <= now < f.until), default=now)
 
     def severed(self, one: str, other: str) -> Sever | None:
-        """The fault that cuts the link between two hosts now, or None."""
+        """The fault that cuts the link between two hosts now, or None; of several the worst."""
         now = self._time
-        return next((f for f in self._severs if f.at <= now < f.until and {*f.link} == {one, other}), None)
+        found = [f for f in self._severs if f.at <= now < f.until and {*f.link} == {one, other}]
+        return max(found, key=lambda f: (not f.silent, f.until), default=None)
 
     def delay_of(self, source: str, target: str, parts: Sequence[Any]) -> float | None:
         """The delay of a message; None if it is lost."""
@@ -265,8 +266,11 @@ class SimulatedNetwork:
                 self.note(f"dropped {kind}", source, target)
                 return None
             delay += fault.seconds
-        if self.severed(source, target):
-            return None
+        cut = self.severed(source, target)
+        if cut is not None:
+            if not cut.silent or cut.until == _FOREVER:
+                return None
+            delay += cut.until - self._time  # the transport sends it again
         self.note(kind, source, target)
         return delay
 

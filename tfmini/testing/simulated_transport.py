@@ -34,15 +34,15 @@ class SimulatedTransport(Transport):
         listener = network.listeners.get(address)
         near = SimulatedConnection(host, address)
         fault = None if listener is None else network.severed(host.name, listener.host.name)
-        if fault is not None and fault.silent:
-            return near  # the peer never answers
-        if listener is None or fault is not None:
+        if listener is None or fault is not None and not fault.silent:
             near.arrive("connection refused: no process listens there", network.latency_s[1])
             return near
         far = SimulatedConnection(listener.host, address)
         near.pair(far)
         listener.connections.append(far)
-        listener.host.call_later(network.latency_s[0], listener.on_connection, far)
+        wait = network.latency_s[0] + (0.0 if fault is None else fault.until - network.now())
+        if wait < float("inf"):
+            listener.host.call_later(wait, listener.on_connection, far)
         return near
 
 
@@ -103,17 +103,21 @@ class SimulatedConnection(Connection):
     def close(self, reason: str = "closed here") -> None:
         if self._sending:
             self._sending, self._closed_here = False, True
-            other = self._other
-            if other is not None and not self.host.network.severed(self.host.name, self.peer_name):
-                other.arrive(f"closed by the other side: {reason}", self.host.network.latency_s[0])
+            self._tell_other(f"closed by the other side: {reason}")
             self.arrive(reason)
 
     def die(self) -> None:
         """Ends the connection because the host of this end was killed."""
         self._sending = False
         self.host.network.connections.pop(self, None)
-        if self._other is not None and not self.host.network.severed(self.host.name, self.peer_name):
-            self._other.arrive("the connection was closed", self.host.network.latency_s[0])
+        self._tell_other("the connection was closed")
+
+    def _tell_other(self, reason: str) -> None:
+        network = self.host.network
+        fault = network.severed(self.host.name, self.peer_name)
+        if self._other is not None and (fault is None or fault.silent and fault.until < float("inf")):
+            wait = 0.0 if fault is None else fault.until - network.now()
+            self._other.arrive(reason, network.latency_s[0] + wait)
 
     def cut(self, reason: str) -> None:
         """Ends the connection, as a router that goes down does; the messages on their way here are lost."""

@@ -134,7 +134,7 @@ class Master:
         """
         session = self.sessions.get(handle)
         if session is None:
-            text = f"Session {handle} is not found. Possibly, this master has restarted."
+            text = f"Session {handle} is not found. Possibly, this master ({self.task}) has restarted."
             raise errors.AbortedError.of(text)
         return session
 
