@@ -144,8 +144,8 @@ def _missing_message(namespace: str, name: str, names: list[str]) -> str:
     instead = alternative(dotted)
     if instead is not None:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
-    from difflib import get_close_matches  # imported for errors only, since it takes a few ms
+    from tfmini.suggestions import similar  # imported for errors only
 
-    close = get_close_matches(name, names, n=3)
+    close = similar(name, names)
     remedy = f" Did you mean {' or '.join(close)}?" if close else ""
     return f"{plain}: if TensorFlow 1.x has tf.{dotted}, tfmini does not have it yet.{remedy}"

@@ -44,7 +44,22 @@ def test_help_imports_no_command() -> None:
 
 def test_unknown_commands_get_a_suggestion() -> None:
     assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
-    assert "No such command 'xyzzy'. There are inspect, keys," in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "No such command 'xyzzy'. The commands are inspect, keys," in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "No such command '--version'. Did you mean 'version'?" in CliRunner().invoke(main, ["--version"]).output
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["launch", "--cpus", "3"], "No such option '--cpus'. Did you mean '--cpus-per-task'?"),
+    (["launch", "--timeout", "3"], "No such option '--timeout'. Did you mean '--coordinator-timeout'?"),
+    (["inspect", "--pss", "3"], "No such option '--pss'. Did you mean '--ps'? (Options of the script"),
+    (["run", "--ps", "1"], "No such option '--ps'.\n"),
+    (["keys", "--nam", "x"], "No such option '--nam'. Did you mean '--name'?"),
+    (["version", "--xyz"], "No such option '--xyz'.\n"),
+    (["inspect", "nothing.py"], "Invalid value for 'SOURCE': Path 'nothing.py' does not exist."),
+])  # fmt: skip
+def test_mistyped_options_get_a_suggestion_that_resembles_them(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2 and said in result.output
 
 
 def test_keys_are_made_once(tmp_path: Path) -> None:

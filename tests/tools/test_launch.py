@@ -101,6 +101,12 @@ def test_the_first_failure_is_named_with_its_last_lines(cluster: Cluster) -> Non
     assert "[worker/1] line 20" in done.stdout.splitlines()
 
 
+def test_a_single_tasks_last_lines_are_not_repeated(cluster: Cluster) -> None:
+    done = cluster.run("raise ValueError('the cause')", "--ps", "0")
+    assert done.returncode == 1 and done.stderr.endswith("tfmini: worker/0 failed first: exit code 1.\n")
+    assert (done.stdout + done.stderr).count("ValueError: the cause") == 1
+
+
 def test_the_exit_code_is_the_failed_tasks(cluster: Cluster) -> None:
     assert cluster.run("sys.exit(37)", "--ps", "0").returncode == 37
     killed = cluster.run("os.kill(os.getpid(), signal.SIGKILL)", "--ps", "0")

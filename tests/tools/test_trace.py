@@ -48,7 +48,7 @@ def test_only_runs_of_a_fetch_count_and_requested_metadata_is_filled(tmp_path: P
     metadata = tf.RunMetadata()
     with tf.Session() as session, tracer.installed():
         session.run(other)
-        assert "no run of wanted" in tracer.failure()
+        assert tracer.failure().startswith("no run fetched or ran wanted; other runs did so with other:0.")
         session.run([wanted, other], options=protos.RunOptions(output_partition_graphs=True), run_metadata=metadata)
     assert tracer.done and metadata.partition_graphs
     with tf.Session() as session:  # no longer watched
@@ -117,6 +117,13 @@ def test_a_script_in_this_process_is_traced(tmp_path: Path) -> None:
     done = command(tmp_path, body, "--run", "5", "-o", "out.json")
     assert done.returncode == 1 and "give --run 4 or less" in done.stderr and "No timeline was written" in done.stderr
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.cluster
+def test_the_reason_and_the_missing_timeline_are_one_error(tmp_path: Path) -> None:
+    done = command(tmp_path, "raise SystemExit(3)")
+    assert done.returncode == 1
+    assert done.stderr == "Error: No timeline was written: the script ran no session. Its exit code was 3.\n"
 
 
 @pytest.mark.cluster

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from tfmini.placement.partition import partition
 from tfmini.placement.placer import DeviceAttributes, place
 from tfmini.placement.wire_table import transfers
 from tfmini.shapes import RawShape
+from tfmini.suggestions import similar
 
 
 @dataclass
@@ -100,7 +100,7 @@ def _check_names(nodes: Nodes, names: Sequence[str], verb: str) -> None:
     for name in names:
         op, index = _endpoint(name)
         if op not in nodes:
-            near = difflib.get_close_matches(op, nodes, 3)
+            near = similar(op, nodes)
             hint = f"; there is {', '.join(near)}" if near else ""
             raise ValueError(f"Cannot {verb} {name}: the graph has no op {op}{hint}.")
         count = _output_count(nodes[op])

@@ -5,10 +5,11 @@ To add one, write a click command in a module of this package and give it a row 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
 import click
+
+from tfmini.tools.usage import no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
@@ -45,9 +46,17 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            remedy = f"Did you mean '{close[0]}'?" if close else f"There are {', '.join(self.list_commands(ctx))}."
-            raise click.UsageError(f"{error.message} {remedy}", error.ctx) from None
+            raise click.UsageError(_no_such_command(args[0]), error.ctx) from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:  # such as --version
+            raise click.UsageError(_no_such_command(error.option_name), ctx) from None
+
+
+def _no_such_command(name: str) -> str:
+    return no_such("command", name, COMMANDS, f"The commands are {', '.join(sorted(COMMANDS))}.")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

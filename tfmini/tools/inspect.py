@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import sys
 from pathlib import Path
@@ -21,19 +20,16 @@ from tfmini.inspection.page_html import page
 from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
 from tfmini.inspection.text import VIEWS, view
+from tfmini.suggestions import similar
+from tfmini.tools.usage import Command, OptionalArgument
 
 _LINES = 50  # lines of a difference without --full
 
 
-class _WithScript(click.Command):
+class _WithScript(Command):
     """A command with options before and after a script's name; the script's own options follow ``--``."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            text = f"{error.format_message()} (Options of the script itself come after --.)"
-            raise click.UsageError(text, ctx) from None
+    hint = "(Options of the script itself come after --.)"
 
 
 @click.command(cls=_WithScript, context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,7 +52,7 @@ class _WithScript(click.Command):
 @click.option("--dot", type=click.Path(dir_okay=False, writable=True), help="Write a Graphviz file.")
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write a picture.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Write an interactive page.")
-@click.argument("source", type=click.Path(exists=True), required=False)
+@click.argument("source", cls=OptionalArgument, type=click.Path(exists=True), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def inspect(
     views: tuple[str, ...],
@@ -126,7 +122,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
 def _print(found: Inspection, views: tuple[str, ...], why: tuple[str, ...], full: bool) -> None:
     unknown = [op for op in why if op not in found.placement]
     if unknown:
-        near = [name for op in unknown for name in difflib.get_close_matches(op, found.placement, 3)]
+        near = [name for op in unknown for name in similar(op, found.placement)]
         hint = f" There is {', '.join(near)}." if near else ""
         raise click.ClickException(f"The graph has no op {', '.join(unknown)}.{hint}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)

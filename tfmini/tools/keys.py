@@ -8,9 +8,10 @@ import click
 
 from tfmini import errors
 from tfmini.rpc.keys import KEYS_ENV, admit, admitted_file, generate_keys, load_keys
+from tfmini.tools.usage import Command
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--name", default="tfmini", show_default=True, help="Name of the files.")
 @click.option(
     "--client-of",

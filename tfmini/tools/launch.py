@@ -21,11 +21,12 @@ from tfmini.tools.cluster_run import ClusterRun, RunLimits, TaskCommand
 from tfmini.tools.output import Sink, task_prefixes
 from tfmini.tools.ports import ReservedCluster, reserve_cluster
 from tfmini.tools.supervision import Finish, Supervision, TaskId
+from tfmini.tools.usage import Command
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, help="Number of ps tasks.")
 @click.option(
     "--workers", type=click.IntRange(0), default=1, show_default=True, help="Number of worker tasks."
@@ -200,7 +201,11 @@ def _say(console: Console, text: str) -> None:
 def _report(console: Console, finish: Finish, run: ClusterRun) -> None:
     if not finish.summary:
         return
-    _say(console, finish.summary + (". Its last lines:" if finish.failed else "."))
-    if finish.failed:
-        for line in run.last_lines(finish.failed) or ["(no output)"]:
-            console.print(f"  | {line}", markup=False, highlight=False)
+    lines = run.last_lines(finish.failed) if finish.failed else []
+    is_shown = len(run.commands) == 1 and lines  # the output of a single task has just ended with them
+    if finish.failed is None or is_shown:
+        _say(console, f"{finish.summary}.")
+        return
+    _say(console, f"{finish.summary}. Its last lines:")
+    for line in lines or ["(no output)"]:
+        console.print(f"  | {line}", markup=False, highlight=False)

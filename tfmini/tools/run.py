@@ -7,9 +7,10 @@ import sys
 import click
 
 from tfmini.tools.script_run import run_script
+from tfmini.tools.usage import Command
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, args: tuple[str, ...]) -> None:

@@ -16,10 +16,11 @@ from tfmini.inspection.step_trace import read_trace
 from tfmini.tools.launch import cluster_tasks, launch
 from tfmini.tools.script_run import run_script
 from tfmini.tools.supervision import TaskId
-from tfmini.tools.tracing import TRACE_ENV, TraceRequest
+from tfmini.tools.tracing import TRACE_ENV, Tracer, TraceRequest
+from tfmini.tools.usage import Command
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 @click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
 @click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
 @click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
@@ -55,11 +56,14 @@ def trace(
     if not path.parent.is_dir():
         raise click.ClickException(f"Cannot write {output}: there is no directory {path.parent}.")
     path.unlink(missing_ok=True)
-    with _environment(TraceRequest(str(path), run_number, where, fetch)):
-        code = _launched(ps, workers, chief, script, args) if clustered else _run_here(script, args)
+    request = TraceRequest(str(path), run_number, where, fetch)
+    if clustered:
+        with _environment(request):
+            code, reason = _launched(ps, workers, chief, script, args), f" by {where}; its output above tells why."
+    else:
+        code, reason = _run_here(request, script, args)
     if not path.exists():
-        # The traced process has printed the reason.
-        raise click.ClickException(f"No timeline was written{f' by {where}' if where else ''}.")
+        raise click.ClickException(f"No timeline was written{reason}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(summary(read_trace(path)))
     console.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
@@ -86,11 +90,15 @@ def _launched(ps: int, workers: int, chief: bool, script: str, args: tuple[str, 
     return 0
 
 
-def _run_here(script: str, args: tuple[str, ...]) -> int:
+def _run_here(request: TraceRequest, script: str, args: tuple[str, ...]) -> tuple[int, str]:
+    """Returns the exit code, and the reason why there is no timeline."""
+    tracer = Tracer(request)
+    tracer.install()
     try:
-        return run_script(script, args)
+        code = run_script(script, args)
     except SystemExit as end:
-        return _code(end)
+        code = _code(end)
+    return code, f": {tracer.failure()}{f' Its exit code was {code}.' if code else ''}"
 
 
 def _code(end: SystemExit) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.cluster import tf_config_object
+from tfmini.suggestions import similar
 
 TRACE_ENV = "TFMINI_TRACE"
 
@@ -68,6 +69,7 @@ class Tracer:
         self.request = request
         self.done = False
         self._counts: Counter[Signature] = Counter()
+        self._others: dict[Signature, None] = {}  # runs that do not count, in their order
         self._chosen = False
         self._lock = threading.Lock()
 
@@ -106,6 +108,7 @@ class Tracer:
             return False
         fetch = self.request.fetch
         if fetch and fetch not in targets and fetch not in wanted and f"{fetch}:0" not in wanted:
+            self._others[signature] = None
             return False
         with self._lock:
             self._counts[signature] += 1
@@ -143,16 +146,20 @@ class Tracer:
         """The reason why there is no timeline; "" if there is one."""
         if self.done:
             return ""
-        of_fetch = f"of {self.request.fetch} " if self.request.fetch else ""
         if self._chosen:
             return "the step to trace failed."
+        fetch = self.request.fetch
+        if not self._counts and not self._others:
+            return "the script ran no session."
         if not self._counts:
-            return f"no run {of_fetch}to trace: the script ran no session."
+            seen = list(dict.fromkeys(name for _, wanted, targets in self._others for name in (*targets, *wanted)))
+            names = ", ".join(similar(fetch, seen) or seen[:3])
+            return f"no run fetched or ran {fetch}; other runs did so with {names}. Give such a name with --fetch."
         (_, wanted, targets), count = self._counts.most_common(1)[0]
         names = ", ".join([*targets, *wanted][:3])
         return (
-            f"no step {of_fetch}was run {self.request.run} times; the most frequent ({names}) ran {count} times:"
-            f" give --run {count} or less."
+            f"no step{f' of {fetch}' if fetch else ''} was run {self.request.run} times; the most frequent ({names})"
+            f" ran {count} times: give --run {count} or less."
         )
 
 
@@ -167,6 +174,6 @@ def install_if_requested() -> None:
     def print_failure() -> None:
         text = tracer.failure()
         if text:
-            print(f"tfmini: {text}", file=sys.stderr)
+            print(f"tfmini: no step was traced: {text}", file=sys.stderr)
 
     atexit.register(print_failure)

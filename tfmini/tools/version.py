@@ -7,6 +7,8 @@ from importlib import metadata
 
 import click
 
+from tfmini.tools.usage import Command
+
 _DEPENDENCIES = ("numpy", "ml_dtypes", "pyzmq", "msgpack", "networkx", "protobuf")
 
 
@@ -17,7 +19,7 @@ def _installed(distribution: str) -> str:
         return "not installed"
 
 
-@click.command()
+@click.command(cls=Command)
 def version() -> None:
     """Show the versions of tfmini and of its dependencies."""
     click.echo(f"tfmini {_installed('tfmini')}")

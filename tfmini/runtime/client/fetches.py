@@ -20,10 +20,10 @@ def explained(error: Exception, graph: Graph, name: Any) -> str:
     text = str(error.args[0]) if error.args else str(error)
     if not isinstance(error, KeyError) or not isinstance(name, str):
         return text
-    from difflib import get_close_matches  # serves errors only
+    from tfmini.suggestions import similar  # serves errors only
 
     op_name, colon, index = name.partition(":")
-    near = get_close_matches(op_name, [op.name for op in graph._order[-_NAMES_COMPARED:]], n=3)
+    near = similar(op_name, [op.name for op in graph._order[-_NAMES_COMPARED:]])
     return f"{text} Did you mean {' or '.join(repr(n + colon + index) for n in near)}?" if near else text
 
 
