@@ -306,7 +306,7 @@ def test_version_mismatch_is_clear_on_both_sides(
     connection = ZmqTransport(reactor, server.keys).connect(server.address)
     got: list[Any] = []
     connection.start(got.append, lambda reason: got.append(reason))
-    parts = encode(Hello(9, "", 1, "", b"", False, ""), 1)
+    parts = encode(Hello(9, "", 1, "", b"", False, "", 0), 1)
     parts[0] = parts[0][:1] + b"\x09" + parts[0][2:]
     connection.send(parts)
     until(lambda: got, "the answer")

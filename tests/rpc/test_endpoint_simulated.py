@@ -118,6 +118,46 @@ def test_a_lost_message_ends_in_the_deadline() -> None:
     assert isinstance(answer, errors.DeadlineExceededError)
 
 
+def test_a_new_connection_replaces_the_old_one_at_once() -> None:
+    """Else the loss of the old one, seconds later, would abort steps that use the new one."""
+    world = World()
+    network, events = world.network, []
+
+    def ready(peer: Any) -> None:
+        events.append(("ready", network.now()))
+        peer.on_lost(lambda peer, why: events.append((why, network.now())))
+
+    world.server.on_peer_ready(ready)
+    world.call(m.GetStatus())
+    network.run(until=5.0)
+    link: Any = world.peer.link
+    link.connection.close = lambda reason: None  # the network loses the end of the connection
+    link.end("only this side has noticed")
+    network.run(until=6.0)
+    assert len(events) == 1
+    answers = world.call(m.GetStatus())
+    network.run(until=20.0)
+    assert answers[0][1].incarnation == 42
+    assert [what for what, _ in events] == ["ready", "the peer has made a new connection in its place", "ready"]
+    assert events[1][1] == events[2][1]
+    assert len(world.server._links) == len(world.server._accepted) == 1
+
+
+def test_two_connections_of_one_process_live_side_by_side() -> None:
+    world = World()
+    other = world.client.peer("sim://ps")
+    for _ in range(2):
+        for peer in (world.peer, other):
+            answers: list[Any] = []
+            peer.call(m.GetStatus(), answers.append)
+            world.network.run(until=world.network.now() + 10.0)
+            assert answers[0].incarnation == 42
+    assert not world.lost and len(world.server._links) == 2
+    world.client.close()
+    world.network.run(until=world.network.now() + 1.0)
+    assert not world.server._links and not world.server._accepted
+
+
 def test_a_delayed_message_delays_later_ones() -> None:
     world = World(Delay(("w", "ps"), "GetStatus", nth=1, seconds=0.5))
     first, second = world.call(m.GetStatus()), world.call(m.GetStatus())

@@ -31,7 +31,8 @@ class Hello(Message):
     ``task`` is its name ("": a client), ``task_address`` the address of that task in its own ClusterSpec.
     ``host_proof`` is a salted hash of its host id, or empty if it does not want a local lane.
     ``wants_stream`` says whether it accepts a stream lane. ``expected_task`` is the task that it wants to
-    reach ("": any).
+    reach ("": any). ``dialer`` is a secret number of the object that connects: it uses one connection at a
+    time, so a new one of the same number replaces the old one. 0: any number of them.
     """
 
     version: int
@@ -41,6 +42,7 @@ class Hello(Message):
     host_proof: bytes
     wants_stream: bool
     expected_task: str
+    dialer: int
 
 
 @message(kind=3, direction=CONNECTION, is_reply=True)

@@ -24,6 +24,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.rpc.addresses import parse_address
+from tfmini.rpc.connection_messages import Hello
 from tfmini.rpc.descriptors import DescriptorWatch, raise_limit
 from tfmini.rpc.inproc_transport import InprocTransport
 from tfmini.rpc.keys import KEYS_ENV, Keys, own_keys
@@ -81,6 +82,7 @@ class Endpoint:
         self.handlers: dict[type[Message], Handler] = {}
         self.counters: collections.Counter[str] = collections.Counter()
         self.recent_ids = RecentIds()
+        self.randbits = randbits
         self.next_id = itertools.count(randbits(34) << 28 | 1).__next__
         self.closed = False
         self._real = reactor if isinstance(reactor, Reactor) else None
@@ -92,6 +94,7 @@ class Endpoint:
         self._lock = threading.Lock()
         self._peers: dict[tuple[str, str | None], Peer] = {}
         self._links: dict[Link, None] = {}  # in order, so that a simulation repeats exactly
+        self._accepted: dict[tuple[Any, ...], Link] = {}  # by the object that has dialled
         self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
         self._descriptors: DescriptorWatch | None = None
@@ -226,8 +229,23 @@ class Endpoint:
         link.start()
         return link
 
+    def replace_link(self, link: Link, hello: Hello) -> None:
+        """Ends the older link of the same dialer, which has given it up: this side may not have noticed.
+
+        So the steps that used it end now. Its loss is not noticed later, in steps that use the new one.
+        """
+        if not hello.dialer:
+            return
+        link.dialer = hello.task, hello.incarnation, hello.dialer, link.connection.peer_key
+        with self._lock:
+            older, self._accepted[link.dialer] = self._accepted.get(link.dialer), link
+        if older is not None:
+            older.end("the peer has made a new connection in its place")
+
     def link_ended(self, link: Link) -> None:
         with self._lock:
+            if self._accepted.get(link.dialer) is link:
+                del self._accepted[link.dialer]
             self._links.pop(link, None)
 
     def connection_opened(self, connection: Connection) -> None:

@@ -48,6 +48,7 @@ class Link:
         self.liveness = Liveness()
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
+        self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected
         self._lane: Any = None
         self._token = b""
         self._over = False
@@ -71,6 +72,7 @@ class Link:
                     host_proof(own.host_id),
                     own.streams,
                     self.peer.expected_task or "",
+                    self.peer.dialer,
                 ),
                 own.next_id(),
             )
@@ -218,6 +220,7 @@ class Link:
         )
         if lane is None:
             self.send = self.connection.send
+        own.replace_link(self, hello)
         self.peer = own.new_accepted_peer()
         self._established(hello)
 

@@ -44,6 +44,7 @@ class Peer:
     def __init__(self, endpoint: Endpoint, address: str, expected_task: str | None) -> None:
         self.address = address
         self.expected_task = expected_task
+        self.dialer = endpoint.randbits(62) if address else 0
         self.task = expected_task or ""
         self.incarnation = 0
         self.state = State.IDLE
