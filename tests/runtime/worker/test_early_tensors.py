@@ -13,7 +13,9 @@ import pytest
 
 import tfmini as tf
 from tfmini import errors
+from tfmini.graph.node import Node
 from tfmini.runtime.client import session as session_module
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.worker.early_tensors import ENTRY_BYTES, KEEP_S, ORPHAN_S, EarlyTensors
 from tfmini.runtime.worker.worker import Worker
 
@@ -128,6 +130,9 @@ class Timers:
         self.calls.append((delay, call, args))
         return self
 
+    def is_background_thread(self) -> bool:
+        return False
+
     def cancel(self) -> None:
         """For timers that a worker cancels when it is closed."""
 
@@ -174,6 +179,29 @@ def test_a_step_that_cannot_start_leaves_nothing_behind() -> None:
     worker.forget_step(7)
     worker.receive(7, 1, kilobyte())  # came even later
     assert worker._early.bytes == 0
+
+
+def receiving_graph(worker: Worker) -> RegisteredGraph:
+    """A graph that receives one tensor, in group 0, from the task WORKER."""
+    device, sender = f"{TASK}/device:CPU:0", f"{WORKER}/device:CPU:0"
+    receive = Node("r", "_Recv", device, attrs={
+        "tensor_type": tf.float32, "tensor_name": b"edge_0_x", "send_device": sender.encode(),
+        "recv_device": device.encode(), "client_terminated": False, "_group": 0, "send_device_incarnation": 5,
+    })  # fmt: skip
+    worker.create_session("h", False, {})
+    return worker.register_graph("h", [receive, Node("n", "Neg", device, [("r", 0)], (), {"T": tf.float32})], {})
+
+
+def test_a_step_that_refuses_its_tensors_leaves_nothing_behind() -> None:
+    worker = Worker(TASK, [], peer_for=lambda task, address: None, reactor=Timers())
+    graph = receiving_graph(worker)
+    worker.receive(7, 0, kilobyte() * 2)  # the group has one tensor
+    with pytest.raises(ValueError):
+        worker.run_graph(graph, 7, [], lambda error, values: None)
+    assert worker.runs == {}
+    worker.receive(7, 0, kilobyte())
+    assert worker._early.bytes == 0
+    worker.close()
 
 
 def test_a_fed_value_that_is_fetched_is_a_copy() -> None:

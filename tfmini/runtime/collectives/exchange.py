@@ -66,6 +66,7 @@ class Member:
 
     Attributes:
       epoch: of this life, 0 until the leader has answered.
+      has_joined: whether a call has asked the leader, or is about to.
       withdraw: tells the leader that nobody waits for that answer any more.
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
@@ -77,6 +78,7 @@ class Member:
     def __init__(self, group_key: int, group_size: int, device: str, joined_at: float) -> None:
         self.group_key, self.group_size, self.device = group_key, group_size, device
         self.epoch = 0
+        self.has_joined = False
         self.rank = -1
         self.members: list[str] = []
         self.tasks: list[str] = []

@@ -84,8 +84,7 @@ class CollectiveExecutor:
         about = call.about
         with self.lock:
             member = self._members.get((about.group_key, about.device))
-            joins = member is None
-            if member is None:
+            if member is None or not member.has_joined and member.group_size != about.group_size:
                 member = Member(about.group_key, about.group_size, about.device, self.now())
                 self._members[about.group_key, about.device] = member
         if about.group_size != member.group_size:
@@ -93,10 +92,11 @@ class CollectiveExecutor:
             call.wait.fail(errors.InvalidArgumentError.of(text))
             return
         if not call.wait.on_cancel(about.cause, lambda: self._given_up(member, call)):
-            return
-        is_queued = False
+            return  # the next call joins
+        joins = is_queued = False
         if not member.epoch:
             with self.lock:
+                joins, member.has_joined = not member.has_joined, True
                 is_queued = not (member.epoch or member.over)
                 if is_queued:
                     member.queued.append(call)

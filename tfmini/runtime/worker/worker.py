@@ -11,7 +11,6 @@ import collections
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,32 +28,16 @@ from tfmini.runtime.executor.drivers import choose_driver
 from tfmini.runtime.executor.partition_run import Done, PartitionRun, Path
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.process import Process, current_process
-from tfmini.runtime.resources import ResourceManager, Resources
+from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace.record import KeptTraces, clock
 from tfmini.runtime.trace.stats import task_stats
 from tfmini.runtime.worker.early_tensors import KEEP_S, ORPHAN_S, EarlyTensors
+from tfmini.runtime.worker.worker_session import WorkerSession
 
 _log = logging.getLogger("tfmini.runtime")
 
 _REMEMBERED_STEPS = 10_000
 _NOTHING = np.zeros((0,), np.float32)
-
-
-@dataclass
-class WorkerSession:
-    """A master's session on this worker.
-
-    Attributes:
-      task: the worker's name in the session's own cluster; "" without one.
-      kernels: node -> kernel with a state of its own, which all programs of the session share.
-    """
-
-    handle: str
-    resources: Resources
-    addresses: Mapping[str, str]
-    task: str = ""
-    graphs: set[int] = field(default_factory=set)
-    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class Worker:
@@ -236,18 +219,11 @@ class Worker:
           timeout_s: the limit for loops, and for a run with a blocking driver.
         """
         try:
-            graph.program.bind(graph.resources)
-        except BaseException:  # even Ctrl-C: the tensors that arrive for a step without a run would stay for ever
+            run, loss = self._new_run(graph, step_id, feeds, timeout_s)
+        except BaseException:  # even Ctrl-C: neither the run nor tensors that arrive for it may stay for ever
+            self.runs.pop(step_id, None)
             self.forget_step(step_id)
             raise
-        run = graph.driver(self, graph, step_id, feeds, timeout_s)
-        if run.trace is not None:
-            self.traces.keep(step_id, run.trace, graph)
-        with self._lock:
-            loss: errors.OpError | None = self._early.loss(step_id)
-            early = self._early.take(step_id)
-            over = step_id in self._over
-            self.runs[step_id] = run
 
         def finished(error: errors.OpError | None, values: list[Any]) -> None:
             if run.trace is not None:
@@ -258,14 +234,29 @@ class Worker:
                     self._remember(step_id)
             on_done(error, values)
 
-        for group, values, path, arrived_ns in early:
-            run.deliver(group, values, path, arrived_ns)
-        if over:
-            loss = errors.AbortedError.of(f"Step {step_id} was aborted before it started.", derived=True)
         if loss is not None:
             run.abort(loss)  # before the start, which then runs nothing
         run.start(finished)
         return run
+
+    def _new_run(
+        self, graph: RegisteredGraph, step_id: int, feeds: Sequence[Any], timeout_s: float | None
+    ) -> tuple[PartitionRun, errors.OpError | None]:
+        """A run that has the tensors which arrived before it, and the reason why it cannot start, if any."""
+        graph.program.bind(graph.resources)
+        run = graph.driver(self, graph, step_id, feeds, timeout_s)
+        if run.trace is not None:
+            self.traces.keep(step_id, run.trace, graph)
+        with self._lock:
+            loss: errors.OpError | None = self._early.loss(step_id)
+            early = self._early.take(step_id)
+            over = step_id in self._over
+            self.runs[step_id] = run
+        for group, values, path, arrived_ns in early:
+            run.deliver(group, values, path, arrived_ns)
+        if over:
+            loss = errors.AbortedError.of(f"Step {step_id} was aborted before it started.", derived=True)
+        return run, loss
 
     def receive(
         self, step_id: int, group: int, values: Sequence[Any], dead: bytes = b"", iteration: str = "",
