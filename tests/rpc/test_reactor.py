@@ -429,3 +429,54 @@ def test_calls_that_queue_calls_starve_nothing(reactor: Reactor) -> None:
     finally:
         stop = True
         pipe.close(reactor)
+
+
+def test_timers_and_queued_calls_go_on_while_a_source_that_was_read_again_is_busy(reactor: Reactor) -> None:
+    """A source that asks for another turn must not hold up the calls that are queued behind it."""
+    fired, called, waiter = threading.Event(), threading.Event(), Waiter()
+    turns: list[bool] = []
+
+    def read() -> None:
+        turns.append(fired.is_set())
+        if len(turns) == 1:
+            pipe.source.again()
+        elif len(turns) == 2:
+            reactor.call_later(0.0, fired.set)
+            thread = threading.Thread(target=reactor.call_soon, args=(called.set,))
+            thread.start()
+            in_time.extend([fired.wait(LIMIT_S), called.wait(LIMIT_S)])
+            thread.join()
+            waiter.set()
+
+    in_time: list[bool] = []
+    pipe = Pipe(reactor)
+    pipe.source._callback = read
+    pipe.theirs.send(b"x")
+    assert reactor.drive(waiter, reactor.now() + 3 * LIMIT_S)
+    assert in_time == [True, True]
+    pipe.close(reactor)
+
+
+def test_a_source_that_asks_for_another_turn_gets_it_while_a_leader_sleeps(reactor: Reactor) -> None:
+    """The background thread, which may have taken a turn, must not park while more are wanted."""
+    waiter, asleep = Waiter(), threading.Event()
+    pipe, turns = Pipe(reactor), [0]
+
+    def read() -> None:
+        turns[0] += 1
+        if turns[0] < 100:
+            pipe.source.again()
+        else:
+            over.set()
+
+    pipe.source._callback = read
+    reactor.call_soon(asleep.set)
+    threads = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
+    assert asleep.wait(LIMIT_S)
+    for _ in range(50):
+        over, turns[0] = threading.Event(), 0
+        pipe.source.again()
+        assert over.wait(LIMIT_S)
+    waiter.set()
+    join(threads)
+    pipe.close(reactor)

@@ -1,21 +1,19 @@
 """The event loop of a process: it watches every socket, and a waiting thread runs it itself.
 
-Waking a thread costs more than a message, so a step must not switch threads. The threads follow the
-leader/followers pattern. A thread that waits for a reply calls `Reactor.drive`: it becomes the *leader*,
-calls ``epoll_wait`` and dispatches the events. Further waiting threads are *followers*: each sleeps on
-its own lock until its waiter is done or there is no leader.
+Waking a thread costs more than a message, so a step must not switch threads. The threads follow the leader/followers
+pattern. A thread that waits for a reply calls `Reactor.drive`: it becomes the *leader*, calls ``epoll_wait`` and
+dispatches the events. Further waiting threads are *followers*: each sleeps on its own lock until its waiter is done or
+there is no leader.
 
-A daemon thread, the *background thread*, runs the loop when there is no leader. It stays in
-``epoll_wait`` when a leader enters, because Linux wakes the latest waiter of an epoll first: the leader
-gets the events, and the background thread sleeps on. If an event arrives before the leader sleeps,
-the background thread handles it and, if it finishes the leader's waiter, wakes the leader. It then
-*parks* outside ``epoll_wait`` until no leader polls: as the latest waiter it would get every event. It also
-takes over while the leader runs a long handler.
+A daemon thread, the *background thread*, runs the loop when there is no leader. It stays in ``epoll_wait`` when a
+leader enters, because Linux wakes the latest waiter of an epoll first: the leader gets the events, and the background
+thread sleeps on. If an event arrives before the leader sleeps, the background thread handles it and, if it finishes the
+leader's waiter, wakes the leader. It then *parks* outside ``epoll_wait`` until no leader polls: as the latest waiter it
+would get every event. It also takes over while the leader runs a long handler.
 
-Sources are edge-triggered: with level triggering the kernel passes every event on to the next
-waiter, which would wake the background thread each time. So a callback reads until its descriptor is
-empty, or calls `Source.again`. No two threads dispatch one source at once, so the messages of one
-connection are handled in order.
+Sources are edge-triggered: with level triggering the kernel passes every event on to the next waiter, which would wake
+the background thread each time. So a callback reads until its descriptor is empty, or calls `Source.again`. No two
+threads dispatch one source at once, so the messages of one connection are handled in order.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from typing import Any
 
 from tfmini.rpc.forks import not_for_children
 from tfmini.rpc.source import Source
+from tfmini.rpc.timekeeper import Timekeeper
 from tfmini.rpc.timers import Timer, TimerHeap
 from tfmini.rpc.waiter import Waiter, unlock
 
@@ -62,6 +61,7 @@ class Reactor:
         self._soon_owner = 0  # the thread that is making these calls
         self._soon_lock = allocate_lock()
         self._timers = TimerHeap()
+        self._timekeeper = Timekeeper(self._timers)
         self._inside: set[int] = set()  # threads that run the loop: they check `_soon` before they sleep
         self._leader_lock = allocate_lock()
         self._leader = 0
@@ -125,6 +125,11 @@ class Reactor:
             with contextlib.suppress(FileNotFoundError):  # another thread has just removed the source
                 self._epoll.modify(source.fd, self._mask(writable))
 
+    def handle_again(self, fd: int) -> None:
+        """Runs the callback of a source once more, after other sources. From any thread."""
+        # Not in the queued call itself: the callback may take long, and queued calls run one at a time.
+        self.call_soon(self._ready.append, (fd, 0))
+
     def unwatch(self, source: Source) -> None:
         """Stops watching a source; call it before closing the descriptor."""
         if self._sources.get(source.fd) is source:
@@ -174,27 +179,14 @@ class Reactor:
         me = get_ident()
         nested = me in self._inside
         self._inside.add(me)
-        limit = _FOREVER if deadline is None else deadline
         try:
             while not waiter.done:
-                if self._soon and self._soon_owner in (0, me):
-                    self._run_soon()
-                    if self._soon and self._soon_owner in (0, me) and not waiter.done:
-                        # Calls that queue calls (a source that is read in turns) must not starve the others.
-                        self._dispatch(self._epoll.poll(0, _BATCH))
-                        if deadline is not None and not waiter.done and time.monotonic() >= deadline:
-                            return False
-                    continue
                 self._polling = True
                 # Check after setting `_polling`: a thread that adds work or sets the waiter from now on calls `wake`.
                 if waiter.done:
                     break
-                if self._ready:
-                    self._polling = False
-                    self._dispatch([])
-                    continue
                 self._leader_until = self._timers.due
-                events = self._wait(limit)
+                events = self._wait(_FOREVER if deadline is None else deadline)
                 self._polling = False
                 self._polls += 1
                 if self._parked_long:
@@ -209,6 +201,8 @@ class Reactor:
             self._leader_waiter = outer
             if not nested:
                 self._inside.discard(me)
+            elif self._ready:
+                self.wake()  # the handler that has waited may go on for long
 
     def _follow(self, waiter: Waiter, deadline: float | None) -> bool:
         """Sleeps until the waiter is done or there may be no leader; returns False when the deadline passes."""
@@ -235,16 +229,17 @@ class Reactor:
         try:
             unlock(self._followers.popleft())
         except IndexError:
-            if self._timers.due < self._background_until or self._soon:
+            if self._timers.due < self._background_until or self._soon or self._ready:
                 self.wake()
 
     def _wait(self, limit: float) -> list[tuple[int, int]]:
         """Returns the next events; none when a timer is due or the limit is reached."""
+        if self._ready or self._soon and self._soon_owner in (0, get_ident()):
+            return self._epoll.poll(0, _BATCH)
         if self._spin_s:
             until = time.monotonic() + self._spin_s
             while time.monotonic() < until:
-                events = self._epoll.poll(0, _BATCH)
-                if events:
+                if events := self._epoll.poll(0, _BATCH):
                     return events
         due = min(self._timers.due, limit)
         if due == _FOREVER:
@@ -261,26 +256,29 @@ class Reactor:
         ready.extend(events)
         if len(ready) > 1 and (self._polling or self._background_until):
             self.wake()  # a sleeping thread can handle one of them
-        while ready:
-            try:
-                fd, mask = ready.popleft()
-            except IndexError:  # another thread took the last one
-                break
-            source = self._sources.get(fd)
-            if source is None:
-                continue
-            if mask & _HANGUP:
-                source.hung_up = True
-            try:
-                source.ready()
-            except BaseException:  # KeyboardInterrupt: the event must not be lost
-                self._soon.append((source.ready, ()))
-                self.wake()
-                raise
-        if self._timers.due <= time.monotonic():
-            self._queue_timers()
-        if self._soon:
-            self._run_soon()
+        for _ in (1, 2):  # the second time for the sources that have asked for another turn
+            while ready:
+                try:
+                    fd, mask = ready.popleft()
+                except IndexError:  # another thread took the last one
+                    break
+                source = self._sources.get(fd)
+                if source is None:
+                    continue
+                if mask & _HANGUP:
+                    source.hung_up = True
+                try:
+                    source.ready()
+                except BaseException:  # KeyboardInterrupt: the event must not be lost
+                    ready.append((fd, mask))
+                    self.wake()
+                    raise
+            if self._timers.due <= time.monotonic():
+                self._queue_timers()
+            if self._soon:
+                self._run_soon()
+            if not ready:
+                return
 
     def _queue_timers(self) -> None:
         """Queues the calls of the timers that are due, so that one thread makes them in order."""
@@ -328,11 +326,12 @@ class Reactor:
                 if self._background is None:
                     self._background = threading.Thread(target=self._run_background, name="tfmini-reactor", daemon=True)
                     self._background.start()
+                    self._timekeeper.start()
 
     def _run_background(self) -> None:
         self._inside.add(get_ident())
         while not self._closed:
-            if self._soon and not self._soon_owner:
+            if self._ready or self._soon and not self._soon_owner:
                 self._dispatch([] if self._polling else self._epoll.poll(0, _BATCH))
                 continue
             if self._polling:
@@ -341,7 +340,7 @@ class Reactor:
             self._background_until = self._timers.due
             try:
                 # As in `_run_until`: check after setting `_background_until`.
-                events = [] if self._ready else self._wait(_FOREVER)
+                events = self._wait(_FOREVER)
             except (OSError, ValueError):  # closed meanwhile
                 return
             self._background_until = 0.0
@@ -368,6 +367,7 @@ class Reactor:
     def close(self) -> None:
         """Stops the background thread and closes the epoll. For tests; the process's own reactor never closes."""
         self._closed = True
+        self._timekeeper.close()
         self.wake()
         unlock(self._park)
         if self._background is not None and not self.is_background_thread():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from _thread import allocate_lock
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 _log = logging.getLogger("tfmini.rpc")
 
 
 class _Loop(Protocol):
-    def call_soon(self, call: Callable[..., Any], *args: Any) -> None: ...
+    def handle_again(self, fd: int) -> None: ...
 
 
 class Source:
@@ -51,4 +51,4 @@ class Source:
 
     def again(self) -> None:
         """Schedules the callback even if no new event arrives. From any thread."""
-        self._reactor.call_soon(self.ready)
+        self._reactor.handle_again(self.fd)

@@ -1,0 +1,71 @@
+"""Timers while all threads of the loop are in handlers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rpc.test_reactor import LIMIT_S, Pipe, in_threads, join, soon
+from tfmini.rpc.reactor import Reactor
+from tfmini.rpc.waiter import Waiter
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    made = Reactor()
+    yield made
+    made.close()
+
+
+def test_timers_fire_while_all_threads_of_the_loop_are_busy(reactor: Reactor) -> None:
+    """The leader and the background thread are each in a handler that ends only after the timer."""
+    inside, fired, waiter = threading.Barrier(3, timeout=LIMIT_S), threading.Event(), Waiter()
+    in_time: list[bool] = []
+
+    def busy(data: bytes) -> None:
+        inside.wait()
+        in_time.append(fired.wait(LIMIT_S))
+        if len(in_time) == 2:
+            waiter.set()
+
+    pipes = [Pipe(reactor, busy), Pipe(reactor, busy)]
+    leader = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
+    for pipe in pipes:
+        pipe.theirs.send(b"x")
+    inside.wait()  # both handlers run
+    reactor.call_later(0.01, fired.set)
+    join(leader)
+    assert in_time == [True, True]
+    for pipe in pipes:
+        pipe.close(reactor)
+
+
+def test_a_failing_timer_stops_no_other(reactor: Reactor, caplog: pytest.LogCaptureFixture) -> None:
+    busy, fired = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a bug in a timer")
+
+    def hold(data: bytes) -> None:
+        busy.set()
+        assert fired.wait(LIMIT_S)
+
+    pipe = Pipe(reactor, hold)
+    pipe.theirs.send(b"x")
+    assert busy.wait(LIMIT_S)
+    reactor.call_later(0.0, fail)
+    reactor.call_later(0.0, fired.set)
+    assert fired.wait(LIMIT_S)
+    assert "a bug in a timer" in caplog.text
+    pipe.close(reactor)
+
+
+def test_the_thread_ends_with_the_reactor() -> None:
+    reactor = Reactor()
+    reactor.call_later(1000, print)
+    thread = reactor._timekeeper._thread
+    assert thread.is_alive()
+    reactor.close()
+    assert not thread.is_alive()
