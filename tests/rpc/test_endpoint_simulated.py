@@ -9,6 +9,7 @@ import pytest
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.link import Link
 from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
 from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
@@ -141,6 +142,33 @@ def test_a_new_connection_replaces_the_old_one_at_once() -> None:
     assert [what for what, _ in events] == ["ready", "the peer has made a new connection in its place", "ready"]
     assert events[1][1] == events[2][1]
     assert len(world.server._links) == len(world.server._accepted) == 1
+
+
+def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
+    """Its Hello waited in the backlog of a task that was not up yet, and is read last."""
+    world = World()
+    network, server = world.network, world.server
+    held: list[Any] = []
+    genuine = Link._on_hello
+
+    def hold_first(link: Link, hello: Any, request_id: int) -> None:
+        if held:
+            genuine(link, hello, request_id)
+        else:
+            held.append((link, hello, request_id))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "_on_hello", hold_first)
+        answers = world.call(m.GetStatus(), wait_for_ready=True)
+        network.run(until=1.0)
+        first: Any = world.peer.link
+        first.connection.close = lambda reason: None  # the server has not seen its end yet
+        network.run(until=6.0)  # the client gives it up and connects again
+        assert answers and len(held) == 1
+        genuine(*held[0])
+    network.run(until=20.0)
+    assert not world.lost and world.peer.state is State.READY
+    assert len(server._links) == len(server._accepted) == 1
 
 
 def test_two_connections_of_one_process_live_side_by_side() -> None:

@@ -229,16 +229,21 @@ class Endpoint:
         link.start()
         return link
 
-    def replace_link(self, link: Link, hello: Hello) -> None:
+    def replace_link(self, link: Link, hello: Hello, request_id: int) -> None:
         """Ends the older link of the same dialer, which has given it up: this side may not have noticed.
 
-        So the steps that used it end now. Its loss is not noticed later, in steps that use the new one.
+        So the steps that used it end now. Its loss is not noticed later, in steps that use the new one. The
+        numbers of requests grow, so they tell which of two is older: the Hellos of connections that waited in the
+        backlog of a task that was not up yet may be read in any order.
         """
         if not hello.dialer:
             return
-        link.dialer = hello.task, hello.incarnation, hello.dialer, link.connection.peer_key
+        link.dialer, link.hello_id = (hello.task, hello.incarnation, hello.dialer, link.connection.peer_key), request_id
         with self._lock:
-            older, self._accepted[link.dialer] = self._accepted.get(link.dialer), link
+            older = self._accepted.get(link.dialer)
+            if older is not None and older.hello_id > request_id:
+                older, link = link, older
+            self._accepted[link.dialer] = link
         if older is not None:
             older.end("the peer has made a new connection in its place")
 

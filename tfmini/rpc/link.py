@@ -48,7 +48,8 @@ class Link:
         self.liveness = Liveness()
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
-        self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected
+        self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected, and with which request
+        self.hello_id = 0
         self._lane: Any = None
         self._token = b""
         self._over = False
@@ -202,6 +203,9 @@ class Link:
         same_host = is_same_host(hello.host_proof, own.host_id)
         if not self._is_own_cluster(hello, same_host):
             return
+        own.replace_link(self, hello, request_id)
+        if self._over:  # it is the older one itself
+            return
         lane = own.lanes.local_listener() if same_host else self._stream_listener(hello)
         if lane is not None:
             self._token = lane.issue_token(self._on_lane)
@@ -220,7 +224,6 @@ class Link:
         )
         if lane is None:
             self.send = self.connection.send
-        own.replace_link(self, hello)
         self.peer = own.new_accepted_peer()
         self._established(hello)
 
