@@ -40,7 +40,7 @@ ROOMS = {
     ),
     "queues": (
         "accumulator_ledger accumulator_ops accumulator_state accumulators attempts barrier component_arguments "
-        "critical_section mutex queue_ops queue_state queues staging staging_ops staging_state"
+        "critical_section mutex queue_ops queue_state queues staging staging_ops staging_state users"
     ),
     "ragged": "factory ragged_tensor",
     "random": "functions sampling stateless truncated",

@@ -116,7 +116,7 @@ Resources: TypeAlias = "ResourceManager | SessionResources"
 class SessionResources:
     """A `ResourceManager` with the handle of a session; everything else is the manager's."""
 
-    __slots__ = ("_manager", "session")
+    __slots__ = ("_manager", "session", "__weakref__")
 
     def __init__(self, manager: ResourceManager, session: str) -> None:
         self._manager = manager

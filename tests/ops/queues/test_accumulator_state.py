@@ -46,3 +46,29 @@ def test_the_mean_of_sparse_gradients_is_per_row() -> None:
     assert indices.tolist() == [0, 2, 3] and values.ravel().tolist() == [1, 3, 5] and shape.tolist() == [4, 1]
     with pytest.raises(errors.InvalidArgumentError, match="index of slice 0 exceeded limits of shape; index is 4"):
         state.apply(9, (np.array([4]), np.ones((1, 1), np.float32), None))
+
+
+class Session:
+    """Stands for the resources of a session."""
+
+
+def test_a_renewed_accumulator_has_no_gradients_and_refuses_the_sessions_before() -> None:
+    state = DenseAccumulatorState("a", dtypes.float32, (), "MEAN")
+    old, new = Session(), Session()
+    state.users.add(old)
+    state.set_step(7)
+    state.apply(7, np.float32(9), "w0", old)
+    wait = FakeWait()
+    state.take_when(wait, 2, old)
+    state.renew(3)
+    with pytest.raises(errors.AbortedError, match="'a' was emptied: the chief has initialised or restored the model"):
+        _ = wait.value
+    state.users.add(old)  # as when its program is bound again
+    state.users.add(new)
+    for call in (lambda: state.apply(8, np.float32(9), "w0", old), lambda: state.take_when(FakeWait(), 1, old)):
+        with pytest.raises(errors.AbortedError):
+            call()
+    assert state.apply(3, np.float32(1), "w0", new)
+    assert (state.step, state.count) == (3, 1)
+    entries = state.ledger.as_plain()["entries"]
+    assert [(e["step"], e["accepted"], e["stale"]) for e in entries] == [(7, {}, {"w0": 1}), (3, {"w0": 1}, {})]

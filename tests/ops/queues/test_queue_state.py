@@ -149,3 +149,18 @@ def test_no_element_is_lost_or_given_twice(actions: list[str], data: st.DataObje
     waiting = [i for i, wait in put_in if wait.is_pending]
     assert sorted(given_out + left) == sorted(accepted + [i for i in left if i in waiting])
     assert given_out == sorted(given_out)
+
+
+def test_a_renewed_queue_is_open_and_empty_and_ends_the_waits_before() -> None:
+    queue = queue_of()
+    waiting = take_many(queue, 2)
+    put(queue, 1)
+    queue.renew()
+    with pytest.raises(errors.AbortedError, match="'q' was emptied"):
+        _ = waiting.value
+    assert queue.size() == 0 and queue.is_fresh
+    put(queue, 2)
+    assert not queue.is_fresh
+    close(queue)
+    queue.renew()
+    assert put(queue, 3).value == () and len(take(queue).value) == 2

@@ -86,4 +86,12 @@ OURS = f"""
 q = FIFOQueueV2(component_types=[int32]); QueueCloseV2(handle=q); _QueueReopen(handle=q); QueueIsClosedV2(handle=q)
 _AccumulatorLedger(handle=ResourceConditionalAccumulator(dtype=float32, shape=[2]))
 _AccumulatorLedgerV1(handle=ConditionalAccumulator(dtype=float32, shape=[2]))
+q = FIFOQueueV2(component_types=[int32]); QueueEnqueueV2(handle=q, components=[int32(1)]); _QueueRenew(handle=q);
+    QueueSizeV2(handle=q)
+a = ResourceConditionalAccumulator(dtype=float32, shape=[2]);
+    ResourceAccumulatorApplyGradient(handle=a, local_step=0, gradient=[1, 2]); _AccumulatorRenew(handle=a, step=3);
+    ResourceAccumulatorNumAccumulated(handle=a); _AccumulatorStep(handle=a)
+a = ConditionalAccumulator(dtype=float32, shape=[2]);
+    AccumulatorApplyGradient(handle=a, local_step=0, gradient=[1, 2]); _AccumulatorRenewV1(handle=a, step=3);
+    AccumulatorNumAccumulated(handle=a); _AccumulatorStepV1(handle=a)
 """

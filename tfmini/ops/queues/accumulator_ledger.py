@@ -44,6 +44,14 @@ class AccumulatorLedger:
                 break
             entry.taken = True
 
+    def discard(self) -> None:
+        """Records that all gradients since the last mean were dropped."""
+        for entry in reversed(self._entries):
+            if entry.taken:
+                break
+            entry.stale += entry.accepted
+            entry.accepted = Counter()
+
     def _entry(self, step: int) -> _Entry:
         if not self._entries or self._entries[-1].step != step:
             self._entries.append(_Entry(step))

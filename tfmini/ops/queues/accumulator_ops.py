@@ -82,9 +82,15 @@ sparse_take_gradient: OpHandle[Any] = op(
 # Not in TensorFlow: a graph has them only if the program asks for the ledger.
 ledger = op("_AccumulatorLedger(handle: resource) -> ledger: string", stateful=True, shape=[()])
 ledger_v1 = op("_AccumulatorLedgerV1(handle: Ref(string)) -> ledger: string", stateful=True, shape=[()])
+# Not in TensorFlow either: the recovery of a synchronous run has them in a graph of its own.
+renew: OpHandle[Operation] = op("_AccumulatorRenew(handle: resource, step: int64)", stateful=True, shape=[])
+renew_v1: OpHandle[Operation] = op("_AccumulatorRenewV1(handle: Ref(string), step: int64)", stateful=True, shape=[])
+step_of = op("_AccumulatorStep(handle: resource) -> step: int64", stateful=True, shape=[()])
+step_of_v1 = op("_AccumulatorStepV1(handle: Ref(string)) -> step: int64", stateful=True, shape=[()])
 
 for _handle in (accumulator, accumulator_v1, sparse_accumulator, apply_gradient, apply_gradient_v1, num_accumulated,
-                ledger, ledger_v1, num_accumulated_v1, set_global_step, set_global_step_v1, take_gradient,
+                ledger, ledger_v1, num_accumulated_v1, renew, renew_v1, step_of, step_of_v1,
+                set_global_step, set_global_step_v1, take_gradient,
                 take_gradient_v1, sparse_apply_gradient, sparse_take_gradient):  # fmt: skip
     _handle.not_differentiable()
 
@@ -100,7 +106,9 @@ def _state_of(state: type[AccumulatorState], kind: str) -> Callable[..., Accumul
         def create(name: str) -> AccumulatorState:
             return state(name, dtype, shape, reduction_type.decode())
 
-        return find_or_create(resources, container, shared_name, node, kind, create)
+        found = find_or_create(resources, container, shared_name, node, kind, create)
+        found.users.add(resources)
+        return found
 
     return find
 
@@ -131,7 +139,7 @@ def _apply(
     state: AccumulatorState, local_step: Any, gradient: Any, *, dtype: DType, node: Any, resources: Any
 ) -> tuple[()]:
     _check_dtype(state, dtype)
-    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources))
+    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources), resources)
     return ()
 
 
@@ -150,7 +158,7 @@ def _apply_sparse(
 ) -> tuple[()]:  # fmt: skip
     _check_dtype(state, dtype)
     gradient = (indices, values, shape if has_known_shape else None)
-    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources))
+    state.apply(_scalar_step(local_step), gradient, _contributor(node, resources), resources)
     return ()
 
 
@@ -180,6 +188,19 @@ def _set_step(state: AccumulatorState, new_global_step: Any) -> tuple[()]:
 @take_gradient.async_kernel("CPU")
 @take_gradient_v1.async_kernel("CPU")
 @sparse_take_gradient.async_kernel("CPU")
-def _take(wait: Wait, state: AccumulatorState, num_required: Any, *, dtype: DType) -> None:
+def _take(wait: Wait, state: AccumulatorState, num_required: Any, *, dtype: DType, resources: Any) -> None:
     _check_dtype(state, dtype)
-    state.take_when(wait, int(num_required))
+    state.take_when(wait, int(num_required), resources)
+
+
+@renew.kernel("CPU")
+@renew_v1.kernel("CPU")
+def _renew(state: AccumulatorState, step: Any) -> tuple[()]:
+    state.renew(int(step))
+    return ()
+
+
+@step_of.kernel("CPU")
+@step_of_v1.kernel("CPU")
+def _step_of(state: AccumulatorState) -> Any:
+    return np.int64(state.step)

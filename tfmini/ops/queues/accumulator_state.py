@@ -17,6 +17,7 @@ from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.waiting import Wait
 from tfmini.ops.queues.accumulator_ledger import AccumulatorLedger
+from tfmini.ops.queues.users import Users, outdated_error
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -54,6 +55,7 @@ class AccumulatorState(WaitingState):
         the accumulator was made.
       applied_by, stale_by: the same per contributor, for gradients that have one.
       ledger: the same for each step.
+      users: the sessions whose gradients it accepts.
     """
 
     def __init__(self, name: str, dtype: DType, shape: RawShape, reduction: str) -> None:
@@ -69,6 +71,19 @@ class AccumulatorState(WaitingState):
         self.applied_by: Counter[str] = Counter()
         self.stale_by: Counter[str] = Counter()
         self.ledger = AccumulatorLedger()
+        self.users = Users()
+
+    def renew(self, step: int) -> None:
+        """Drops all gradients, and refuses those that the sessions which have used it so far still send.
+
+        Args:
+          step: the global step of the model's new values.
+        """
+        with self.lock:
+            self.users.renew()
+            self.count, self.step = 0, step
+            self.ledger.discard()
+        self.fail_all(outdated_error(self.name))
 
     def set_step(self, step: int) -> None:
         """Sets the global step."""
@@ -77,13 +92,15 @@ class AccumulatorState(WaitingState):
                 _log.warning("accumulator %s: its global step goes back from %d to %d", self.name, self.step, step)
             self.step = step
 
-    def apply(self, local_step: int, gradient: Any, who: str = "") -> bool:
+    def apply(self, local_step: int, gradient: Any, who: str = "", session: Any = None) -> bool:
         """Adds a gradient; returns False when it is stale and was dropped.
 
         Raises:
           InvalidArgumentError: when it has the wrong shape.
+          AbortedError: when its session has used the accumulator before `renew`.
         """
         with self.lock:
+            self.users.check(session, self.name)
             fresh = local_step >= self.step
             if fresh:
                 self._check(gradient)
@@ -99,8 +116,9 @@ class AccumulatorState(WaitingState):
         self.changed()
         return fresh
 
-    def take_when(self, wait: Wait, required: int) -> None:
+    def take_when(self, wait: Wait, required: int, session: Any = None) -> None:
         """Answers with the reduction of the gradients once there are ``required``."""
+        self.users.check(session, self.name)
         if required <= 0:
             text = f"Argument num_required must be positive, but was {required}"
             raise errors.InvalidArgumentError.of(text)

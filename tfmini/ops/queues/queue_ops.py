@@ -60,6 +60,8 @@ def _access(
     return new, old
 
 
+# An attr of an enqueue of many elements that counts only if there was none since the queue was made or renewed.
+FIRST_ELEMENTS = "_first_elements"
 _ELEMENTS = "components: component_types"
 Q = TypeVar("Q", bound=QueueState)
 _TAKES = "component_types: list(type) >= 1; timeout_ms: int = -1"
@@ -80,10 +82,12 @@ size, size_v1 = _access("QueueSize", "", "size: int32", shape=[()])
 is_closed, is_closed_v1 = _access("QueueIsClosed", "", "is_closed: bool", shape=[()])
 # Not in TensorFlow: reopens a queue on a server that a finished run has closed.
 queue_reopen: OpHandle[Operation] = op("_QueueReopen(handle: resource)", stateful=True, shape=[])
+# Empties it as well, for a model with other values.
+queue_renew: OpHandle[Operation] = op("_QueueRenew(handle: resource)", stateful=True, shape=[])
 
 _NEW = (fifo_queue, padding_fifo_queue, random_shuffle_queue, priority_queue)
 _OLD = (fifo_queue_v1, padding_fifo_queue_v1, random_shuffle_queue_v1, priority_queue_v1, fake_queue)
-_WITHOUT_OUTPUT = (enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen)
+_WITHOUT_OUTPUT = (enqueue, enqueue_v1, enqueue_many, enqueue_many_v1, close, close_v1, queue_reopen, queue_renew)
 _SCALAR = (*_NEW, size, size_v1, is_closed, is_closed_v1)
 _BATCHES = (dequeue_many, dequeue_many_v1, dequeue_up_to, dequeue_up_to_v1)
 
@@ -168,6 +172,7 @@ def _found(
     queue = find_or_create(
         resources, container, shared_name, node, "queue", lambda name: kind(name, capacity, types, shapes, *more)
     )
+    queue.users.add(resources)
     if type(queue) is not kind:
         raise errors.InvalidArgumentError.of(
             f"Shared queue '{queue.name}' has type '{queue.kind}' that does not match type of Node '{node.name}':"
@@ -217,24 +222,36 @@ def _check_signature(queue: QueueState, have: list[DType], arrow: str, more: str
 
 @enqueue.async_kernel("CPU")
 @enqueue_v1.async_kernel("CPU")
-def _enqueue(wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType]) -> None:
+def _enqueue(
+    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], resources: Any
+) -> None:  # fmt: skip
     if Tcomponents != queue.dtypes:
         _check_signature(queue, Tcomponents, "in")
+    if queue.users.are_outdated:
+        queue.users.check(resources, queue.name)
     queue.enqueue(wait, components)
 
 
 @enqueue_many.async_kernel("CPU")
 @enqueue_many_v1.async_kernel("CPU")
-def _enqueue_many(wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType]) -> None:
+def _enqueue_many(
+    wait: Wait, queue: QueueState, components: list[Any], *, Tcomponents: list[DType], node: Any, resources: Any
+) -> None:  # fmt: skip
     _check_signature(queue, Tcomponents, "in")
+    queue.users.check(resources, queue.name)
+    if FIRST_ELEMENTS in node.attrs and not queue.is_fresh:
+        wait.done(())
+        return
     queue.enqueue_many(wait, components)
 
 
 @dequeue.async_kernel("CPU")
 @dequeue_v1.async_kernel("CPU")
-def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType]) -> None:
+def _dequeue(wait: Wait, queue: QueueState, *, component_types: list[DType], resources: Any) -> None:
     if component_types != queue.dtypes:
         _check_signature(queue, component_types, "out")
+    if queue.users.are_outdated:
+        queue.users.check(resources, queue.name)
     queue.dequeue(wait)
 
 
@@ -277,6 +294,12 @@ def _size(queue: QueueState) -> Any:
 @is_closed_v1.kernel("CPU")
 def _is_closed(queue: QueueState) -> Any:
     return np.bool_(queue.is_closed)
+
+
+@queue_renew.kernel("CPU")
+def _renew(queue: QueueState) -> tuple[()]:
+    queue.renew()
+    return ()
 
 
 @queue_reopen.kernel("CPU")

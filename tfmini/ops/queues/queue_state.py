@@ -21,6 +21,7 @@ from tfmini.dtypes import DType, string
 from tfmini.graph.waiting import Wait
 from tfmini.numerics.philox import PhiloxGenerator
 from tfmini.ops.queues.attempts import Close, Dequeue, DequeueMany, DequeueSorted, Enqueue, EnqueueMany
+from tfmini.ops.queues.users import Users, outdated_error
 from tfmini.ops.waiting_line import WaitingState
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -37,6 +38,8 @@ class QueueState(WaitingState):
       capacity: the most elements it holds.
       dtypes: per component.
       shapes: per component; empty when they are not specified.
+      is_fresh: no batch of elements was enqueued since it was made or renewed.
+      users: the sessions that may take elements.
     """
 
     kind = "FIFOQueue"
@@ -50,6 +53,8 @@ class QueueState(WaitingState):
         self.dtypes = list(dtypes)
         self.shapes = list(shapes)
         self.is_closed = False
+        self.is_fresh = True
+        self.users = Users()
         self._elements: Any = deque()
 
     # ---- what the ops do --------------------------------------------------------------------
@@ -65,6 +70,7 @@ class QueueState(WaitingState):
         if not len(batch[0]):
             wait.done(())
             return
+        self.is_fresh = False
         self.submit(self.enqueuers, EnqueueMany(wait, self, tuple(batch)))
 
     def dequeue(self, wait: Wait) -> None:
@@ -97,6 +103,15 @@ class QueueState(WaitingState):
         """Accepts elements again, after `close`."""
         with self.lock:
             self.is_closed = False
+
+    def renew(self) -> None:
+        """Drops all elements, opens the queue, and refuses the sessions that have used it so far."""
+        with self.lock:
+            self.users.renew()
+        self.fail_all(outdated_error(self.name))  # before the elements go, since attempts give back theirs
+        with self.lock:
+            self._elements.clear()
+            self.is_closed, self.is_fresh = False, True
 
     def clear(self) -> None:
         """Called when the task removes the queue: drops the elements and fails all waiting ops."""

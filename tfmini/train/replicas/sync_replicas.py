@@ -25,6 +25,7 @@ from tfmini.graph.scoping import colocate_with, control_dependencies, device, na
 from tfmini.ops.array.filling import fill
 from tfmini.ops.control import group, no_op
 from tfmini.ops.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from tfmini.ops.queues.queue_ops import FIRST_ELEMENTS
 from tfmini.ops.queues.queues import FIFOQueue
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable, global_variables, report_uninitialized_variables
@@ -34,6 +35,8 @@ from tfmini.train.optimizers.optimizer_inputs import GradAndVar
 from tfmini.train.optimizers.optimizer_wrapper import OptimizerWrapper
 from tfmini.train.replicas.sync_ledger import SyncLedger, ledger_ops
 from tfmini.train.replicas.sync_replicas_hook import SyncReplicasHook
+from tfmini.train.replicas.sync_state import SyncState
+from tfmini.train.sessions.run_state import add_run_state
 
 _log = logging.getLogger("tfmini")
 # The attr of an accumulator's update that names the contributor of the gradient for the ledger.
@@ -112,6 +115,9 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             self._add_queues(global_step)
             train_op = self._add_steps(global_step, sent, update, dummy=self._dummy_queue)
             self._add_chief_init(global_step)
+        handles = [accumulator.accumulator_ref for _, accumulator, _ in self._accumulators]
+        state = SyncState(handles, self._sync_token_queue.queue_ref, global_step)
+        add_run_state(global_step.graph, state)
         return train_op
 
     def _add_local_step(self, global_step: Any) -> None:
@@ -219,7 +225,10 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             return no_op(name="no_init_tokens")
         with device(self._global_step.device), name_scope(""):
             tokens = fill([num_tokens], self._global_step)
-            return self._sync_token_queue.enqueue_many((tokens,))  # type: ignore[no-any-return]
+            first: Operation = self._sync_token_queue.enqueue_many((tokens,))
+            # A chief that goes on with the tokens of the one before adds none to them.
+            first._set_attr(FIRST_ELEMENTS, True)
+            return first
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SyncReplicasHook:
         """A hook that initializes local steps, starts the chief's thread, and ends the run (see the module).

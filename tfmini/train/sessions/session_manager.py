@@ -19,6 +19,7 @@ from tfmini.train.checkpointing.state_file import get_checkpoint_state
 from tfmini.train.sessions.model_record import ModelRecord, ModelRecords
 from tfmini.train.sessions.readiness import name_of, ready
 from tfmini.train.sessions.readiness_wait import ReadinessProbe, ReadinessWait, close_quietly
+from tfmini.train.sessions.run_state import run_states
 
 _log = logging.getLogger("tfmini")
 _CHECKPOINT_POLL_S = 0.25
@@ -110,7 +111,7 @@ class SessionManager:
         sess = Session(master, graph=self._graph, config=config)
         try:
             self._records = self._records_of(sess, config)
-            if not self._continues(sess, run, checkpoint_dir, checkpoint_filename_with_path):
+            if not self._continues(sess, config, run, checkpoint_dir, checkpoint_filename_with_path):
                 self._record(is_set=False, run=run)
                 wait_s = max_wait_secs if wait_for_checkpoint else 0.0
                 found = self._restore(
@@ -118,6 +119,7 @@ class SessionManager:
                 )
                 if not found:
                     self._initialise(sess, init_op, init_feed_dict, init_fn)
+                self._renew_run_states(sess, config)
             self._make_ready(sess, init_op, init_fn)
             self._record(is_set=True, run=run)
         except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
@@ -135,7 +137,7 @@ class SessionManager:
             return None
         return ModelRecords(master, self._graph, config)
 
-    def _continues(self, sess: Session, run: str, directory: str | None, file: str | None) -> bool:
+    def _continues(self, sess: Session, config: Any, run: str, directory: str | None, file: str | None) -> bool:
         """Whether the model has all its values, and has them from this run."""
         if self._records is None or self._lacks_values(sess):
             return False
@@ -146,11 +148,21 @@ class SessionManager:
         # Somebody who empties the directory wants a new run.
         if not is_own and (found.run != run or not (file or directory and _is_used(directory))):
             return False
+        if not all(state.is_whole(sess, config) for state in run_states(self._graph)):
+            return False
         self.model = found.model
         _log.info(
             "All variables of the model have values of this run (%s): it goes on with them, without a restore.", run
         )
         return True
+
+    def _renew_run_states(self, sess: Session, config: Any) -> None:
+        """Drops what was computed from the model's former values, after it has the new ones.
+
+        Where every session has a model of its own, there is nothing to drop.
+        """
+        for state in run_states(self._graph) if sess.sess_str else ():
+            state.renew(sess, config)
 
     def _lacks_values(self, sess: Session) -> bool:
         """Whether a variable or resource that all sessions share has no value, as far as the ready ops tell."""
@@ -229,6 +241,8 @@ class SessionManager:
         try:
             wait_s = max_wait_secs if wait_for_checkpoint else 0.0
             restored = self._restore(sess, saver, checkpoint_dir, checkpoint_filename_with_path, wait_s, cancelled)
+            if restored:
+                self._renew_run_states(sess, config)
         except BaseException:  # even Ctrl-C, since the caller has no reference to close the session
             close_quietly(sess)
             raise

@@ -1,0 +1,87 @@
+"""What a synchronous run keeps on the parameter servers beside its variables: accumulated gradients and tokens.
+
+Its ops are in a graph of their own, since the graphs of users have only TensorFlow's ops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import dtypes, protos
+from tfmini.graph.graph import Graph
+from tfmini.graph.importing import import_graph_def
+from tfmini.graph.operation import Tensor
+from tfmini.ops.control import group
+from tfmini.ops.queues import accumulator_ops, queue_ops
+from tfmini.runtime.client.session import Session
+
+_log = logging.getLogger("tfmini")
+
+
+class SyncState:
+    """The accumulators and the token queue of a `SyncReplicasOptimizer`; a `RunState`.
+
+    Args:
+      accumulators: the handles of the accumulators.
+      tokens: the handle of the token queue.
+      global_step: the variable that counts updates.
+    """
+
+    def __init__(self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Any) -> None:
+        self._accumulators = list(accumulators)
+        self._tokens = tokens
+        self._global_step = global_step
+
+    def is_whole(self, session: Any, config: Any) -> bool:
+        """Whether every update was made either for all variables or for none."""
+        steps = self._run(session, config, lambda: [_step(copy) for copy in self._copies()])
+        now = int(session.run(self._global_step))
+        is_whole = not steps or min(steps) == max(steps) <= now
+        if not is_whole:
+            _log.warning(
+                "The last chief ended in the middle of update %d: some variables have it and others do not.", now
+            )
+        return is_whole
+
+    def renew(self, session: Any, config: Any) -> None:
+        """Drops the gradients and tokens of the model's former values, and refuses those that are still sent."""
+        step = int(session.run(self._global_step))
+        self._run(session, config, lambda: self._renewal(step))
+
+    def _renewal(self, step: int) -> Any:
+        accumulators = [_renewed(copy, step) for copy in self._copies()]
+        return group(queue_ops.queue_renew(_copy(self._tokens), name="renew"), *accumulators)
+
+    def _copies(self) -> list[Tensor]:
+        return [_copy(handle) for handle in self._accumulators]
+
+    @staticmethod
+    def _run(session: Any, config: Any, build: Callable[[], Any]) -> Any:
+        with Graph().as_default() as graph:
+            wanted = build()
+        with Session(session.sess_str.decode(), graph=graph, config=config) as own:
+            return own.run(wanted)
+
+
+def _copy(handle: Tensor) -> Tensor:
+    """The handle of the same shared object, in the default graph."""
+    node = handle.op.node_def
+    node.attr.pop("_class", None)
+    (copied,) = import_graph_def(protos.GraphDef(node=[node]), return_elements=[handle.name]) or []
+    return copied  # type: ignore[no-any-return]
+
+
+def _is_resource(handle: Tensor) -> bool:
+    return handle.dtype.base_dtype is dtypes.resource
+
+
+def _renewed(handle: Tensor, step: int) -> Any:
+    renew: Any = accumulator_ops.renew if _is_resource(handle) else accumulator_ops.renew_v1
+    return renew(handle, step, name="renew")
+
+
+def _step(handle: Tensor) -> Tensor:
+    read: Any = accumulator_ops.step_of if _is_resource(handle) else accumulator_ops.step_of_v1
+    return read(handle, name="step")  # type: ignore[no-any-return]
