@@ -19,7 +19,7 @@ LAYERS = (
 ROOMS = {
     "ops": (
         *("array", "control", "sparse.sparse_tensor", "type_specs", "collectives", "clock", "session_tensors"),
-        *("shared_state", "waiting_line"),
+        *("kept_values", "shared_state", "waiting_line"),
         *("sample_ops", "py_func", "gradients", "math", "flow", "debugging", "flow.case", "random", "math.special"),
         *("variables", "flow.functional", "gradients.custom_gradient", "training", "linalg", "sparse", "ragged"),
         *("strings", "nn", "image", "queues", "io", "tables", "summary"),

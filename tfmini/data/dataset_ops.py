@@ -10,12 +10,14 @@ import numpy as np
 from tfmini import errors
 from tfmini.data import stages
 from tfmini.data.cache_file import FileCacheSource
+from tfmini.data.components import SparseValue
 from tfmini.data.function_stages import ignore_errors, unbatch
 from tfmini.data.padding import padded_combiner
 from tfmini.data.pipeline import Element, FunctionSource, Source, rows_of
 from tfmini.data.prefetching import PrefetchSource
 from tfmini.graph.operation import Operation
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.kept_values import own, own_all
 from tfmini.ops.py_func import functions, status_of
 from tfmini.shapes import RawShape
 
@@ -28,7 +30,9 @@ def dataset_op(name: str, inputs: str, attrs: str = TYPES, waits: bool = False) 
     Args:
       waits: the dataset's elements may come late, from another thread or from a function of the user.
     """
-    handle: OpHandle = op(f"{name}({inputs}) -> handle: variant; {attrs}", stateful=True, waits=waits, shape=[()])
+    handle: OpHandle = op(
+        f"{name}({inputs}) -> handle: variant; {attrs}", stateful=True, waits=waits, keeps=True, shape=[()]
+    )
     handle.not_differentiable()
     return handle
 
@@ -82,22 +86,20 @@ ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: varian
 # ---- sources --------------------------------------------------------------------------------
 
 
-def _kept(component: Any) -> Any:
-    """A copy of a writeable array, which the client that fed it may change later."""
-    if isinstance(component, np.ndarray) and component.flags.writeable:
-        return component.copy()
-    return component
+def _own(component: Any) -> Any:
+    """`kept_values.own`, also of the arrays of a sparse tensor."""
+    return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 
 @tensor_dataset.kernel("CPU")
 def _tensors(components: list[Any]) -> Source:
-    element = tuple(_kept(component) for component in components)
+    element = tuple(_own(component) for component in components)
     return FunctionSource(lambda _: iter([element]), 1)
 
 
 @tensor_slice_dataset.kernel("CPU")
 def _slices(components: list[Any]) -> Source:
-    kept = [_kept(component) for component in components]
+    kept = [_own(component) for component in components]
     lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
@@ -119,7 +121,8 @@ def _generator(args: list[Any], *, token: bytes) -> Source:
     if begin is None:
         text = f"generator {token.decode()} is not found: only the process that built its graph can run it."
         raise errors.InvalidArgumentError.of(text)
-    return FunctionSource(lambda _: _Translated(begin(*args)))
+    kept = own_all(args)
+    return FunctionSource(lambda _: _Translated(begin(*kept)))
 
 
 class _Translated:
@@ -201,7 +204,7 @@ def _batch(source: Source, size: Any, drop_remainder: Any) -> Source:
 
 @padded_batch_dataset.kernel("CPU")
 def _padded_batch(source: Source, size: Any, shapes: list[Any], values: list[Any], drop_remainder: Any) -> Source:
-    return stages.batch(source, int(size), bool(drop_remainder), padded_combiner(shapes, values))
+    return stages.batch(source, int(size), bool(drop_remainder), padded_combiner(shapes, own_all(values)))
 
 
 @window_dataset.kernel("CPU")

@@ -15,6 +15,7 @@ from tfmini.data.reading import Reading
 from tfmini.data.stages import batch
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.kept_values import own_all
 
 _ON = "input_dataset: variant, other_arguments: Targuments"
 _F = f"f: func; Targuments: list(type) >= 0; {TYPES}"
@@ -115,7 +116,7 @@ def _interleave(
 
 @scan_dataset.kernel("CPU")
 def _scan(source: Source, state: list[Any], captured: list[Any], *, f: FunctionBody, resources: Any) -> Source:
-    return function_stages.scan(source, compiled(f, resources, captured), state)
+    return function_stages.scan(source, compiled(f, resources, captured), list(own_all(state)))
 
 
 @reduce_dataset.kernel("CPU")

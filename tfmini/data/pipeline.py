@@ -18,6 +18,7 @@ from tfmini.data.cardinality import UNKNOWN, Count
 from tfmini.data.reading import FunctionCall, Reading
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.prune import step_graph
+from tfmini.ops.kept_values import own_all
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.resources import Resources
@@ -122,7 +123,7 @@ class Function:
         self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody | None = None
     ) -> None:  # fmt: skip
         self._graph = graph
-        self._captured = list(captured)
+        self._captured = own_all(captured)
         self._body = body
 
     def __call__(self, reading: Reading, *values: Any) -> Element:

@@ -38,6 +38,8 @@ class Traits(TypedDict, total=False):
         ``update`` changes its value, ``scatter`` some of its rows; ``optimize`` applies a gradient to it.
       accumulator: it applies a gradient to a gradient accumulator, or takes the mean of several gradients from it.
       queue: it enqueues elements to the queue that its first input names, or dequeues some.
+      keeps: it puts its inputs into state that outlives the step. The state copies what it does not own
+        (`ops.kept_values`).
       checkpoint: it writes or reads a checkpoint.
       copyable: it is stateful, and yet a copy of it in another graph does the same.
 
@@ -68,6 +70,7 @@ class Traits(TypedDict, total=False):
     writes: Literal["assign", "update", "scatter", "optimize"]
     accumulator: Literal["apply", "take"]
     queue: Literal["enqueue", "dequeue"]
+    keeps: bool
     checkpoint: bool
     copyable: bool
     on_ps: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 ROOMS = {
-    "": "clock collectives control py_func sample_ops session_tensors shared_state type_specs waiting_line",
+    "": "clock collectives control kept_values py_func sample_ops session_tensors shared_state type_specs waiting_line",
     "array": (
         "bands blocks casting constant constant_value diagonals filling gather identity index_sets inplace "
         "inplace_functions joining kernel_arguments layout masking padding parallel_stack partition scatter shape "

@@ -33,12 +33,14 @@ apply_gradient: OpHandle[Operation] = op(
     stateful=True,
     shape=[],
     accumulator="apply",
+    keeps=True,
 )
 apply_gradient_v1: OpHandle[Operation] = op(
     "AccumulatorApplyGradient(handle: Ref(string), local_step: int64, gradient: dtype); dtype: numbertype",
     stateful=True,
     shape=[],
     accumulator="apply",
+    keeps=True,
 )
 num_accumulated = op(
     "ResourceAccumulatorNumAccumulated(handle: resource) -> num_accumulated: int32", stateful=True, shape=[()]
@@ -71,6 +73,7 @@ sparse_apply_gradient: OpHandle[Operation] = op(
     stateful=True,
     shape=[],
     accumulator="apply",
+    keeps=True,
 )
 sparse_take_gradient: OpHandle[Any] = op(
     """SparseAccumulatorTakeGradient(handle: Ref(string), num_required: int32) -> indices: int64, values: dtype, shape: int64

@@ -16,6 +16,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.waiting import Wait
+from tfmini.ops.kept_values import own
 from tfmini.ops.queues.accumulator_ledger import AccumulatorLedger
 from tfmini.ops.queues.users import Users, outdated_error
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
@@ -183,7 +184,8 @@ class DenseAccumulatorState(AccumulatorState):
 
     def _add(self, gradient: Any) -> None:
         if not self.count:
-            self._sum, self._is_own = gradient, False
+            self._sum = own(gradient)
+            self._is_own = self._sum is not gradient
         elif self._is_own:
             np.add(self._sum, gradient, out=self._sum)
         else:
@@ -254,7 +256,7 @@ class SparseAccumulatorState(AccumulatorState):
     def _add(self, gradient: Any) -> None:
         indices, values, _ = gradient
         if not self.count:
-            self._indices, self._values = indices, values
+            self._indices, self._values = own(indices), own(values)
             self._counts = np.ones(len(indices), np.int64)
             return
         merged, old, new = _merge(self._indices, indices)

@@ -14,6 +14,7 @@ from tfmini.graph.registry import OpHandle, op
 from tfmini.graph.shape_functions import unknown_shapes
 from tfmini.graph.waiting import Wait
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.kept_values import own
 from tfmini.ops.queues.component_arguments import as_shape_list, as_type_list
 from tfmini.ops.queues.queue_state import PriorityQueueState
 from tfmini.ops.shared_state import find_or_create, handle_value
@@ -31,7 +32,7 @@ barrier_op = op(
 )
 insert_many_op: OpHandle[Operation] = op(
     "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", stateful=True,
-    shape=[],
+    keeps=True, shape=[],
 )
 take_many_op: OpHandle[Any] = op(
     """BarrierTakeMany(handle: Ref(string), num_elements: int32) -> indices: int64, keys: string, values: component_types
@@ -80,6 +81,7 @@ class BarrierState:
         if len(keys) and not np.size(values):
             text = f"Tensors with no elements are not supported {self.name}: received shape {_text(values)}"
             raise errors.InvalidArgumentError.of(text)
+        values = own(values)
         complete: list[tuple[Any, ...]] = []
         with self._lock:
             self._refuse_if_closed(len(keys))

@@ -20,6 +20,7 @@ from tfmini import errors
 from tfmini.dtypes import DType, string
 from tfmini.graph.waiting import Wait
 from tfmini.numerics.philox import PhiloxGenerator
+from tfmini.ops.kept_values import own_all
 from tfmini.ops.queues.attempts import Close, Dequeue, DequeueMany, DequeueSorted, Enqueue, EnqueueMany
 from tfmini.ops.queues.users import Users, outdated_error
 from tfmini.ops.waiting_line import WaitingState
@@ -62,7 +63,7 @@ class QueueState(WaitingState):
     def enqueue(self, wait: Wait, element: Sequence[Any]) -> None:
         """Adds one element when there is room."""
         self.check_element(element)
-        self.submit(self.enqueuers, Enqueue(wait, self, tuple(element)))
+        self.submit(self.enqueuers, Enqueue(wait, self, own_all(element)))
 
     def enqueue_many(self, wait: Wait, batch: Sequence[Any]) -> None:
         """Adds the rows of ``batch`` as elements, one by one when there is room."""
@@ -71,7 +72,7 @@ class QueueState(WaitingState):
             wait.done(())
             return
         self.is_fresh = False
-        self.submit(self.enqueuers, EnqueueMany(wait, self, tuple(batch)))
+        self.submit(self.enqueuers, EnqueueMany(wait, self, own_all(batch)))
 
     def dequeue(self, wait: Wait) -> None:
         """Takes one element."""

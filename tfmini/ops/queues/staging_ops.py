@@ -24,7 +24,7 @@ _ATTRS = """capacity: int >= 0 = 0
     shared_name: string = ''"""
 _SOME = _ATTRS.replace("dtypes: list(type)", "dtypes: list(type) >= 1")
 
-stage: OpHandle[Operation] = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True, shape=[])
+stage: OpHandle[Operation] = op(f"Stage(values: dtypes)\n{_SOME}", stateful=True, keeps=True, shape=[])
 unstage: OpHandle[Any] = op(f"Unstage() -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes)
 stage_peek: OpHandle[Any] = op(
     f"StagePeek(index: int32) -> values: dtypes\n{_SOME}", stateful=True, shape=unknown_shapes
@@ -37,11 +37,11 @@ class MapOps:
     """The ops of one kind of map staging area."""
 
     def __init__(self, prefix: str) -> None:
-        def make(name: str, signature: str, attrs: str, shape: ShapeRule = unknown_shapes) -> OpHandle[Any]:
-            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True, shape=shape)
+        def make(name: str, signature: str, attrs: str, shape: ShapeRule = unknown_shapes, keeps: bool = False) -> Any:
+            return op(f"{prefix}{name}{signature}\n{attrs}", stateful=True, shape=shape, keeps=keeps)
 
         put_attrs = f"{_ATTRS}\nfake_dtypes: list(type) >= 1"
-        self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs, [])
+        self.put = make("Stage", "(key: int64, indices: int32, values: fake_dtypes)", put_attrs, [], keeps=True)
         self.peek = make("Peek", "(key: int64, indices: int32) -> values: dtypes", _SOME)
         self.pop = make("Unstage", "(key: int64, indices: int32) -> values: dtypes", _SOME)
         self.pop_any = make("UnstageNoKey", "(indices: int32) -> key: int64, values: dtypes", _SOME)

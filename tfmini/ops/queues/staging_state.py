@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.graph.waiting import Wait
+from tfmini.ops.kept_values import own_all
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
 
@@ -112,11 +113,12 @@ class StageState(_Area):
         """Adds a tuple when there is room."""
         size = size_in_bytes(values)
         self.check_limit(size)
+        kept = own_all(values)
 
         def put() -> Any:
             if not self.has_room(len(self._tuples), size):
                 return None
-            self._tuples.append(tuple(values))
+            self._tuples.append(kept)
             self.bytes += size
             return ()
 
@@ -174,17 +176,18 @@ class MapStageState(_Area):
         size = size_in_bytes(values)
         self.check_limit(size)
         whole = len(indices) == self.width
+        kept = own_all(values)
 
         def put() -> Any:
             if not self.has_room(len(self.complete) if whole else -1, size):
                 return None
-            self._put(key, indices, values)
+            self._put(key, indices, kept)
             self.bytes += size
             return ()
 
         self.submit(self.putters, _Try(wait, put, f'room in staging area "{self.name}"'))
 
-    def _put(self, key: int, indices: list[int], values: list[Any]) -> None:
+    def _put(self, key: int, indices: list[int], values: Sequence[Any]) -> None:
         if len(indices) == self.width:
             self.complete.setdefault(key, list(values))
             return

@@ -15,6 +15,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.dtypes import DType
 from tfmini.graph.registry import OpHandle, op
+from tfmini.ops.kept_values import own
 from tfmini.shapes import format_raw
 
 _SHARED = "T: type; container: string = ''; shared_name: string = ''"
@@ -22,12 +23,14 @@ add_sparse = op(
     "AddSparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64) -> sparse_handle: int64\n"
     + _SHARED,
     stateful=True,
+    keeps=True,
     shape=[()],
 )
 add_many_sparse = op(
     "AddManySparseToTensorsMap(sparse_indices: int64, sparse_values: T, sparse_shape: int64)"
     " -> sparse_handles: int64\n" + _SHARED,
     stateful=True,
+    keeps=True,
     shape=[(None,)],
 )
 take_many_sparse: OpHandle[Any] = op(
@@ -55,7 +58,7 @@ class SparseMap:
         """Keeps a sparse tensor; returns its number."""
         with self._lock:
             number = next(self._numbers)
-            self._tensors[number] = (indices, values, shape)
+            self._tensors[number] = (own(indices), own(values), own(shape))
         return number
 
     def take(self, number: int) -> tuple[Any, Any, Any]:

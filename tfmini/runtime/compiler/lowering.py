@@ -17,7 +17,7 @@ from tfmini import errors
 from tfmini.graph.frames import LOOP_OP, Loop
 from tfmini.graph.liveness import ALWAYS, Guard, Liveness
 from tfmini.graph.node import Endpoint, Node, Nodes
-from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with
+from tfmini.graph.traits import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
 from tfmini.runtime.compiler import kernel_checks
 from tfmini.runtime.compiler.dead import DEAD
 from tfmini.runtime.compiler.kernel_calls import (
@@ -84,7 +84,7 @@ class Compilation:
         self.waits: dict[int, Node] = {}
         self.loops: dict[int, Any] = {}
         self.loop_groups: set[int] = set()
-        self.kept_feeds: set[int] = set()
+        self.keeps_feeds = False
         self._events = 0
 
     def new_event(self, node: Node) -> int:
@@ -352,6 +352,8 @@ class Lowering:
         if facts.kernel.makes_state:
             self._admit_state(node, facts)
             return
+        if trait_of(node.op, "keeps"):
+            self.compilation.keeps_feeds = True
         inputs = [self.canonical(e) for e in node.inputs] if self.alias else list(node.inputs)
         derefs = self._derefs(node, facts, inputs)
         for position in facts.reference_outputs:
@@ -411,9 +413,6 @@ class Lowering:
         self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: int, guard: Condition
     ) -> None:
         key = self.compilation.new_event(node)
-        if facts.kernel.is_async:
-            slots = (self.slots.get(endpoint, self.slot_count) for endpoint in inputs)
-            self.compilation.kept_feeds.update(s for s in slots if s < len(self.compilation.feed_slots))
         self.add(Unit(node, inputs, derefs, 0, wave, Form.BEGIN, key=key, guard=guard))
         count = output_count(facts.op_def, node)
         self.await_values(key, node.name, [(i, (node.name, i)) for i in range(count)], wave)

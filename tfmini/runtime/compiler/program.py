@@ -33,7 +33,7 @@ class Program(Level):
     Attributes:
       feeds: slot per fed value, in the order of the request.
       fetches: slot per fetched value.
-      kept_feeds: slots of fed values that go into state that outlives the step, such as a queue.
+      keeps_feeds: whether fed values may go into state that outlives the step, such as a queue.
       sends: sent group -> destination task.
       waits: event -> the node that answers it.
       loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
@@ -43,7 +43,7 @@ class Program(Level):
 
     feeds: list[int]
     fetches: list[int]
-    kept_feeds: list[int]
+    keeps_feeds: bool
     sends: dict[int, str]
     states: dict[str, Callable[[Resources], Any]]
     namespace: dict[str, Any]
@@ -130,7 +130,7 @@ def _program(level: Level, lowering: Lowering, feeds: list[str], fetch_names: li
         fetches.append(slot)
     return Program(
         **vars(level), feeds=[shared.feed_slots[name] for name in feeds], fetches=fetches,
-        kept_feeds=sorted(shared.kept_feeds),
+        keeps_feeds=shared.keeps_feeds,
         sends=shared.send_tasks, states=shared.states, namespace=shared.namespace, node_count=node_count,
         waits=shared.waits, loops=shared.loops, loop_groups=shared.loop_groups,
         uncertain=bool(shared.uncertain_fetches), uncertain_sends=shared.uncertain_sends, trace=shared.trace,

@@ -134,9 +134,6 @@ class DataflowRun(WaitingRun, Activation):
         self.level, self.path = self.program, ()
         self.pending = self.program.pending.copy()
         self.unfinished = set(range(len(self.pending)))
-        for slot in self.program.kept_feeds:  # the client may use its buffer again
-            if isinstance(self.slots[slot], np.ndarray):
-                self.slots[slot] = self.slots[slot].copy()
         self.missing = {key for key in self.program.arrivals if key >= 0}
         self.is_running = False
         self._early: dict[tuple[int, Path], Sequence[Any]] = {}

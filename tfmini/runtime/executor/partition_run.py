@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from numpy import errstate
+from numpy import errstate, ndarray
 
 from tfmini import errors
 from tfmini.runtime.compiler.dead import DEAD
@@ -124,6 +124,10 @@ class PartitionRun:
         self.slots = slots = program.template.copy()
         for slot, value in zip(program.feeds, feeds):
             slots[slot] = value
+        if program.keeps_feeds:  # the client may write into its arrays later; see `ops.kept_values`
+            for slot in program.feeds:
+                if isinstance(slots[slot], ndarray):
+                    slots[slot] = slots[slot].view()
         self.stopped: Stop | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)
         self.trace = None if program.trace is None else Trace()
 
