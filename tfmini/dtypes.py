@@ -162,7 +162,7 @@ class DType:
 
 
 _BY_ENUM: dict[int, DType] = {}
-_BY_NAME: dict[str, DType] = {}
+BY_NAME: dict[str, DType] = {}
 _BY_NUMPY: dict[Any, DType] = {}
 
 
@@ -173,7 +173,7 @@ def _define(enum: int, name: str, numpy: Any, kind: str) -> DType:
         dtype.name, dtype.as_datatype_enum = label, number
         dtype._numpy, dtype._kind, dtype._twin = np.dtype(numpy), kind, twin
         dtype.size = 1 if kind in "SRV" else dtype._numpy.itemsize
-        _BY_ENUM[number] = _BY_NAME[label] = dtype
+        _BY_ENUM[number] = BY_NAME[label] = dtype
     if kind not in "RVq":
         _BY_NUMPY[base._numpy] = base
         _BY_NUMPY[base._numpy.type] = base
@@ -208,9 +208,9 @@ half, double = float16, float64
 _REAL = {complex64: float32, complex128: float64}
 QUANTIZED_DTYPES = frozenset(d for q in (qint8, quint8, qint16, quint16, qint32) for d in (q, q._as_ref))
 
-_BY_NAME.update({"half": float16, "half_ref": float16._as_ref, "double": float64, "double_ref": float64._as_ref})
+BY_NAME.update({"half": float16, "half_ref": float16._as_ref, "double": float64, "double_ref": float64._as_ref})
 # The names of op declarations and of Python's own types.
-_BY_NAME.update({"float": float32, "float_ref": float32._as_ref})
+BY_NAME.update({"float": float32, "float_ref": float32._as_ref})
 _CPP_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 _BY_PYTHON: dict[Any, DType] = {
     float: float32,
@@ -237,7 +237,7 @@ def as_dtype(type_value: Any) -> DType:
     """
     if type(type_value) is DType:
         return type_value
-    for table in (_BY_ENUM, _BY_NAME, _BY_PYTHON, _BY_NUMPY):
+    for table in (_BY_ENUM, BY_NAME, _BY_PYTHON, _BY_NUMPY):
         try:
             found = table.get(type_value)
         except TypeError:  # unhashable
@@ -254,5 +254,5 @@ def as_dtype(type_value: Any) -> DType:
         if numpy_dtype in _BY_NUMPY:
             return _BY_NUMPY[numpy_dtype]
         if numpy_dtype.fields and len(numpy_dtype.names or ()) == 1:
-            return _BY_NAME[numpy_dtype.names[0]]
+            return BY_NAME[numpy_dtype.names[0]]
     raise TypeError(f"Cannot convert value {type_value!r} to a TensorFlow DType.")

@@ -21,6 +21,16 @@ from tfmini.graph.registry import OPS, op
         ("Foo(x: float) -> y: float; b: bool = maybe", "'maybe' is no default for attr 'b' of type bool"),
         ("Foo(x: T) -> y: T; T: {float} = DT_INT32", "the default 'DT_INT32' of attr 'T' is not among its allowed"),
         ("Foo(x: float) -> y: float; b: colour", "unknown attr type 'colour'"),
+        ("Foo(x: flaot) -> y: float", "neither a dtype nor an attr of the declaration; did you mean 'float'?"),
+        ("Foo(x: N * flaot) -> y: float; N: int", "argument 'x' is of type 'flaot', which is neither"),
+        ("Foo(x: S) -> y: float", "argument 'x' is of type 'S', which is neither"),
+        ("Foo(x: T) -> y: T; T: {float, dobule}", "attr 'T': there is no dtype 'dobule'; did you mean 'double'?"),
+        ("Foo(x: T) -> y: T; T: {float, i}", "attr 'T': there is no dtype 'i'"),
+        ("Foo(x: T) -> y: T; T: {}", "attr 'T' has no allowed values"),
+        ("Foo(x: T) -> y: T; T: tyep", "unknown attr type 'tyep' in 'T: tyep'; did you mean 'type'?"),
+        ("Foo(x: T) -> y: T; T: realnumbertyp", "did you mean 'realnumbertype'?"),
+        ("Foo(x: T) -> y: T; T: type = DT_FLAOT", "no default for attr 'T' of type type; did you mean 'float'?"),
+        ("Foo() -> y: float; v: tensor = unit8[1]", "no default for attr 'v' of type tensor; did you mean 'uint8'?"),
     ],
 )
 def test_a_wrong_declaration_is_told_at_once_and_with_its_place(text: str, complaint: str) -> None:

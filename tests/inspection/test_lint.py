@@ -76,6 +76,14 @@ def a_gpu_that_nobody_has():
 
 
 @case
+def colocated_with_a_gpu_that_nobody_has():
+    with tf.device("/device:GPU:0"):
+        variable = tf.get_variable("mine", [4])
+    text = "no task has the device '/device:GPU:0' for mine/Initializer"
+    return {"workers": 1, "fetches": variable}, "cpu fallback", (text,)
+
+
+@case
 def left_out_of_var_list():
     with setter():
         a, b = tf.get_variable("a", [3]), tf.get_variable("b", [3])

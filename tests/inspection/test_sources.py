@@ -92,6 +92,23 @@ def test_without_a_cluster_the_graphs_requests_define_it() -> None:
     assert tasks(inspect(build())) == ["/job:ps/task:0", "/job:worker/task:0"]
 
 
+def test_the_summary_says_what_was_guessed_and_what_cannot_run(folder) -> None:
+    guess = "guessed cluster: no cluster was given, so it has the tasks that the graph's devices name: ps 0, worker 0. "
+    unknown = tf.GraphDef()
+    unknown.node.add(name="own", op="MyCompany>Mystery", device="/job:ps/task:1")
+    (folder / "unknown.pb").write_bytes(unknown.SerializeToString())
+    gpu = 'with tf.device("/device:GPU:0"):\n  w = tf.get_variable("w", [2])\ntf.Session().run(w)'
+    (folder / "gpu.py").write_text(f"import tensorflow as tf\n{gpu}")
+    said = {name: " ".join(run(name)[1].split()) for name in ("script.py", "unknown.pb", "gpu.py")}
+    assert guess + "Give --ps and --workers, or --cluster. task" in said["script.py"]
+    assert "devices name: ps 0-1; and worker 0 for the client." in said["unknown.pb"]
+    assert "step: no training op was found, so the step runs all ops without consumers." in said["unknown.pb"]
+    assert "not executable: 1 op(s) of type MyCompany>Mystery (custom op: opaque). A step that" in said["unknown.pb"]
+    assert "a session refuses this graph: Cannot assign a device for operation w: node w was" in said["gpu.py"]
+    assert "The placement shown is that with allow_soft_placement=True." in said["gpu.py"]
+    assert "guess" not in run("script.py", "--ps", "1")[1] + said["gpu.py"]
+
+
 def test_the_client_is_the_worker_that_the_graph_is_built_for() -> None:
     with tf.device("/job:worker/task:1"):
         fetched = tf.identity(tf.placeholder(tf.float32, []), name="out")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +145,7 @@ def _parse_arg(text: str, attrs: dict[str, AttrDef]) -> ArgDef:
         kind = kind[4:-1].strip()
     number = None
     if "*" in kind:
-        number, kind = (part.strip() for part in kind.split("*"))
+        number, kind = (part.strip() for part in kind.split("*", 1))
     if number is not None and (number not in attrs or attrs[number].kind != "int"):
         raise ValueError(f"argument {name!r} counts by {number!r}, which is no int attr of the declaration")
     if kind not in attrs:
@@ -156,11 +156,25 @@ def _parse_arg(text: str, attrs: dict[str, AttrDef]) -> ArgDef:
 
 
 def _fixed_type(name: str, kind: str) -> dtypes.DType:
-    try:
-        return dtypes.as_dtype(kind)
-    except TypeError:
-        text = f"argument {name!r} is of type {kind!r}, which is neither a dtype nor an attr of the declaration"
-        raise ValueError(f"{text}; declare it, like '{kind}: type' or '{kind}: {{float, double}}'") from None
+    if kind in dtypes.BY_NAME:
+        return dtypes.BY_NAME[kind]
+    text = f"argument {name!r} is of type {kind!r}, which is neither a dtype nor an attr of the declaration"
+    remedy = _meant(kind, dtypes.BY_NAME) or f"; declare it, like '{kind}: type' or '{kind}: {{float, double}}'"
+    raise ValueError(text + remedy)
+
+
+def _dtype(word: str, attr: str) -> dtypes.DType:
+    if word not in dtypes.BY_NAME:
+        raise ValueError(f"attr {attr!r}: there is no dtype {word!r}{_meant(word, dtypes.BY_NAME)}")
+    return dtypes.BY_NAME[word]
+
+
+def _meant(wrong: str, known: Collection[str]) -> str:
+    """The end of a message about a wrong name: a similar one, if there is one."""
+    from tfmini.suggestions import similar  # imported for errors only
+
+    near = similar(wrong, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _parse_attr(text: str) -> AttrDef:
@@ -173,16 +187,19 @@ def _parse_attr(text: str) -> AttrDef:
     inner = "{" + _SETS[inner] + "}" if inner in _SETS else inner
     if inner.startswith("{"):
         words = [w.strip() for w in inner[1:-1].split(",") if w.strip()]
+        if not words:
+            raise ValueError(f"attr {name!r} has no allowed values: {text.strip()!r}")
         is_text = words[0][0] in "'\""
-        allowed = tuple(w[1:-1].encode() if is_text else dtypes.as_dtype(w) for w in words)
+        allowed = tuple(w[1:-1].encode() if is_text else _dtype(w, name) for w in words)
         base = "string" if is_text else "type"
         kind = f"list({base})" if kind.startswith("list(") else base
     elif inner not in _KINDS:
-        raise ValueError(f"unknown attr type {kind!r} in {text!r}")
+        raise ValueError(f"unknown attr type {kind!r} in {text.strip()!r}{_meant(inner, _KINDS | _SETS.keys())}")
     try:
         value = MISSING if default is None else _parse_default(kind, default.strip())
     except (ValueError, TypeError, SyntaxError, KeyError):
-        raise ValueError(f"{default.strip()!r} is no default for attr {name!r} of type {kind}") from None
+        text = f"{default.strip()!r} is no default for attr {name!r} of type {kind}"
+        raise ValueError(text + _hint(kind, default)) from None
     if value is not MISSING and allowed is not None and not _is_allowed(value, allowed):
         raise ValueError(f"the default {default.strip()!r} of attr {name!r} is not among its allowed values")
     return AttrDef(name, kind, value, allowed, None if minimum is None else int(minimum))
@@ -190,6 +207,14 @@ def _parse_attr(text: str) -> AttrDef:
 
 def _is_allowed(value: Any, allowed: tuple[Any, ...]) -> bool:
     return all(item in allowed for item in value) if isinstance(value, list) else value in allowed
+
+
+def _hint(kind: str, default: str) -> str:
+    """A suggestion for a wrong dtype in a default."""
+    if kind not in ("type", "list(type)", "tensor"):
+        return ""
+    word = default.strip().partition("[")[0].removeprefix("DT_").lower()
+    return "" if word in dtypes.BY_NAME else _meant(word, dtypes.BY_NAME)
 
 
 def _parse_default(kind: str, text: str) -> Any:

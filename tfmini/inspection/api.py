@@ -15,7 +15,7 @@ from tfmini.inspection.clusters import (
     tf_config_cluster,
     tf_config_master,
 )
-from tfmini.inspection.findings import Finding, Inspection
+from tfmini.inspection.findings import GUESSED_CLUSTER, Finding, Inspection
 from tfmini.inspection.measured import measure
 from tfmini.inspection.script import of_script
 from tfmini.inspection.sources import assume_batch, read_source
@@ -70,19 +70,26 @@ def inspect(
     if jobs is None:
         jobs = tf_config_cluster(os.environ)
         master = master or (tf_config_master(os.environ) if jobs else None)
-    jobs = jobs or requested_jobs(subject.nodes)
+    if jobs is None:
+        jobs, guess = requested_jobs(subject.nodes)
+        if guess and not subject.devices:
+            subject.notes.append(Finding(GUESSED_CLUSTER, guess, "Give --ps and --workers, or --cluster."))
     if batch is not None:
         assume_batch(subject, batch)
     devices = subject.devices or devices_of(jobs)
     home = subject.master or client_device(jobs, master, subject.nodes)
     found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
     if trace is not None:
-        read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
-        found.measured = measure(read, found.transfers)
-        if not any(op in found.nodes for op in found.measured.ops):
-            remedy = "Trace a run of the inspected step: see --fetch of both commands."
-            found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
+        _add_trace(found, trace)
     return found
+
+
+def _add_trace(found: Inspection, trace: Any) -> None:
+    read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
+    found.measured = measure(read, found.transfers)
+    if not any(op in found.nodes for op in found.measured.ops):
+        remedy = "Trace a run of the inspected step: see --fetch of both commands."
+        found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
 
 
 def _default_graph() -> Any:

@@ -116,18 +116,22 @@ def _yaml(path: Path, text: str, json_error: ValueError) -> Any:
         raise ValueError(f"{path} is neither JSON nor YAML: {error}. Expected: {_FORM}") from None
 
 
-def requested_jobs(nodes: Nodes) -> Jobs:
-    """The tasks in the graph's device requests, else one local task."""
+def requested_jobs(nodes: Nodes) -> tuple[Jobs, str]:
+    """The tasks in the graph's device requests, else one local task; and how they were guessed, "" for a local task."""
     found = _requests(nodes)
-    # The master is a worker, also if no op requests one.
-    if found and not any(job in found for job in ("worker", "chief", "master", "localhost")):
-        found["worker"] = {0}
-    return {job: list(range(max(tasks) + 1)) for job, tasks in found.items()} or dict(_LOCAL)
+    if not found:
+        return dict(_LOCAL), ""
+    jobs = {job: list(range(max(tasks) + 1)) for job, tasks in found.items()}
+    guess = f"no cluster was given, so it has the tasks that the graph's devices name: {describe(jobs)}"
+    if not any(job in jobs for job in ("worker", "chief", "master", "localhost")):
+        jobs["worker"] = [0]  # the master is a worker, also if no op requests one
+        guess += "; and worker 0 for the client"
+    return jobs, f"{guess}."
 
 
 def _requests(nodes: Nodes) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
-    for request in {node.device for node in nodes.values() if node.device}:
+    for request in sorted({node.device for node in nodes.values() if node.device}):
         try:
             device = parse(request)
         except ValueError:  # the placer reports it, with the node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     import networkx
 
     from tfmini.inspection.measured import Measured
+
+
+_NODE_TAG = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}")
+_LAST_TAG = re.compile(r"\n\t \[\[\{\{node [^}]+\}\}\]\]$")
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class DeviceSummary:
     flops: int | None
 
 
+# Kinds of findings that say what the shown step is worth: the summary prints them in full.
+GUESSED_CLUSTER, GUESSED_STEP, REFUSED, NOT_EXECUTABLE = "guessed cluster", "step", "placement", "not executable"
+
+
 @dataclass(frozen=True)
 class Finding:
     """A warning: the kind of problem, its description, the remedy, and the ops."""
@@ -50,6 +59,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text} {self.remedy}".rstrip()
+
+
+def without_tags(message: str) -> str:
+    """A step's error with the plain names of nodes, for which a session writes their source lines."""
+    return _NODE_TAG.sub(r"node \1", _LAST_TAG.sub("", message))
 
 
 @dataclass(frozen=True)

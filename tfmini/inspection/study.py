@@ -14,7 +14,15 @@ from tfmini.graph.traits import PLACEHOLDER_OPS, VARIABLE_OPS
 from tfmini.inspection import cost
 from tfmini.inspection.clusters import task_order
 from tfmini.inspection.exchanges import exchanges
-from tfmini.inspection.findings import DeviceSummary, Finding, Inspection
+from tfmini.inspection.findings import (
+    GUESSED_STEP,
+    NOT_EXECUTABLE,
+    REFUSED,
+    DeviceSummary,
+    Finding,
+    Inspection,
+    without_tags,
+)
 from tfmini.inspection.foreign import known_types
 from tfmini.inspection.lint import lint
 from tfmini.inspection.train_op import find_train_op, results
@@ -132,9 +140,8 @@ def _placed(
         if subject.soft_placement or subject.decided:
             raise
         placement = place(nodes, devices, default_device=master, soft_placement=True)
-        remedy = "Set allow_soft_placement=True in ConfigProto, or request devices that the cluster has."
-        first = error.message.splitlines()[0]
-        notes.append(Finding("placement", f"a session refuses this graph: {first}", remedy))
+        text = f"a session refuses this graph: {without_tags(error.message).splitlines()[0]}"
+        notes.append(Finding(REFUSED, text, "The placement shown is that with allow_soft_placement=True."))
     placement.update(subject.decided)
     return placement
 
@@ -148,7 +155,7 @@ def _step(
     found = find_train_op(nodes, train_ops)
     if found is not None:
         return [], [found]
-    notes.append(Finding("step", "no training op was found, so the step runs all ops without consumers.",
+    notes.append(Finding(GUESSED_STEP, "no training op was found, so the step runs all ops without consumers.",
                          "Give the tensors or ops to run with --fetch."))  # fmt: skip
     return [], results(nodes)
 
@@ -198,8 +205,8 @@ def _foreign_notes(foreign: Mapping[str, str], nodes: Nodes) -> list[Finding]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name, reason in foreign.items():
         groups.setdefault((nodes[name].op, reason), []).append(name)
-    remedy = "The inspector places it like an op with a CPU kernel."
+    remedy = "A step that needs it fails; the inspector places it like an op with a CPU kernel."
     return [
-        Finding("not executable", f"{len(names)} op(s) of type {op} ({reason}).", remedy, tuple(names))
+        Finding(NOT_EXECUTABLE, f"{len(names)} op(s) of type {op} ({reason}).", remedy, tuple(names))
         for (op, reason), names in groups.items()
     ]

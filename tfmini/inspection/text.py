@@ -11,7 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tfmini.inspection.clusters import short
-from tfmini.inspection.findings import DeviceSummary, Inspection, Message
+from tfmini.inspection.findings import (
+    GUESSED_CLUSTER,
+    GUESSED_STEP,
+    NOT_EXECUTABLE,
+    REFUSED,
+    DeviceSummary,
+    Inspection,
+    Message,
+)
 from tfmini.inspection.measured import milliseconds
 from tfmini.inspection.state_checks import balance
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
@@ -246,12 +254,15 @@ def headline(found: Inspection) -> str:
 
 
 def _summary(found: Inspection, full: bool) -> RenderableType:
-    kinds = Counter(w.kind for w in found.warnings)
+    # What the tables are worth comes before them: a guess, or a graph that does not run.
+    basis = [w for w in found.warnings if w.kind in (GUESSED_CLUSTER, GUESSED_STEP, REFUSED, NOT_EXECUTABLE)]
+    kinds = Counter(w.kind for w in found.warnings if w not in basis)
     warned = ", ".join(f"{kind} ({count})" for kind, count in kinds.items())
     return Group(
-        Text(headline(found), no_wrap=True, overflow="ellipsis"), Text(""), _tasks(found, full, _ROWS // 3),
+        Text(headline(found), no_wrap=True, overflow="ellipsis"), *(Text(str(w)) for w in basis), Text(""),
+        _tasks(found, full, _ROWS // 3),
         Text(""), _wire(found, full, 2 * _ROWS // 3), Text(""),
-        Text(f"warnings: {warned} (see --view lint)" if warned else "no warnings"),
+        Text(f"warnings: {warned} (see --view lint)" if warned else f"no {'other ' if basis else ''}warnings"),
     )  # fmt: skip
 
 

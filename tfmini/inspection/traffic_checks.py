@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfmini.graph.traits import ops_with
 from tfmini.inspection.checking import Check, ps_devices, some
 from tfmini.inspection.findings import Finding, Inspection
-from tfmini.placement.decision import SOFT_PLACEMENT
+from tfmini.placement.decision import EXPLICIT, SOFT_PLACEMENT
 from tfmini.placement.layout import Route
 
 _LARGE_TABLE = 1 << 20
@@ -62,10 +62,13 @@ def _fallbacks(found: Inspection) -> Iterator[Finding]:
     by_request: dict[str, list[str]] = {}
     for name, decision in found.placement.items():
         if any(reason.kind == SOFT_PLACEMENT for reason in decision.reasons):
-            by_request.setdefault(found.nodes[name].device, []).append(name)
+            # An op without a request of its own is colocated with one that has it.
+            asked = [name, *(reason.other for reason in decision.reasons if reason.kind == EXPLICIT and reason.other)]
+            request = next((found.nodes[op].device for op in asked if found.nodes[op].device), "")
+            by_request.setdefault(request, []).append(name)
     for request, names in by_request.items():
         yield Finding(
-            "cpu fallback", f"{some(names)} request '{request}' and run on another device of the task.",
+            "cpu fallback", f"no task has the device '{request}' for {some(names)}: another device is used.",
             "Request a CPU device, or none.", tuple(names),
         )  # fmt: skip
 

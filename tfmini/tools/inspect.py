@@ -15,7 +15,7 @@ from tfmini import errors
 from tfmini.inspection import picture
 from tfmini.inspection.api import inspect as inspected
 from tfmini.inspection.difference import Difference, difference
-from tfmini.inspection.findings import Inspection
+from tfmini.inspection.findings import Inspection, without_tags
 from tfmini.inspection.page_html import page
 from tfmini.inspection.script import ScriptError
 from tfmini.inspection.svg import svg as drawn
@@ -115,7 +115,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
                 batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
             )  # fmt: skip
     except (ValueError, TypeError, OSError, ScriptError, errors.OpError) as error:
-        message = error.message if isinstance(error, errors.OpError) else str(error)
+        message = without_tags(error.message) if isinstance(error, errors.OpError) else str(error)
         raise click.ClickException(message) from None
 
 
