@@ -43,8 +43,8 @@ class Clock:
 class FakePeer:
     """One connection of a task or client."""
 
-    def __init__(self, task: str, incarnation: int) -> None:
-        self.task, self.incarnation, self.state, self.why = task, incarnation, State.READY, ""
+    def __init__(self, task: str, incarnation: int, key: bytes = b"") -> None:
+        self.task, self.identity, self.state, self.why = task, (task, incarnation, key), State.READY, ""
         self.callbacks: list[Callable[[Any, str], None]] = []
 
     def on_lost(self, callback: Callable[[Any, str], None]) -> Callable[[], None]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import tfmini as tf
 from tfmini.graph.node import node_of
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.keys import admit, generate_keys, load_keys
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.answer import Answer
@@ -23,8 +27,8 @@ class FakePeer:
 
     state, why = State.READY, ""
 
-    def __init__(self, task: str, incarnation: int) -> None:
-        self.task, self.incarnation = task, incarnation
+    def __init__(self, task: str, incarnation: int, key: bytes = b"") -> None:
+        self.task, self.identity = task, (task, incarnation, key)
 
     def on_lost(self, callback: Any) -> Callable[[], None]:
         return lambda: None
@@ -39,6 +43,7 @@ def test_a_stranger_is_refused_and_the_owner_is_not() -> None:
         ("a", FakePeer("/job:worker/replica:0/task:0", 6), "/job:worker/replica:0/task:0"),
         ("a", FakePeer("", 5), "/job:worker/replica:0/task:0"),
         ("b", FakePeer("", 8), "another client"),
+        ("b", FakePeer("", 7, b"another key"), "another client"),
         ("unowned", FakePeer("", 7), "a client in the process of this task"),
     ]:
         with pytest.raises(tf.errors.PermissionDeniedError, match=f"was opened by {owner}, not by"):
@@ -46,6 +51,19 @@ def test_a_stranger_is_refused_and_the_owner_is_not() -> None:
     owners.release("a")
     with pytest.raises(tf.errors.PermissionDeniedError):
         owners.check("a", FakePeer("/job:worker/replica:0/task:0", 5))
+
+
+def test_a_task_that_has_another_key_is_not_the_owner_that_has_restarted() -> None:
+    dropped: list[str] = []
+    owners = SessionOwners(get_reactor())
+    owner = FakePeer("/job:worker/replica:0/task:0", 5, b"key")
+    owner.state = State.LOST
+    owners.adopt("a", owner, dropped.append)
+    owners.peer_ready(FakePeer("/job:worker/replica:0/task:0", 6, b"another key"))
+    assert not dropped
+    owners.peer_ready(FakePeer("/job:worker/replica:0/task:0", 6, b"key"))
+    assert dropped
+    owners.close()
 
 
 def ask(endpoint: Endpoint, target: str, request: Any) -> Any:
@@ -127,3 +145,68 @@ def test_a_client_cannot_use_a_session_inside_the_server(clients: list[Endpoint]
         with pytest.raises(tf.errors.PermissionDeniedError, match="a client in the process of this task"):
             ask(clients[0], server.target, m.CloseSession(handle))
         assert session.run(tf.constant(2.0)) == 2.0
+
+
+def test_an_incarnation_is_no_proof_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that knows the incarnation of another one has still a key of its own."""
+    cluster = load_keys(generate_keys(str(tmp_path), "cluster"))
+    guest = load_keys(generate_keys(str(tmp_path), "guest", cluster.public))
+    admit(cluster.file, guest.public, "mallory")
+    monkeypatch.setenv("TFMINI_KEYS", cluster.file)
+    owner, thief = Endpoint(get_reactor(), "", 11), Endpoint(get_reactor(), "", 11, keys=guest)
+    with tf.train.Server.create_local_server() as server:
+        try:
+            handle = ask(owner, server.target, m.CreateSession([], b"", server.target)).session_handle
+            with pytest.raises(tf.errors.PermissionDeniedError, match="opened by another client"):
+                ask(thief, server.target, m.CloseSession(handle))
+            assert handle in server.master.sessions
+            ask(thief, server.target, m.Reset((), ()))  # every client of the cluster may, and is named
+            with pytest.raises(tf.errors.AbortedError, match="reset by a client at 127.0.0.1 with the key of mallory"):
+                ask(owner, server.target, m.CloseSession(handle))
+            assert not server._owners._sessions
+        finally:
+            owner.close()
+            thief.close()
+
+
+def test_a_reset_is_logged_and_counted_and_ends_steps_with_its_reason(
+    clients: list[Endpoint], caplog: pytest.LogCaptureFixture
+) -> None:
+    with tf.train.Server.create_local_server() as server:
+        dequeue = tf.FIFOQueue(1, [tf.float32], [[]]).dequeue()
+        found: list[Exception] = []
+
+        def wait() -> None:
+            with pytest.raises(tf.errors.AbortedError) as info:
+                session.run(dequeue)
+            found.append(info.value)
+
+        session = tf.Session(server.target)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        limit = time.monotonic() + 60
+        while not server.worker.runs:
+            assert time.monotonic() < limit
+        with caplog.at_level(logging.WARNING):
+            ask(clients[0], server.target, m.Reset((), ()))
+        thread.join(60)
+        (error,) = found
+        assert "was reset by a client at 127.0.0.1" in str(error) and "Make a new session" in str(error)
+        assert server.master.resets == server.worker.cleanups == 1
+        assert "reset by a client at 127.0.0.1" in caplog.text and "which closes 1 sessions" in caplog.text
+        assert "clears containers: the default one" in caplog.text
+        with pytest.raises(tf.errors.AbortedError, match="was reset by a client at"):
+            session.run(dequeue)
+        tf.Session.reset(server.target, ["some"])
+        assert "reset by a client in the process of /job:local/replica:0/task:0" in caplog.text
+        ask(clients[0], server.target, m.CleanupAll(("other",)))
+        assert server.worker.cleanups == 3 and "['other']" in caplog.text
+
+
+def test_a_reset_of_this_process_ends_its_sessions_with_its_reason() -> None:
+    x = tf.constant(1.0)
+    with tf.Session() as session:
+        session.run(x)
+        tf.Session.reset("")
+        with pytest.raises(tf.errors.AbortedError, match="was reset by its own process"):
+            session.run(x)

@@ -210,9 +210,11 @@ class Endpoint:
         connection = self._transport(parse_address(peer.address).scheme).connect(peer.address)
         return self._add(Link(self, connection, peer))
 
-    def new_accepted_peer(self) -> Peer:
+    def new_accepted_peer(self, connection: Connection) -> Peer:
         """Returns a new peer object for a connection that the other side opened."""
-        return Peer(self, "", None)
+        peer = Peer(self, "", None)
+        peer.key, peer.host = connection.peer_key, connection.peer_host
+        return peer
 
     def _on_connection(self, connection: Connection) -> None:
         if self.closed:

@@ -38,7 +38,7 @@ class AdmittedKeys:
         self.path = path
         self._stamp: tuple[int, ...] = ()
         self._version = 0
-        self._keys: frozenset[bytes] = frozenset()
+        self._keys: dict[bytes, str] = {}  # with their names
 
     def version(self) -> int:
         """Reads the file if it has changed; returns a number that grows with each change."""
@@ -56,19 +56,23 @@ class AdmittedKeys:
         self.version()
         return public in self._keys
 
-    def _read(self, found: os.stat_result | None) -> frozenset[bytes]:
+    def name_of(self, public: bytes) -> str:
+        """The name that the file gives a key, or ""."""
+        return self._keys.get(public, "")
+
+    def _read(self, found: os.stat_result | None) -> dict[bytes, str]:
         if found is None:
-            return frozenset()
+            return {}
         if found.st_mode & 0o022:
             _log.error("%s is ignored, because other users can change it; run: chmod 600 %s", self.path, self.path)
-            return frozenset()
+            return {}
         try:
             with open(self.path, "rb") as file:
                 words = [line.split() for line in file if not line.lstrip().startswith(b"#")]
         except OSError as error:
             _log.error("The list of admitted keys cannot be read, so it is empty: %s", error)
-            return frozenset()
-        return frozenset(line[0] for line in words if line)
+            return {}
+        return {line[0]: b" ".join(line[1:]).decode(errors="replace") for line in words if line}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +94,12 @@ class Keys:
     def admits(self, public: bytes) -> bool:
         """Whether the holder of this public key may connect now."""
         return public == self.public or public in self.admitted
+
+    def name_of(self, public: bytes) -> str:
+        """Whose key this is, for people."""
+        if public == self.public:
+            return "the key of the cluster"
+        return f"the key of {self.admitted.name_of(public) or public.decode()}"
 
     def __str__(self) -> str:
         return f"the key of {self.file}" if self.file else f"the key {self.public.decode()}"

@@ -224,7 +224,7 @@ class Link:
         )
         if lane is None:
             self.send = self.connection.send
-        self.peer = own.new_accepted_peer()
+        self.peer = own.new_accepted_peer(self.connection)
         self._established(hello)
 
     def _stream_listener(self, hello: Hello) -> TokenListener | None:

@@ -47,6 +47,9 @@ class Peer:
         self.dialer = endpoint.randbits(62) if address else 0
         self.task = expected_task or ""
         self.incarnation = 0
+        self.key = b""  # the public key by which it was admitted, where it has connected to this side
+        self.host = ""  # from where it has connected, if known
+        self.identity = ("", 0, b"")  # task, incarnation, key
         self.state = State.IDLE
         self.why = ""
         self.calls: dict[int, CallHandle] = {}
@@ -65,6 +68,13 @@ class Peer:
         # A task's name is known after the handshake. Only servers have an address.
         name = self.task or ("the server" if self.address else "client")
         return f"{name} at {self.address}" if self.address else name
+
+    def describe(self) -> str:
+        """Who it is, for logs and errors: its task, from where it has connected and with whose key."""
+        name = self.task or "a client"
+        keys = self._endpoint.keys
+        known = keys.name_of(self.key) if keys is not None and self.key else ""
+        return name + (f" at {self.host}" if self.host else "") + (f" with {known}" if known else "")
 
     @property
     def backlog(self) -> int:
@@ -223,6 +233,7 @@ class Peer:
         with self._lock:
             self._link = link
             self.task, self.incarnation = task, incarnation
+            self.identity = task, incarnation, self.key
             while self._waiting:
                 parts, handle = self._waiting.popleft()
                 if isinstance(handle, CallHandle):

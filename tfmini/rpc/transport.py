@@ -87,14 +87,16 @@ class Refusal(NamedTuple):
 class Connection(ABC):
     """A bidirectional stream of messages. See the module for the contract.
 
-    ``stream_host`` is the numeric address of the listener if the connection is TCP; otherwise "". ``peer_key``
-    is the public key of the connecting side, on the listening side of an encrypted connection. ``refusal`` is
+    ``stream_host`` is the numeric address of the listener if the connection is TCP; otherwise "". On the
+    listening side, ``peer_key`` is the public key of the connecting side if the connection is encrypted, and
+    ``peer_host`` is its numeric address if it is known. ``refusal`` is
     set before a connection ends that was not admitted.
     """
 
     address: str = ""
     stream_host: str = ""
     peer_key: bytes = b""
+    peer_host: str = ""
     refusal: Refusal | None = None
 
     @abstractmethod

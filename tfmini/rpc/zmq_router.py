@@ -39,6 +39,7 @@ class _RouterConnection(ZmqConnection):
         self.routing_id = routing_id
         self.fd = first_frame.get(zmq.SRCFD)
         self.peer_key = first_frame.get("User-Id").encode() if listener.has_keys else b""
+        self.peer_host = first_frame.get("Peer-Address").removeprefix("::ffff:")  # an IPv4 address of an IPv6 socket
         self.stream_host = listener.interface
         self._listener = listener
         self._inbox: collections.deque[list[Any] | str] = collections.deque()  # messages; a str: the reason of the end

@@ -1,9 +1,10 @@
 """The process that opened each session of a task; the sessions end when that process ends.
 
 A session belongs to the process that asked for it: a client, or the master that opened it on a worker. That
-process sends its incarnation in every Hello. When its last connection breaks, it tries to connect again (`hold`), and
-its sessions continue. They are dropped if it has not reconnected within `GRACE_S`, or if its task returns with another
-incarnation. Variables belong to the task and stay; compiled graphs and the queues and state of the session go.
+process sends its incarnation in every Hello; where connections are encrypted, its public key counts, too. When its last
+connection breaks, it tries to connect again (`hold`), and its sessions continue. They are dropped if it has not
+reconnected within `GRACE_S`, or if its task returns with another incarnation. Variables belong to the task and stay;
+compiled graphs and the queues and state of the session go.
 
 Only the process that opened a session may use it: `SessionOwners.check` refuses the others.
 """
@@ -22,7 +23,7 @@ from tfmini.rpc.waiter import Clock
 GRACE_S = 60.0
 
 Drop = Callable[[str], Any]
-_Owner = tuple[str, int]  # task ("" for a client), incarnation
+_Owner = tuple[str, int, bytes]  # task ("" for a client), incarnation, public key; `Peer.identity`
 
 
 def hold(peer: Peer) -> Callable[[], None]:
@@ -48,7 +49,7 @@ class SessionOwners:
 
     def adopt(self, handle: str, peer: Peer, drop: Drop) -> None:
         """A peer has opened a session; ``drop(why)`` closes it when the peer is gone for good."""
-        owner = _owner_of(peer)
+        owner = peer.identity
         with self._lock:
             self._owners[handle] = owner
             self._sessions.setdefault(owner, {})[handle] = drop
@@ -60,7 +61,7 @@ class SessionOwners:
         A session without an owner here belongs to a client in the process of this task.
         """
         owner = self._owners.get(handle)
-        if owner == (peer.task, peer.incarnation):
+        if owner == peer.identity:
             return
         # The owner's incarnation stays unsaid: a peer that knew it could claim to be the owner.
         name = "a client in the process of this task" if owner is None else owner[0] or "another client"
@@ -82,10 +83,12 @@ class SessionOwners:
 
     def peer_ready(self, peer: Peer) -> None:
         """A connection has been made; for `Endpoint.on_peer_ready`."""
-        owner = _owner_of(peer)
+        owner = peer.identity
+        task, _, key = owner
         with self._lock:
             known = owner in self._sessions
-            replaced = [other for other in self._timers if other[0] and other[0] == owner[0] and other != owner]
+            replaced = [other for other in self._timers if task and other[0] == task and other[2] == key]
+            replaced = [other for other in replaced if other != owner]
         for other in replaced:
             self._drop(other, f"{peer.task} was restarted.")
         if known:
@@ -100,7 +103,7 @@ class SessionOwners:
             end()
 
     def _watch(self, peer: Peer) -> None:
-        owner = _owner_of(peer)
+        owner = peer.identity
         unwatch = peer.on_lost(self._lost)
         with self._lock:
             links = self._links.setdefault(owner, {})
@@ -114,7 +117,7 @@ class SessionOwners:
         unwatch()
 
     def _lost(self, peer: Peer, why: str) -> None:
-        owner = _owner_of(peer)
+        owner = peer.identity
         with self._lock:
             links = self._links.get(owner, {})
             unwatch = links.pop(peer, None)
@@ -150,7 +153,3 @@ class SessionOwners:
             end()
         for drop in sessions.values():
             drop(why)
-
-
-def _owner_of(peer: Peer) -> _Owner:
-    return peer.task, peer.incarnation

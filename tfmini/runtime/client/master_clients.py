@@ -18,7 +18,7 @@ from tfmini.runtime.client.call import Signature
 from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.forks import check_own
 from tfmini.runtime.master.master import Master
-from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.plan import Plan
 from tfmini.runtime.master.run_options import is_traced, run_metadata, timeout_seconds
 from tfmini.runtime.master.session_cluster import open_session
@@ -124,7 +124,7 @@ class DirectMaster:
         self._check_own()
         session = self._session
         if session is not None and session.closed:
-            if self._master.sessions.get(session.handle) is None and not session.closed_because.startswith("Step was"):
+            if self._master.sessions.get(session.handle) is None and session.closed_because != CLOSED_BY_CLIENT:
                 raise errors.AbortedError.of(session.closed_because)
             raise errors.AbortedError.of(f"Session {session.handle} is not found.")
 
@@ -138,7 +138,8 @@ class DirectMaster:
     def reset(self, containers: Sequence[str]) -> None:
         """Clears containers of the master's own task and closes the session."""
         self._master.worker.cleanup_all(containers)
-        self.close()
+        if self._session is not None:
+            self._session.close("This session was reset by its own process. Make a new one.", errors.AbortedError.of)
 
     def close(self) -> None:
         if self._session is not None and self._pid in (0, os.getpid()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +15,15 @@ from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_dev
 from tfmini.graph.node import Node
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
-from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
 from tfmini.runtime.worker.worker import Worker
 
+_log = logging.getLogger("tfmini.runtime")
+
 _DELETE_TIMEOUT_S = 10.0
+_REMEMBERED_SESSIONS = 1000
 OnDevices = Callable[[errors.OpError | None, list[DeviceAttributes]], None]
 
 
@@ -28,6 +33,8 @@ class Master:
     Attributes:
       task, own_devices: the worker's, under the name that sessions know it by.
       closed: whether its server has been stopped.
+      ended: why sessions have ended that their clients did not close, by handle; the latest.
+      resets: how often all sessions were closed by `reset`.
 
     Args:
       worker: the worker of the same task.
@@ -50,7 +57,9 @@ class Master:
         self.own_devices = worker.devices
         self.config = config
         self.sessions: dict[str, MasterSession] = {}
+        self.ended: collections.OrderedDict[str, str] = collections.OrderedDict()
         self.closed = False
+        self.resets = 0
         self._tasks = dict(tasks or {})
         self._peer_for = peer_for
         self._lock = threading.Lock()
@@ -135,7 +144,7 @@ class Master:
         session = self.sessions.get(handle)
         if session is None:
             text = f"Session {handle} is not found. Possibly, this master ({self.task}) has restarted."
-            raise errors.AbortedError.of(text)
+            raise errors.AbortedError.of(self.ended.get(handle, text))
         return session
 
     def open_local_session(self, session: MasterSession) -> None:
@@ -148,7 +157,11 @@ class Master:
         """A session has been closed: its tasks may forget it."""
         with self._lock:
             self.sessions.pop(session.handle, None)
-        self.worker.delete_session(session.handle, errors.CancelledError.of(session.closed_because))
+            if session.closed_because != CLOSED_BY_CLIENT:
+                self.ended[session.handle] = session.closed_because
+                while len(self.ended) > _REMEMBERED_SESSIONS:
+                    self.ended.popitem(last=False)
+        self.worker.delete_session(session.handle, session.closing_error())
         for end in session.holds:
             end()
         for task, incarnation in list(session.registered_tasks.items()):
@@ -230,12 +243,24 @@ class Master:
         one_done()
 
     def reset(
-        self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None]
-    ) -> None:
-        """Closes all sessions of this master and clears containers on all tasks that pass the filters."""
-        for session in list(self.sessions.values()):
-            session.close()
-        self.worker.cleanup_all(containers)
+        self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None],
+        who: str = "",
+    ) -> None:  # fmt: skip
+        """Closes all sessions of this master and clears containers on all tasks that pass the filters.
+
+        As in TensorFlow, every client of the cluster may ask for it.
+
+        Args:
+          who: asks for it, for the log and the errors; "": a client in this process.
+        """
+        who = who or f"a client in the process of {self.task}"
+        sessions = list(self.sessions.values())
+        self.resets += 1
+        _log.warning("%s: reset by %s, which closes %d sessions", self.task, who, len(sessions))
+        for session in sessions:
+            text = f"Session {session.handle} was reset by {who}: tf.Session.reset closes all sessions of {self.task}."
+            session.close(f"{text} Make a new session.", errors.AbortedError.of)
+        self.worker.cleanup_all(containers, who)
         tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
         left = len(tasks) + 1
         first: list[errors.OpError] = []
@@ -259,8 +284,7 @@ class Master:
         """Closes all sessions, and opens no more."""
         self.closed = True
         for session in list(self.sessions.values()):
-            session.closed_because = f"{self.task} is shutting down."
-            session.close()
+            session.close(f"{self.task} is shutting down.")
 
 
 def renamed(devices: Sequence[DeviceAttributes], task: str) -> list[DeviceAttributes]:

@@ -56,7 +56,8 @@ class _MasterService:
             if session is None:
                 respond(error)
                 return
-            self._owners.adopt(session.handle, peer, lambda why: self._close(session, why))
+            self._owners.adopt(session.handle, peer, session.close)
+            session.holds.append(lambda: self._owners.release(session.handle))
             respond(m.CreateSessionReply(session.handle, session.graph_version))
 
         try:
@@ -106,16 +107,12 @@ class _MasterService:
 
     def close_session(self, session: MasterSession, request: m.CloseSession, respond: Any) -> None:
         self._owners.release(session.handle)
-        self._close(session)
+        session.close()
         respond(m.CloseSessionReply())
 
     def describe_wait(self, session: MasterSession, request: m.DescribeWait, respond: Any) -> None:
         signature = (request.feeds, request.fetches, request.targets)
         session.describe_wait(signature, lambda text: respond(m.DescribeWaitReply(text)))
-
-    def _close(self, session: MasterSession, why: str = "") -> None:
-        session.closed_because = why or session.closed_because
-        session.close()
 
     def list_devices(self, peer: Any, request: m.ListDevices, respond: Any) -> None:
         def done(error: errors.OpError | None, devices: list[Any]) -> None:
@@ -135,7 +132,7 @@ class _MasterService:
         def done(error: errors.OpError | None) -> None:
             respond(error if error is not None else m.ResetReply())
 
-        self.master.reset(request.containers, request.device_filters, done)
+        self.master.reset(request.containers, request.device_filters, done, peer.describe())
 
 
 def _reply(found: list[Any], options: Any, plan: Any, trace: GatheredTrace | None, respond: Any) -> None:

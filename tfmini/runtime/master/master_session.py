@@ -32,6 +32,8 @@ OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 _Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _PlanKey = tuple[_Signature, bool]  # with whether it is traced
 
+CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
+
 
 class MasterSession:
     """See the module. `Master.create_session` makes it.
@@ -51,7 +53,8 @@ class MasterSession:
         self.decisions: dict[str, Decision] = {}
         self.graph_version = 0
         self.closed = False
-        self.closed_because = "Step was cancelled by an explicit call to `Session::Close()`."
+        self.closed_because = CLOSED_BY_CLIENT
+        self._closed_as: Callable[[str], errors.OpError] = errors.CancelledError.of
         self.registered_tasks: dict[str, int] = {}
         self.holds: list[Callable[[], None]] = []
         self._names = itertools.count(0)
@@ -153,7 +156,7 @@ class MasterSession:
             registration = Registration(self, plan, lambda error: self._prepared(key, error, plan))
             with self._lock:  # either `close` sees the registration or it is never begun
                 if self.closed:
-                    raise errors.CancelledError.of(self.closed_because)
+                    raise self.closing_error()
                 self._registrations.add(registration)
             registration.start()
         except errors.OpError as error:
@@ -208,17 +211,28 @@ class MasterSession:
         with self._lock:
             told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
 
-    def close(self) -> None:
-        """Cancels running steps and tells the tasks to forget the session."""
+    def closing_error(self) -> errors.OpError:
+        """The error of steps and registrations that the end of the session ends."""
+        return self._closed_as(self.closed_because)
+
+    def close(
+        self, why: str = CLOSED_BY_CLIENT, make_error: Callable[[str], errors.OpError] = errors.CancelledError.of
+    ) -> None:
+        """Ends running steps and tells the tasks to forget the session.
+
+        Args:
+          why: the text of the error that the steps get.
+          make_error: makes it.
+        """
         with self._lock:
             if self.closed:
                 return
-            self.closed = True
+            self.closed, self.closed_because, self._closed_as = True, why, make_error
             running = list(self._steps.values())
             registrations = list(self._registrations)
             self._plans.clear()
         for registration in registrations:
-            registration.cancel(errors.CancelledError.of(self.closed_because))
+            registration.cancel(self.closing_error())
         for step in running:
-            step.cancel(errors.CancelledError.of(self.closed_because))
+            step.cancel(self.closing_error())
         self.master.forget(self)

@@ -116,7 +116,7 @@ class Registration:
             return
         if self.session.closed:
             part.peer.call(DeleteWorkerSession(self.session.handle), lambda answer: None)
-            self._finish(errors.CancelledError.of(self.session.closed_because))
+            self._finish(self.session.closing_error())
             return
         if part.task not in self.session.registered_tasks:
             self.session.holds.append(hold(part.peer))

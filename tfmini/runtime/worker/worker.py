@@ -53,6 +53,7 @@ class Worker:
 
     Attributes:
       runs: step id -> the run on this task.
+      cleanups: how often containers were cleared.
       now: the clock of the process, in seconds.
       new_step_id: makes a number that no other step of the cluster has.
     """
@@ -76,6 +77,7 @@ class Worker:
         self._lock = threading.Lock()
         self._early = EarlyTensors(task)  # of (group, values, path, time of arrival)
         self._sweep_timer: Any = None
+        self.cleanups = 0
         self.traces = KeptTraces()
         self._over: collections.OrderedDict[int, None] = collections.OrderedDict()
         self._pool: Any = None
@@ -362,8 +364,11 @@ class Worker:
             self._pool.submit(function, *args)
         return True
 
-    def cleanup_all(self, containers: Sequence[str]) -> None:
-        """Clears containers (`Session.reset`)."""
+    def cleanup_all(self, containers: Sequence[str], who: str = "") -> None:
+        """Clears containers (`Session.reset`); ``who`` asks for it, "" for this process."""
+        self.cleanups += 1
+        if who:
+            _log.warning("%s: %s clears containers: %s", self.task, who, list(containers) or "the default one")
         self.resources.clear(containers)
 
     def close(self) -> None:

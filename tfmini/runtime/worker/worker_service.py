@@ -116,7 +116,7 @@ class _WorkerService:
             self._owners.check(run.graph.session_handle, peer)
 
     def cleanup_all(self, peer: Any, request: m.CleanupAll, respond: Any) -> None:
-        self.worker.cleanup_all(request.containers)
+        self.worker.cleanup_all(request.containers, peer.describe())
         respond(m.CleanupAllReply())
 
     def logging(self, peer: Any, request: m.Logging, respond: Any) -> None:
