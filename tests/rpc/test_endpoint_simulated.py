@@ -186,6 +186,17 @@ def test_two_connections_of_one_process_live_side_by_side() -> None:
     assert not world.server._links and not world.server._accepted
 
 
+def test_a_request_that_is_handled_after_the_end_of_its_link_is_cancelled() -> None:
+    world, cancelled = World(), list[bool]()
+    world.call(m.GetStatus())
+    world.network.run(until=1.0)
+    (link,) = world.server._links
+    world.server.handlers[m.DescribeStep] = lambda peer, request, respond: cancelled.append(respond.cancelled)
+    link.end("another thread has closed the endpoint")
+    link.dispatch(m.DescribeStep(1), 99)
+    assert cancelled == [True]
+
+
 def test_a_delayed_message_delays_later_ones() -> None:
     world = World(Delay(("w", "ps"), "GetStatus", nth=1, seconds=0.5))
     first, second = world.call(m.GetStatus()), world.call(m.GetStatus())

@@ -8,7 +8,9 @@ import signal
 import socket
 import threading
 import time
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +258,29 @@ def test_a_step_that_was_aborted_before_it_came_runs_nothing() -> None:
         server.worker.run_graph(graph, 777, [], lambda error, _: outcomes.append(error))
         assert isinstance(outcomes[0], tf.errors.AbortedError)
         assert session.run(v) == 1.0
+
+
+def test_requests_before_the_start_are_handled_in_order_and_one_by_one() -> None:
+    server = tf.train.Server.create_local_server(start=False)
+    handled: list[Any] = []
+    failures: list[Any] = []
+    link = types.SimpleNamespace(handler_failed=lambda message, respond, error: failures.append((message, str(error))))
+    peer: Any = types.SimpleNamespace(link=link)
+
+    def handler(peer: Any, request: str, respond: Any) -> None:
+        if request == "first":
+            handle(peer, "third", None)  # it comes while the first one is handled
+            raise ValueError("a bug")
+        handled.append(request)
+
+    handle = server._deferred(handler)
+    with server:
+        handle(peer, "first", None)
+        handle(peer, "second", None)
+        server.start()
+        handle(peer, "fourth", None)
+    assert handled == ["second", "third", "fourth"]
+    assert failures == [("first", "a bug")]
 
 
 def test_closing_a_session_while_a_plan_is_made_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:

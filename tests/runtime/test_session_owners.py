@@ -17,7 +17,7 @@ from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime import session_owners
-from tfmini.runtime.session_owners import SessionOwners
+from tfmini.runtime.session_owners import SessionOwners, hold
 from tfmini.testing.process_cluster import ProcessCluster
 from tfmini.tools.ports import reserve_cluster
 from tfmini.tools.supervision import TaskId
@@ -122,6 +122,15 @@ def test_sessions_of_different_clients_are_distinguished(world: Any) -> None:
     peer.lose()
     world.owners.peer_ready(FakePeer("", 6))
     assert not world.dropped
+
+
+def test_a_peer_that_is_lost_before_it_is_held_is_connected_anew() -> None:
+    peer, calls = FakePeer("/job:worker/task:0", 1), list[Any]()
+    held: Any = peer
+    held.call = lambda request, *args, **options: calls.append(request)
+    peer.lose()
+    hold(held)
+    assert calls == [m.GetStatus()]
 
 
 def test_an_owner_that_is_lost_at_once_is_noticed(world: Any) -> None:

@@ -89,7 +89,7 @@ class Responder:
         self.cancelled = False
         self._link: Link | None = link
         self._request = request
-        self._callbacks: list[Callable[[], Any]] | None = None
+        self._callbacks: list[Callable[[], Any]] = []
 
     def __call__(self, answer: Answer) -> None:
         link = self._link
@@ -115,16 +115,20 @@ class Responder:
 
     def on_cancel(self, callback: Callable[[], Any]) -> None:
         """Calls back when the request is cancelled before it is answered; at once if it is already."""
-        if self.cancelled:
-            callback()
-        elif self._callbacks is None:
-            self._callbacks = [callback]
-        else:
-            self._callbacks.append(callback)
+        self._callbacks.append(callback)
+        if self.cancelled:  # possibly since the line above: `cancel` has seen the callback, or this does
+            self._call_back()
 
     def cancel(self) -> None:
         """Marks the request as cancelled and runs the callbacks."""
         self.cancelled = True
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
+        self._call_back()
+
+    def _call_back(self) -> None:
+        """Calls each callback once, also if two threads are here."""
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # the other thread has taken the last one
+                return
             callback()

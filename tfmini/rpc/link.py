@@ -98,14 +98,16 @@ class Link:
             return
         try:
             self._handle(message, request_id)
-        except Exception as error:  # noqa: BLE001 - see below
-            # A bug in a handler: the caller gets an error, and the server keeps running.
-            self.endpoint.report(f"{type(message).__name__} from {self.peer}", error)
-            responder = self.active.get(request_id)
-            if responder is not None and responder.is_open:
-                responder(_as_op_error(error))
-            elif type(message).row.retry is Retry.ONE_WAY and not type(message).is_reply:
-                self._end_unusable(type(message).__name__, error)
+        except Exception as error:  # noqa: BLE001 - see `handler_failed`
+            self.handler_failed(message, self.active.get(request_id), error)
+
+    def handler_failed(self, message: Message, responder: Responder | None, error: Exception) -> None:
+        """A bug in a handler: the caller gets an error, and the server keeps running."""
+        self.endpoint.report(f"{type(message).__name__} from {self.peer}", error)
+        if responder is not None and responder.is_open:
+            responder(_as_op_error(error))
+        elif type(message).row.retry is Retry.ONE_WAY and not type(message).is_reply:
+            self._end_unusable(type(message).__name__, error)
 
     def dispatch(self, message: Message, request_id: int) -> None:
         """Handles a message of an established link."""
@@ -134,6 +136,8 @@ class Link:
             )
             return
         self.active[request_id] = responder
+        if self._over:  # `end` may have looked at the table before
+            responder.cancel()
         handler(peer, message, responder)
 
     def _control(self, message: Message, request_id: int) -> None:

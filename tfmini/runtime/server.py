@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import operator
 import os
@@ -74,7 +75,8 @@ class Server:
         self._lock = threading.Lock()
         self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         # Requests that come before `start` wait for it: handler and its arguments.
-        self._early: list[tuple[Any, tuple[Any, ...]]] = []
+        self._early: collections.deque[tuple[Any, tuple[Any, ...]]] = collections.deque()
+        self._starting = threading.Lock()
         self._process = current_process()
         self._reactor = self._process.reactor
         self._process.limit_blas_threads(configured_threads(self._config) or share_of_cores(self._cluster, own.host))
@@ -160,17 +162,28 @@ class Server:
           FailedPreconditionError: when the server has been stopped, or is the parent's of a forked process.
         """
         check_own(self._pid, f"The server of {self._task}")
-        with self._lock:
+        with self._starting:
             if self._stopped:
                 raise errors.FailedPreconditionError.of("Server has stopped.")
             if self._started:
                 _log.info("Server already started (target: %s)", self.target)
                 return
-            self._started = True
-            early, self._early = self._early, []
-        for handler, args in early:
-            handler(*args)
+            self._handle_early()
         _log.info("Started server with target: %s", self.target)
+
+    def _handle_early(self) -> None:
+        """Handles the requests that came before the start; those that come meanwhile wait behind them."""
+        while True:
+            with self._lock:
+                if not self._early:
+                    self._started = True
+                    return
+                handler, (peer, request, respond) = self._early.popleft()
+            try:
+                handler(peer, request, respond)
+            except Exception as error:  # noqa: BLE001 - as in a link: it is the failure of this request alone
+                if peer.link is not None:
+                    peer.link.handler_failed(request, respond, error)
 
     def join(self) -> None:
         """Blocks until the server has been stopped, by `stop`.

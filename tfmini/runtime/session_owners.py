@@ -32,7 +32,10 @@ def hold(peer: Peer) -> Callable[[], None]:
     def lost(peer: Peer, why: str) -> None:
         peer.call(GetStatus(), lambda answer: None, timeout_s=GRACE_S, wait_for_ready=True)
 
-    return peer.on_lost(lost)
+    forget = peer.on_lost(lost)
+    if peer.state is State.LOST:  # possibly since before it was watched
+        lost(peer, peer.why)
+    return forget
 
 
 class SessionOwners:

@@ -223,6 +223,17 @@ def test_threads_share_a_session() -> None:
         assert session.run(v) == 800
 
 
+def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
+    x = tf.constant(1.0) + 1.0
+    with tf.Session() as session:
+        with session._extend_lock:  # held while a master waits for a task
+            thread = threading.Thread(target=session._find_call, args=(x, None), daemon=True)
+            thread.start()
+            thread.join(10)
+            assert not thread.is_alive()
+        assert session.run(x) == 2.0
+
+
 def test_a_loop_that_grows_the_graph_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     v = tf.constant(1.0)
     with caplog.at_level(logging.WARNING, logger="tfmini"), tf.Session() as session:

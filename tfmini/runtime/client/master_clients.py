@@ -51,6 +51,7 @@ class DirectMaster:
         self._target = target
         self._options = options
         self._session: MasterSession | None = None
+        self._opening = threading.Lock()
         self._pid = os.getpid() if master.reactor is not None else 0  # 0: any process may go on with its copy
 
     @property
@@ -58,15 +59,17 @@ class DirectMaster:
         """The master session, opened at the first use."""
         if self._session is None:
             self._check_own()
-            answer: Answer[MasterSession] = Answer(self._master.reactor)
-            open_session(self._master, (), self._options, self._target, answer.done, in_process=True)
-            self._session = answer.result()
+            with self._opening:
+                if self._session is None:
+                    answer: Answer[MasterSession] = Answer(self._master.reactor)
+                    open_session(self._master, (), self._options, self._target, answer.done, in_process=True)
+                    self._session = answer.result()
         return self._session
 
     def extend(self, nodes: Sequence[Node]) -> None:
         answer: Answer[None] = Answer(self._master.reactor)
         self.session.extend_when_known(nodes, answer.done)
-        answer.result()
+        answer.result(describe=_describe_extension)
 
     def prepare(self, signature: Signature, traced: bool = False) -> Plan:
         self._check()
@@ -150,6 +153,10 @@ def _describe_listing(told: Told) -> None:
     told("list_devices waits for tasks that are not up yet; ConfigProto(device_filters=...) can leave them out")
 
 
+def _describe_extension(told: Told) -> None:
+    told("the master places new ops of the graph, and asks tasks for devices that the ops name and it does not know")
+
+
 _client_lock = threading.Lock()
 
 
@@ -183,6 +190,7 @@ class RemoteMaster:
         self._config = config
         self._options = options
         self._handle = ""
+        self._opening = threading.Lock()
         self._let_go: Callable[[], None] = lambda: None
         self._version = 0
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, _TARGET_TIMEOUT_S)
@@ -226,14 +234,21 @@ class RemoteMaster:
 
     def extend(self, nodes: Sequence[Node]) -> None:
         graph = [n.to_wire() for n in nodes]
-        if not self._handle:
+        if not self._open(graph):
+            request = m.ExtendSession(self._handle, graph, self._version)
+            reply = self._call(request, describe=_describe_extension)
+            self._version = reply.new_graph_version
+
+    def _open(self, graph: list[Any]) -> bool:
+        """Opens the session with its first graph; False if it is open already."""
+        with self._opening:
+            if self._handle:
+                return False
             request = m.CreateSession(graph, self._config, self._address)
             reply = self._call(request, self._timeout_s, first=True)
-            self._handle, self._version = reply.session_handle, reply.graph_version
+            self._version, self._handle = reply.graph_version, reply.session_handle
             self._let_go = hold(self._peer)
-        else:
-            reply = self._call(m.ExtendSession(self._handle, graph, self._version))
-            self._version = reply.new_graph_version
+            return True
 
     def prepare(self, signature: Signature) -> Any:
         return signature
@@ -257,8 +272,7 @@ class RemoteMaster:
         return [writable(v) for v in reply.values], protos.RunMetadata.FromString(reply.metadata)
 
     def list_devices(self) -> list[DeviceAttributes]:
-        if not self._handle:
-            self.extend(())  # the session's filters count
+        self._open([])  # the session's filters count
         # The master gives up first, and says which task is missing.
         limit_s = self._options.patience_s + _ANSWER_S
         reply = self._call(m.ListDevices(self._handle), limit_s, describe=_describe_listing)

@@ -67,7 +67,8 @@ class BaseSession:
         self._partial_runs: dict[str, PartialRun] = {}
         self._partial_count = 0
         self._handles = SessionHandles(self)
-        self._extend_lock = threading.Lock()
+        self._calls_lock = threading.Lock()
+        self._extend_lock = threading.Lock()  # held while the master answers
         self._master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
@@ -161,7 +162,7 @@ class BaseSession:
 
     def _remember_call(self, key: Any, call: Call) -> None:
         """Keeps a call for the next run; the oldest go when a loop makes ever new ones."""
-        with self._extend_lock:
+        with self._calls_lock:
             self._calls[key] = call
             while len(self._calls) > _CALL_LIMIT:
                 del self._calls[next(iter(self._calls))]

@@ -56,6 +56,10 @@ class _MasterService:
             if session is None:
                 respond(error)
                 return
+            if respond.cancelled:
+                session.close()
+                respond(errors.CancelledError.of("The session was cancelled by its client."))
+                return
             self._owners.adopt(session.handle, peer, session.close)
             session.holds.append(lambda: self._owners.release(session.handle))
             respond(m.CreateSessionReply(session.handle, session.graph_version))
@@ -84,9 +88,11 @@ class _MasterService:
         timeout = timeout_seconds(asked) or session.options.operation_timeout_s
         traced = is_traced(asked)
 
+        cancelled = errors.CancelledError.of("Step was cancelled by its client.")
+
         def prepared(error: errors.OpError | None, plan: Any) -> None:
-            if error is not None:
-                respond(error)
+            if error is not None or respond.cancelled:
+                respond(error or cancelled)
                 return
 
             def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
@@ -100,8 +106,7 @@ class _MasterService:
             step = session.new_step(plan, done, timeout)
             step.start(values)
             if respond.is_open:
-                text = "Step was cancelled by its client."
-                respond.on_cancel(lambda: step.cancel(errors.CancelledError.of(text)))
+                respond.on_cancel(lambda: step.cancel(cancelled))
 
         session.prepare(signature, prepared, traced)
 

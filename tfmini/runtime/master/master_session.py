@@ -209,7 +209,8 @@ class MasterSession:
             step.describe(told)
             return
         with self._lock:
-            told("; ".join(text for r in self._registrations if (text := r.describe_wait())))
+            registrations = list(self._registrations)
+        told("; ".join(text for r in registrations if (text := r.describe_wait())))
 
     def closing_error(self) -> errors.OpError:
         """The error of steps and registrations that the end of the session ends."""

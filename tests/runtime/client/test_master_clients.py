@@ -1,0 +1,67 @@
+"""The way to a master: threads that use a new session at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tfmini as tf
+from tfmini.rpc import messages as m
+from tfmini.runtime.client import master_clients
+from tfmini.runtime.client.master_clients import RemoteMaster
+from tfmini.runtime.options import SessionOptions
+
+
+class Meeting:
+    """A call in which two threads meet if nothing keeps them apart."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls = 0
+        self._function = function
+        self._barrier = threading.Barrier(2)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._barrier.wait(0.3)
+        return self._function(*args, **options)
+
+
+def together(*functions: Callable[[], Any]) -> None:
+    """Calls functions in threads at the same time."""
+    threads = [threading.Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_two_threads_open_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = Meeting(master_clients.open_session)
+    monkeypatch.setattr(master_clients, "open_session", meeting)
+    with tf.Session() as session:
+        master: Any = session._master
+        together(lambda: master.session, lambda: master.session)
+    assert meeting.calls == 1
+
+
+def test_a_listing_beside_the_first_graph_opens_one_remote_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    def answer(request: m.Message, *args: Any, **options: Any) -> Any:
+        sent.append(request)
+        replies: dict[type[m.Message], m.Message] = {
+            m.CreateSession: m.CreateSessionReply("h", 0),
+            m.ExtendSession: m.ExtendSessionReply(1),
+            m.ListDevices: m.ListDevicesReply([]),
+        }
+        return replies[type(request)]
+
+    master = RemoteMaster("localhost:1", b"", SessionOptions())
+    monkeypatch.setattr(master, "_call", Meeting(answer))
+    together(lambda: master.extend([]), master.list_devices)
+    assert len([request for request in sent if isinstance(request, m.CreateSession)]) == 1
