@@ -10,10 +10,10 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import Link
-from tfmini.rpc.membership import Backoff, Liveness, RecentIds, Verdict
+from tfmini.rpc.membership import WEDGED_AFTER_S, Backoff, Liveness, RecentIds, Verdict
 from tfmini.rpc.peer import State
 from tfmini.rpc.waiter import Waiter
-from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop
+from tfmini.testing.simulated import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop, Wedge
 
 
 class World:
@@ -81,6 +81,29 @@ def test_a_short_stop_loses_no_peer_on_either_side() -> None:
     world.call(m.GetStatus())
     world.network.run(until=40.0)
     assert not world.lost
+    assert world.peer.state is State.READY
+
+
+def test_a_wedged_task_is_lost_although_it_sends_heartbeats() -> None:
+    world = World(Wedge("ps", at=10.0))
+    world.call(m.GetStatus())
+    world.network.run(until=9.0)
+    answers = world.call(m.DescribeStep(1))
+    world.network.run(until=10.0 + WEDGED_AFTER_S - 2)
+    assert not answers
+    world.network.run(until=10.0 + WEDGED_AFTER_S + 3)
+    ((_, answer),) = answers
+    assert isinstance(answer, errors.UnavailableError)
+    for part in ("/job:ps at sim://ps", "wedged", f"for {WEDGED_AFTER_S:g} s", "DescribeStep unanswered", "restart it"):
+        assert part in answer.message
+
+
+def test_a_task_that_answers_late_or_never_is_not_wedged() -> None:
+    """What is not answered for long may take long: only a task that handles nothing is wedged."""
+    world = World(Wedge("ps", at=10.0, until=10.0 + 0.8 * WEDGED_AFTER_S))
+    answers = world.call(m.DescribeStep(1))
+    world.network.run(until=10.0 * WEDGED_AFTER_S)
+    assert not answers and not world.lost
     assert world.peer.state is State.READY
 
 

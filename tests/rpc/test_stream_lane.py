@@ -147,18 +147,18 @@ def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, 
         until(lambda: client.counters["lanes"] == 1)
     link = peer.link
     other = next(iter(server._links))
-    other.post(Heartbeat())
+    other.post(Heartbeat(1, ""))
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
-    other.post(Heartbeat())
+    other.post(Heartbeat(1, ""))
     # The bytes count although no thread reads them.
     limit = time.monotonic() + LIMIT_S
     while link.connection.activity == before:
         assert time.monotonic() < limit
-    link.liveness.tick(TICK_S, link.received + link.connection.activity, link.sent)
-    assert link.liveness.silence_s == 0
+    link.watch._liveness.tick(TICK_S, link.received + link.connection.activity, link.sent)
+    assert link.watch._liveness.silence_s == 0
     ticks = [
-        link.liveness.tick(TICK_S, link.received + link.connection.activity, i).name
+        link.watch._liveness.tick(TICK_S, link.received + link.connection.activity, i).name
         for i in range(int(LOST_AFTER_S / TICK_S) + 1)
     ]
     assert "LOST" in ticks[-2:]

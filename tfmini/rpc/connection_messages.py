@@ -66,7 +66,14 @@ class Cancel(Message):
 
 @message(kind=5, direction=CONNECTION)
 class Heartbeat(Message):
-    """Sent on a connection that has sent nothing for a second."""
+    """Sent on a connection that has sent nothing for a second, and every 10 s on others.
+
+    ``handled``: how many messages of this connection its sender has begun to handle. ``doing``: if it has not handled
+    the next one for a second, what it computes or receives meanwhile; empty if there is no such reason.
+    """
+
+    handled: int
+    doing: str
 
 
 @message(kind=6, direction=CONNECTION)

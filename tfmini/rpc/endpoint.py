@@ -275,6 +275,10 @@ class Endpoint:
         self.counters["errors"] += 1
         _log.warning("%s: %s: %s: %s", self, event, type(error).__name__, error, exc_info=_is_bug(error))
 
+    def loop_threads(self) -> tuple[int, ...]:
+        """The idents of the threads that run the reactor now."""
+        return tuple(self._real._inside) if self._real is not None else ()
+
     def _transport(self, scheme: str) -> Transport:
         try:
             return self._transports[scheme]

@@ -32,7 +32,7 @@ from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 _READ = 32 << 10
 _TURN = 32 << 20  # bytes received before the reactor serves other sources
 _LINGER_S = 1.0
-_INT = struct.Struct("i")
+_INT, _CREDENTIALS = struct.Struct("i"), struct.Struct("3i")
 
 
 class LaneConnection(Connection):
@@ -62,6 +62,8 @@ class LaneConnection(Connection):
         self._have = 0
         self._received = 0  # bytes
         sock.setblocking(False)
+        if fd_sock is not None:
+            self.peer_pid = peer_credentials(sock)[0]
         not_for_children(self)
 
     def descriptors(self) -> list[int]:
@@ -280,6 +282,13 @@ class LaneConnection(Connection):
             self._sock.close()
             if self._memory is not None:
                 self._memory.close()
+
+
+def peer_credentials(sock: socket.socket) -> tuple[int, int]:
+    """The process id (0: of another namespace) and the user id of the peer of a Unix-domain socket."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid
 
 
 def _memory_for(total: int) -> tuple[memoryview, Any]:

@@ -9,12 +9,11 @@ import hmac
 import os
 import secrets
 import socket
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from tfmini.rpc.descriptors import AT_LIMIT, has_room
-from tfmini.rpc.lane_connection import LaneConnection
+from tfmini.rpc.lane_connection import LaneConnection, peer_credentials
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.source import Source
 from tfmini.rpc.transport import Listener
@@ -191,7 +190,7 @@ class LaneListener(TokenListener):
         super().__init__(sock, f"lane://{name}", reactor)
 
     def _is_trusted(self, sock: socket.socket) -> bool:
-        return _peer_uid(sock) == os.geteuid()
+        return peer_credentials(sock)[1] == os.geteuid()
 
     def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
         token, fds, _, _ = socket.recv_fds(sock, TOKEN_BYTES, 1)
@@ -200,11 +199,6 @@ class LaneListener(TokenListener):
                 os.close(passed)
             raise ConnectionAbortedError("the peer sent no socket for descriptors with the token")
         return token, socket.socket(fileno=fds[0])
-
-
-def _peer_uid(sock: socket.socket) -> int:
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[1])
 
 
 def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection:
@@ -216,7 +210,7 @@ def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.connect("\0" + address.removeprefix("lane://"))
-        if _peer_uid(sock) != os.geteuid():
+        if peer_credentials(sock)[1] != os.geteuid():
             raise PermissionError("the lane belongs to another user")
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

@@ -21,7 +21,7 @@ from tfmini.rpc.calls import Responder
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.connection_messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch
 from tfmini.rpc.handshake import addresses_conflict, host_proof, is_same_host
-from tfmini.rpc.membership import BEAT_AFTER_S, LOST_AFTER_ENV, LOST_AFTER_S, Liveness, Verdict
+from tfmini.rpc.link_watch import LinkWatch
 from tfmini.rpc.messages import status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.stream_lane import SCHEME
@@ -45,7 +45,7 @@ class Link:
         self._incoming = self._first_connection = connection  # on which the peer sends
         self.received = 0
         self.sent = 0
-        self.liveness = Liveness()
+        self.watch = LinkWatch(self)
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
         self.dialer: tuple[Any, ...] = ()  # on the listening side: who has connected, and with which request
@@ -143,6 +143,7 @@ class Link:
     def _control(self, message: Message, request_id: int) -> None:
         """Handles the messages of the connection itself; refuses other kinds."""
         if isinstance(message, Heartbeat):
+            self.watch.heard(message)
             return
         if isinstance(message, Cancel):
             responder = self.active.get(message.request_id)
@@ -322,23 +323,21 @@ class Link:
     # -- the end -------------------------------------------------------------------------
 
     def tick(self, elapsed_s: float) -> None:
-        """Sends heartbeats and detects a silent peer."""
-        # Messages, and the bytes of messages that are incomplete or not read yet.
-        received = self.received + self._incoming.activity
+        """Sends heartbeats and detects a peer that is silent or wedged."""
+        self.watch.tick(elapsed_s, self._in_handshake)
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that have arrived, also those of messages that are incomplete or not read yet."""
         lane = self._lane
-        if lane is not None and lane is not self._incoming:
-            received += lane.activity  # the LaneSwitch may wait behind a message whose handler takes long
-        verdict = self.liveness.tick(elapsed_s, received, self.sent)
-        if self._in_handshake:
-            return
-        if verdict is Verdict.BEAT:
-            self.post(Heartbeat())
-        elif verdict is Verdict.LOST:
-            self.end(
-                f"silent: it sent nothing for {LOST_AFTER_S:g} s, and should send a heartbeat "
-                f"every {BEAT_AFTER_S:g} s; it is stopped, stuck or unreachable "
-                f"(if it is only busy for so long, set {LOST_AFTER_ENV} to more seconds)"
-            )
+        # The LaneSwitch may wait behind a message whose handler takes long.
+        other = lane.activity if lane is not None and lane is not self._incoming else 0
+        return self._incoming.activity + other
+
+    @property
+    def peer_pid(self) -> int:
+        """The peer's process, if it is on this host and the kernel has told; else 0."""
+        return self._incoming.peer_pid
 
     def refuse(self, reason: str) -> None:
         """Sends the peer a Goodbye with the reason and ends the link; connecting again would be useless."""

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Callable
 
-LOST_AFTER_ENV = "TFMINI_LOST_AFTER"
+LOST_AFTER_ENV, WEDGED_AFTER_ENV = "TFMINI_LOST_AFTER", "TFMINI_WEDGED_AFTER"
 
 
-def _lost_after_s() -> float:
-    text = os.environ.get(LOST_AFTER_ENV, "") or "4"
+def _seconds(variable: str, default: float) -> float:
+    text = os.environ.get(variable, "") or f"{default:g}"
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 2 <= seconds <= 86400:
-        raise ValueError(f"{LOST_AFTER_ENV} must be a number of seconds from 2 to 86400, got {text!r}.")
+        raise ValueError(f"{variable} must be a number of seconds from 2 to 86400, got {text!r}.")
     return seconds
 
 
 BEAT_AFTER_S = 1.0
-LOST_AFTER_S = _lost_after_s()
+LOST_AFTER_S = _seconds(LOST_AFTER_ENV, 4)
+WEDGED_AFTER_S = max(_seconds(WEDGED_AFTER_ENV, 60), LOST_AFTER_S)
 TICK_S = 0.25
+_REPORT_AFTER_S = 10.0  # a side that always has something else to send sends a heartbeat so often
+_BULK = 4096  # bytes per tick: a message that is this fast under way is not waited for in vain
 
 
 class Verdict(enum.Enum):
@@ -30,6 +34,7 @@ class Verdict(enum.Enum):
     FINE = enum.auto()
     BEAT = enum.auto()  # send a heartbeat
     LOST = enum.auto()  # the peer has sent nothing for too long
+    WEDGED = enum.auto()  # the peer sends heartbeats, but has handled nothing for too long
 
 
 class Liveness:
@@ -37,12 +42,17 @@ class Liveness:
 
     A late tick counts as two ticks at most: if this process was stopped or busy, the peer's messages
     may be waiting unread, so the peer is not silent.
+
+    Args:
+      computes: asks the operating system whether the peer's process computes. If it does, a kernel may hold the
+        interpreter, and the silence may last `WEDGED_AFTER_S`.
     """
 
-    __slots__ = ("_quiet_s", "_received", "_sent", "silence_s")
+    __slots__ = ("_computes", "_quiet_s", "_received", "_sent", "silence_s")
 
-    def __init__(self) -> None:
+    def __init__(self, computes: Callable[[], bool] = lambda: False) -> None:
         self.silence_s = 0.0
+        self._computes = computes
         self._quiet_s = 0.0
         self._received = -1
         self._sent = -1
@@ -53,11 +63,66 @@ class Liveness:
         self.silence_s = 0.0 if received != self._received else self.silence_s + elapsed_s
         self._quiet_s = 0.0 if sent != self._sent else self._quiet_s + elapsed_s
         self._received, self._sent = received, sent
-        if self.silence_s >= LOST_AFTER_S:
+        # The process is looked at before the bound is reached, since it takes two looks to see it compute.
+        computes = self.silence_s >= LOST_AFTER_S / 2 and self._computes()
+        if self.silence_s >= (WEDGED_AFTER_S if computes else LOST_AFTER_S):
             return Verdict.LOST
         if self._quiet_s >= BEAT_AFTER_S:
             return Verdict.BEAT
         return Verdict.FINE
+
+
+class Attention:
+    """Detects a peer that lives but handles no messages, and notices when this side handles none.
+
+    A heartbeat says how many messages of the connection its sender has begun to handle. Heartbeats themselves are
+    messages, so this number grows at least once a second, unless a handler in the peer is stuck, computes or
+    receives a large message. In the last two cases the heartbeat says so.
+
+    Attributes:
+      ignored_s: seconds since the peer last reported progress.
+      held_s: seconds since bytes have come without a new message being handled here.
+      is_bulk: whether a large message is arriving.
+    """
+
+    __slots__ = ("_acknowledged", "_arrived", "_handled", "_unreported_s", "held_s", "ignored_s", "is_bulk")
+
+    def __init__(self) -> None:
+        self.ignored_s = self.held_s = self._unreported_s = 0.0
+        self.is_bulk = False
+        self._acknowledged = self._handled = -1
+        self._arrived = 0
+
+    def heard(self, handled: int, doing: str) -> None:
+        """The peer has sent a heartbeat."""
+        if doing or handled != self._acknowledged:
+            self.ignored_s = 0.0
+        self._acknowledged = handled
+
+    def tick(self, elapsed_s: float, handled: int, arrived: int) -> Verdict:
+        """Checks the connection.
+
+        Args:
+          handled: messages that this side has begun to handle.
+          arrived: bytes that have arrived.
+        """
+        elapsed_s = min(elapsed_s, 2 * TICK_S)
+        is_new, nbytes = handled != self._handled, abs(arrived - self._arrived)
+        self._handled, self._arrived = handled, arrived
+        self.held_s = 0.0 if is_new or not (nbytes or self.held_s) else self.held_s + elapsed_s
+        self.is_bulk = not is_new and nbytes >= _BULK
+        if self.is_bulk:
+            self.ignored_s = 0.0
+        elif not self.held_s:  # else the peer's heartbeats may lie unread
+            self.ignored_s += elapsed_s
+        self._unreported_s += elapsed_s
+        if self.ignored_s >= WEDGED_AFTER_S:
+            return Verdict.WEDGED
+        return Verdict.BEAT if self._unreported_s >= _REPORT_AFTER_S else Verdict.FINE
+
+    def reported(self) -> None:
+        """This side has sent a heartbeat."""
+        self._unreported_s = 0.0
 
 
 class Backoff:

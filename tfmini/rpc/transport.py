@@ -89,14 +89,15 @@ class Connection(ABC):
 
     ``stream_host`` is the numeric address of the listener if the connection is TCP; otherwise "". On the
     listening side, ``peer_key`` is the public key of the connecting side if the connection is encrypted, and
-    ``peer_host`` is its numeric address if it is known. ``refusal`` is
-    set before a connection ends that was not admitted.
+    ``peer_host`` is its numeric address if it is known. ``peer_pid`` is the peer's process id if the kernel tells
+    it; otherwise 0. ``refusal`` is set before a connection ends that was not admitted.
     """
 
     address: str = ""
     stream_host: str = ""
     peer_key: bytes = b""
     peer_host: str = ""
+    peer_pid: int = 0
     refusal: Refusal | None = None
 
     @abstractmethod

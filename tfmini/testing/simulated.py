@@ -94,7 +94,16 @@ class Stop:
     until: float = float("inf")
 
 
-Fault = Drop | Delay | Sever | Kill | Stop
+@dataclasses.dataclass(frozen=True)
+class Wedge:
+    """Keeps the task from handling messages from ``at`` until ``until``, as a stuck handler does; its timers run on."""
+
+    task: str
+    at: float
+    until: float = float("inf")
+
+
+Fault = Drop | Delay | Sever | Kill | Stop | Wedge
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +139,7 @@ class SimulatedNetwork:
         self.crashes: list[BaseException] = []  # exceptions of calls that a reactor would have logged
         self._seen: collections.Counter[tuple[LinkName, str]] = collections.Counter()
         self._stops = [f for f in self.plan.faults if isinstance(f, Stop)]
+        self._wedges = [f for f in self.plan.faults if isinstance(f, Wedge)]
         self._severs = [f for f in self.plan.faults if isinstance(f, Sever)]
         self._on_messages = [f for f in self.plan.faults if isinstance(f, (Drop, Delay))]
         self._plan_faults()
@@ -243,6 +253,11 @@ class SimulatedNetwork:
         """The time when the host continues, if it is stopped now; else the current time."""
         now = self._time
         return max((f.until for f in self._stops if f.task == name and f.at <= now < f.until), default=now)
+
+    def wedged_until(self, name: str) -> float:
+        """The time when the host handles messages again, if it does not now; else the current time."""
+        now = self._time
+        return max((f.until for f in self._wedges if f.task == name and f.at <= now < f.until), default=now)
 
     def severed(self, one: str, other: str) -> Sever | None:
         """The fault that cuts the link between two hosts now, or None; of several the worst."""

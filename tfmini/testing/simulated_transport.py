@@ -77,6 +77,7 @@ class SimulatedConnection(Connection):
         self._inbox: collections.deque[list[bytes] | str] = collections.deque()
         self._on_their_way: collections.deque[Timer] = collections.deque()
         self._last_arrival = 0.0
+        self._arrived = 0  # bytes
         self._sending = True
         self._closed_here = False
         host.network.connections[self] = None
@@ -93,6 +94,10 @@ class SimulatedConnection(Connection):
     @property
     def backlog(self) -> int:
         return 0
+
+    @property
+    def activity(self) -> int:
+        return self._arrived
 
     def send(self, parts: Sequence[Any]) -> None:
         if self._sending and self._other is not None and self.host.alive:
@@ -134,9 +139,15 @@ class SimulatedConnection(Connection):
     def _push(self, item: list[bytes] | str) -> None:
         self._on_their_way.popleft()
         self._inbox.append(item)
+        self._arrived += sum(map(len, item))
         self._deliver()
 
     def _deliver(self) -> None:
+        resume = self.host.network.wedged_until(self.host.name)
+        if resume > self.host.now():
+            if resume < float("inf"):
+                self.host.call_later(resume - self.host.now(), self._deliver)
+            return
         while self._inbox and self._on_closed is not None and self._on_parts is not None:
             item = self._inbox.popleft()
             if isinstance(item, list):

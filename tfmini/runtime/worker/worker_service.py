@@ -9,10 +9,14 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.rpc import messages as m
+from tfmini.rpc.link_watch import register_work
 from tfmini.runtime.session_owners import SessionOwners
+from tfmini.runtime.worker.computing import describe_computing
 from tfmini.runtime.worker.worker import Worker
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
+
+register_work(describe_computing)
 
 
 def worker_handlers(worker: Worker, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
