@@ -27,7 +27,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	@echo "Longer than the house rules allow (tests/test_sizes.py lists them):"; $(BIN)/python tests/test_sizes.py
 	$(BIN)/python -m pytest -q tests/test_layering.py tests/test_mirroring.py tests/test_namespace.py tests/test_sizes.py \
-		tests/test_docs.py tests/test_promises.py
+		tests/test_docs.py tests/test_named_things.py tests/test_promises.py
 
 # The list of public names that tests/test_namespace.py pins; read its diff before committing it.
 names: $(VENV)/.test

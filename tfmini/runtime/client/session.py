@@ -264,8 +264,8 @@ class BaseSession:
         Raises:
           InvalidArgumentError: for a handle that is unknown or done, for feeds and fetches that were not
             declared or come twice, and for a fetch that needs what has not been fed yet.
-          UnimplementedError: where an op of this call needs of an earlier one what has no value (see
-            `runtime.partial_run`).
+          UnimplementedError: an op of this call needs something of an earlier call that cannot be kept, such as
+            a reference (see `client.partial_run`).
         """
         partial = self._partial_runs.get(handle)
         if partial is None:
